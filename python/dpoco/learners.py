@@ -87,7 +87,7 @@ LEARNERS = (
     Learner(
         "polyhedral-frank-wolfe", "frank_wolfe.PolyhedralFrankWolfe", "records",
         "online Frank-Wolfe by private choice of vertices (DP-POFW), many dimensions",
-        "_sums.Records", "_selections.Vertices", ball=1.0,
+        "_sums.Records", "_sum_noise.Vertices", ball=1.0,
     ),
     Learner(
         "noisy-ftrl", "oco.NoisyFTRL", "records",
@@ -117,22 +117,22 @@ LEARNERS = (
     Learner(
         "epoch-selector", "experts.EpochSelector", "experts",
         "a private choice at the end of doubling epochs, stationary losses",
-        "_epochs.Epochs", "_epochs.EpochTranscripts",
+        "_selections.Epochs", "_selections.EpochTranscripts",
     ),
     Learner(
         "shift-detector", "experts.ShiftDetector", "experts",
         "restarts on private alarms, losses of a law that shifts",
-        "_epochs.EpochsWithAlarms", "_epochs.EpochTranscripts",
+        "_selections.EpochsWithAlarms", "_selections.EpochTranscripts",
     ),
     Learner(
         "oblivious-tracker", "experts.ObliviousTracker", "experts",
         "tracks sequences of experts, losses fixed in advance",
-        "_tracker.Tracker", "_tracker.TrackedPaths",
+        "_experts.Tracker", "_experts.TrackedPaths",
     ),
     Learner(
         "batch-share", "experts.BatchShare", "experts",
         "noisy batched share, also against losses that react",
-        "_batch_release.Batches", "_batch_release.ReleasedBatches",
+        "_experts.Batches", "_experts.ReleasedBatches",
     ),
     Learner(
         "linucb", "bandits.LinUCB", "arms",

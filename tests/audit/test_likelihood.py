@@ -21,9 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 @pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
 def test_noise_maps_have_the_row_norms_of_the_accounting(method):
-    from dpoco.accounting.continual_sum import row_norm
+    from dpoco.accounting.continual_sum import factorisation, row_norm
 
-    found = np.linalg.norm(noise_map(method, 20, 20), axis=1)
+    found = np.linalg.norm(noise_map(factorisation(method, 20), 20), axis=1)
     own = np.array([row_norm(method, t, 20) for t in range(1, 21)])
     np.testing.assert_allclose(found, own, rtol=1e-9)
 
@@ -117,11 +117,12 @@ def test_too_few_trials_and_claims_of_nothing_are_refused():
 
 def test_unknown_laws_are_refused():
     _, stream, neighbour, _ = cases.CASES["ContinualSum, blt"]
+    stream, neighbour = (np.repeat(rows, 4, axis=1) for rows in (stream, neighbour))
     options = {"horizon": cases.T, "budget": cases.GAUSS, "norm": 4.0}
     with pytest.raises(ValueError, match="generalized Gaussian"):
         likelihood_audit(
             lambda source: ContinualSum(
-                2, noise="generalized_gaussian", source=source, **options
+                8, noise="generalized_gaussian", source=source, **options
             ),
             stream, neighbour, 300,
         )  # fmt: skip

@@ -8,9 +8,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from dpoco.audit import _contract_engines, check_learner, contract_checks
+from dpoco.audit import _contract_arguments, check_learner, contract_checks
 from dpoco.audit._contract import InapplicableError, _listed, _subject
-from dpoco.audit._contract_engines import UNREAD, unread
+from dpoco.audit._contract_arguments import UNREAD, unread
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_of
@@ -77,7 +77,7 @@ def test_every_reason_for_an_unread_number_is_needed(monkeypatch):
     subjects = [_listed(each.name) for each in LISTED]
     subjects += [_subject(*each) for each in VARIANTS.values()]
     reasons = dict(UNREAD)
-    monkeypatch.setattr(_contract_engines, "UNREAD", {})
+    monkeypatch.setattr(_contract_arguments, "UNREAD", {})
     missed = set()
     for subject in subjects:
         with suppress(InapplicableError):

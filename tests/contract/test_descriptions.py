@@ -10,7 +10,8 @@ import pytest
 import dpoco
 from dpoco import _core
 from dpoco._calibrated import Calibrated
-from dpoco.audit._contract import _first, _listed, quiet
+from dpoco.audit._contract import _first, _listed
+from dpoco.audit._family import quiet
 from dpoco.learners import LEARNERS
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import NoisyFTRL

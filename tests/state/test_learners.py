@@ -10,8 +10,7 @@ import pytest
 from dpoco._families import Vectors, family_of
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.audit import replay_audit, standard_case
-from dpoco.audit._family import Family
-from dpoco.audit._scorer import Scorer
+from dpoco.audit._family import Family, Scorer
 from dpoco.frank_wolfe import NoisySGD, TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_named, learner_of, own_class
 from dpoco.local import DistributionLearner

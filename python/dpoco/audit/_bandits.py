@@ -5,26 +5,22 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from dpoco import _core
-from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import Change, FloatArray, Play, Shapes
-from dpoco.audit._scorer import Scores
-from dpoco.audit._selections import VertexChoices, score_choices
+from dpoco.audit._family import Change, FloatArray, Play, Scores, Shapes
 from dpoco.audit._sum_noise import (
     Push,
     Pushes,
     ReleasedSums,
     Run,
+    VertexChoices,
     actions_of,
-    moves_to_best,
+    score_choices,
     sum_noise,
 )
-from dpoco.audit._sums import ROUNDING, Sums, quadratic_statistics
+from dpoco.audit._sums import ROUNDING, Sums, clipped, quadratic_statistics
 from dpoco.random import Source
 
 
@@ -52,10 +48,9 @@ class Statistics(Sums):
         (context, rewards), p, d = record, learner.parameters, learner.dimension
         leaf: FloatArray = np.zeros((learner.arms, d * (d + 1) // 2 + d))
         if np.all(np.isfinite(context)) and np.isfinite(rewards[decision]):
-            clipper = _core.RecordClipper(d, p.context_bound, 2.0, np.inf)
-            factor = clipper.multipliers(np.ascontiguousarray(context[None, :]))[0]
+            own = clipped(context, p.context_bound, 2.0, None)
             reward = np.clip(rewards[decision], -p.reward_bound, p.reward_bound)
-            leaf[decision] = quadratic_statistics(factor * context, p.reward_weight * reward)
+            leaf[decision] = quadratic_statistics(own, p.reward_weight * reward)
         return leaf.ravel()
 
     def ended(self, learner: Any, t: int, play: Play) -> Any:
@@ -85,18 +80,16 @@ class Arms(Statistics):
     astray = "what enters an arm's sum is not a function of its records and estimates alone"
 
     @property
-    def view(self) -> Any:
-        """What looks like the learner of one arm: its parameters, the whole's guarantee."""
-        learner = self.learner
-        return SimpleNamespace(
-            parameters=learner.parameters.arm,
-            guarantee=learner.guarantee,
-            _mechanism=learner._mechanism.parts[0],
-        )
+    def parameters(self) -> Any:
+        return self.learner.parameters.arm
+
+    @property
+    def mechanism(self) -> Any:
+        return self.learner._mechanism.parts[0]
 
     @property
     def relation(self) -> str:
-        return str(self.view.parameters.relation)
+        return str(self.parameters.relation)
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner._engine.coefficients().tobytes()
@@ -137,7 +130,7 @@ class Arms(Statistics):
     def _sizes(
         self, base: Play, other: Play, at: int, name: str, when: int, rest: float
     ) -> Iterator[Change]:
-        own, gap = self.view.parameters, base.notes[name][when] - other.notes[name][when]
+        own, gap = self.parameters, base.notes[name][when] - other.notes[name][when]
         arms = {base.published[at][0], other.published[at][0]}
         tree = self.learner.parameters.arm_learner == "tree"
         sizes = np.linalg.norm(gap, axis=1) if tree else np.abs(gap).max(axis=1)
@@ -243,9 +236,7 @@ class ArmReleases(ReleasedSums):
         return released + drawn
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        own = learner.parameters.arm
-        grid = release_grid(own.noise_scale)
-        return moves_to_best(learner.domain, push, own.step_scale, released, grid)
+        return self._moves_to_best(push, learner.parameters.arm.step_scale, released)
 
     def score(self, runs: list[Any], world: int) -> Scores:
         return super().score(runs, world) if self._tree else score_choices(runs, world, self.astray)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 
 from dpoco._validation import named
 from dpoco.accounting import Budget
+from dpoco.audit._family import quiet
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named, learner_of
@@ -27,6 +27,8 @@ ONLINE = ("records", "surface", "experts", "arms")
 RUNNING = (*ONLINE, "sums")  # play many rounds in one call
 STEPPED = (*ONLINE, *VERBS)
 EVERY = (*STEPPED, "batch")
+
+BAD = (ValueError, TypeError)
 
 # A number that bad records are made of, and what of it must not be in any message.
 SECRET, MARK = 987654.25, "987654"
@@ -42,6 +44,7 @@ class Check:
 
     name: str
     plays: tuple[str, ...]
+    arrays: bool
     advice: str
     run: Callable[[Subject], None]
 
@@ -49,11 +52,16 @@ class Check:
 _CHECKS: dict[str, Check] = {}
 
 
-def check(*plays: str) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
-    """Enter a function into the contract; its docstring is the rule that a failure quotes."""
+def check(
+    *plays: str, arrays: bool = False
+) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
+    """Enter a function into the contract; its docstring is the rule that a failure quotes.
+
+    With `arrays`, it is for streams of arrays only, which `run` takes.
+    """
 
     def enter(run: Callable[[Subject], None]) -> Callable[[Subject], None]:
-        _CHECKS[run.__name__] = Check(run.__name__, plays, run.__doc__ or "", run)
+        _CHECKS[run.__name__] = Check(run.__name__, plays, arrays, run.__doc__ or "", run)
         return run
 
     return enter
@@ -198,14 +206,6 @@ def arguments_of(kind: type) -> dict[str, Any]:
     return dict(signature(kind).parameters)
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Say nothing about utility: the learners here are to be called, not to learn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield
-
-
 def contract_checks(plays: str | None = None) -> tuple[str, ...]:
     """Return the names of all checks, or of those of learners that play `plays`.
 
@@ -215,7 +215,6 @@ def contract_checks(plays: str | None = None) -> tuple[str, ...]:
         As in `dpoco.learners`.
     """
     from dpoco.audit import _contract_rounds, _contract_copies, _contract_arguments  # noqa
-    from dpoco.audit import _contract_engines  # noqa
 
     return tuple(name for name, each in _CHECKS.items() if plays is None or plays in each.plays)
 
@@ -275,7 +274,7 @@ def check_learner(
         subject = _subject(learner, stream)
     passed = []
     for each in (_CHECKS[name] for name in chosen):
-        if subject.plays not in each.plays:
+        if subject.plays not in each.plays or (each.arrays and not subject.runs):
             continue
         try:
             with quiet():
@@ -308,7 +307,8 @@ def _subject(learner: Any, stream: Any) -> Subject:
         parts = _random_stream(first, plays)
     else:
         parts = stream if isinstance(stream, tuple) else (stream,)
-        parts = tuple(p if isinstance(p, list) else np.asarray(p, dtype=float) for p in parts)
+        if not isinstance(getattr(first, "loss", None), CustomLoss):
+            parts = tuple(np.asarray(part, dtype=float) for part in parts)
     if any(len(part) <= ROUNDS for part in parts):
         raise ValueError(f"stream must have at least {ROUNDS + 1} records")
     return Subject(make, plays, parts, first)

@@ -1,40 +1,42 @@
-"""Checks of the contract: arguments, parameters, budgets, reports, replays; late feedback."""
+"""Checks of the contract: arguments, parameters, budgets, reports, replays, descriptions."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import functools
-import pickle
+import math
 import re
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
+from dpoco import _core
 from dpoco.accounting import Budget
 from dpoco.audit._contract import (
+    BAD,
     BUDGET,
     EVERY,
-    ONLINE,
     ROUNDS,
     STEPPED,
     Subject,
     arguments_of,
     check,
-    equal,
     refused,
     require,
-    unchanged,
 )
 from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
-from dpoco.errors import BudgetExceeded, HorizonExceeded, RoundOrderError, StateError
-from dpoco.learners import own_class
+from dpoco.errors import BudgetExceeded, DpocoError
+from dpoco.learners import learner_of
 from dpoco.losses import GlmLoss
+from dpoco.privacy.records import Description
 from dpoco.random import Source
 
-BAD = (ValueError, TypeError)
+_SIZES = ("experts", "arms", "dimension", "candidates")
 
 
 def _arguments(s: Subject) -> dict[str, Any]:
@@ -55,10 +57,7 @@ def bad_arguments_are_refused(s: Subject) -> None:
     bad: dict[str, tuple[Any, ...]] = {
         "horizon": (0, -5, 1.5, True, "1", 10**13),
         "records": (0, -5, 1.5, True, "1"),
-        "experts": (0, -1, 2.0, True, None, "2"),
-        "arms": (0, -1, 2.0, True, None, "2"),
-        "dimension": (0, -1, 2.0, True, None, "2"),
-        "candidates": (0, -1, 2.0, True, None, "2"),
+        **dict.fromkeys(_SIZES, (0, -1, 2.0, True, None, "2")),
         "domain": ("ball", None, 3),
         "loss": ("squared", None, 3),
         "loss_range": ((0.0, 0.0), (1.0, 0.0), (0.0, np.inf), 3.0),
@@ -88,19 +87,13 @@ def _unfit(annotation: str) -> tuple[Any, ...]:
     return (1.5, "many") if "'int" in annotation else ()
 
 
-def _restated(s: Subject) -> dict[str, Any]:
-    """Return the arguments that parameters fix, too, with their values there."""
-    p = s.first.parameters
-    return {name: getattr(p, name) for name in arguments_of(s.kind) if hasattr(p, name)}
-
-
 @check(*EVERY)
 def parameters_may_be_restated(s: Subject) -> None:
     """Arguments beside ``parameters`` that say the same are fine; others raise `ValueError`."""
     s.applies("parameters" in arguments_of(s.kind))
     p = s.first.parameters
-    fixed = _restated(s)
-    for name, value in fixed.items():
+    for name in (each for each in arguments_of(s.kind) if hasattr(p, each)):
+        value = getattr(p, name)
         try:
             again = _built(s, **{"parameters": p, name: value})
         except ValueError as error:  # what only calibration takes is refused whatever it says
@@ -191,7 +184,7 @@ def one_dimension_is_enough(s: Subject) -> None:
         changes["domain"] = LpBall(1, domain.p, domain.radius)
     if "start" in names:
         changes["start"] = None
-    for name in ("experts", "arms", "dimension", "candidates"):
+    for name in _SIZES:
         if name in names:
             changes[name] = 1
     s.applies(changes and s.runs and (domain is None or "domain" in changes))
@@ -254,62 +247,149 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
     require(not found, "; ".join(map(str, found)))
 
 
-# ---- late feedback -------------------------------------------------------------------------------
+# ---- descriptions --------------------------------------------------------------------------------
+
+# Numbers of descriptions that no engine is told, and why: by kind, or by learner.
+_PROMISE = "the caller's promise, or a consequence of losses in [0, 1]"
+_OF_DOMAIN = "engines have it from the domain that they are given"
+_SINGLE = "engines without batches: every record is a push of its own"
+_ONE_SCALE = "engines with one scale for all selections, one for every record"
+_FULL = "the full batches of the engine's own rounds; constructors compare them"
+_LEAST = "the least of all phases is told, and refused below what the engine computes"
+_ONCE = "a phase that the engine has, or releases, once"
+UNREAD = {
+    "second_moments.rounding": "an allowance of the proof for roundings",
+    "loss_sums.width": "a consequence of losses in [0, 1], which engines clip to",
+    "promised_scores.sensitivity": _PROMISE,
+    "threshold_tests.sensitivity": _PROMISE,
+    "threshold_tests.spread": _PROMISE,
+    "smooth_losses.dimension": _OF_DOMAIN,
+    "smooth_losses.rank": "engines have it from the loss that they are given",
+    "gibbs_draw.half_width": _OF_DOMAIN,
+    "ContinualSum.batch": _SINGLE,
+    "LipschitzLearner.batch": _SINGLE,
+    "PrefixHedge.batch": _SINGLE,
+    "EpochSelector.parts.exponent": _ONE_SCALE,
+    "EpochSelector.parts.rounds": _ONE_SCALE,
+    "NoisyMax.exponent": _ONE_SCALE,
+    "ShiftDetector.parts.parts.exponent": _ONE_SCALE,
+    "ShiftDetector.parts.parts.rounds": _ONE_SCALE,
+    "PolyhedralFrankWolfe.rounds": _FULL,
+    "HighDimensionalBandit.parts.rounds": _FULL,
+    "PolyhedralFrankWolfe.scores.slope": "1 of gradients, which no scalar multiplies",
+    "sampled_gaussian.dimension": _OF_DOMAIN,
+    "gaussian_phases.dimension": _OF_DOMAIN,
+    "LocalizedMirrorDescent.phases.bound": _LEAST,
+    "PhasedSGD.phases.lipschitz": _LEAST,
+    "PhasedSGD.phases.radius": _LEAST,
+    "PhasedSGD.phases.smoothness": _LEAST,
+    "LocalizedMirrorDescent.phases.copies": _ONCE,
+    "NoisyFrankWolfe.phases.copies": _ONCE,
+    "NoisyFrankWolfe.phases.releases": _ONCE,
+}
 
 
-@check(*ONLINE)
-def tickets_in_turn_change_nothing(s: Subject) -> None:
-    """Feedback that comes at once is the same with a ticket as without."""
-    learner, got = s.fresh(), []
-    for t in range(ROUNDS):
-        decision, ticket = s.ask(learner, t, ticket=True)
-        require(np.array_equal(ticket.decision, decision), "a ticket has another decision")
-        s.tell(learner, t, decision, ticket=ticket)
-        got.append(decision)
-    require(equal(got, s.play(s.fresh())), "tickets changed the releases")
+class _StandIn:
+    """Stands for a compiled class, or for what it builds: notes the arguments, and nothing else."""
+
+    def __init__(self, name: str, *given: Any) -> None:
+        self.name, self.given = name, given
+
+    def __call__(self, *given: Any, **named: Any) -> _StandIn:
+        return _StandIn(self.name, *given, named)
+
+    def __getattr__(self, name: str) -> _StandIn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _StandIn(f"{self.name}.{name}")
 
 
-@check(*ONLINE)
-def tickets_are_taken_once(s: Subject) -> None:
-    """Feedback comes in any order or never; a ticket is taken once, and only by its learner."""
-    learner, stranger = s.fresh(), s.fresh()
-    issued = [s.ask(learner, t, ticket=True) for t in range(5)]
-    require(learner.outstanding == tuple(range(5)), "tickets are not outstanding")
-    for t in (3, 1, 4):
-        decision, ticket = issued[t]
-        s.tell(learner, t, decision, ticket=ticket)
-    decision, used = issued[3]
-    learner.expire(issued[0][1])
-    require(learner.outstanding == (2,), "other tickets are outstanding")
-    s.ask(stranger, 0, ticket=True)
-    waiting = issued[2][1]
-    forged = dataclasses.replace(waiting, number=waiting.number + 1)
-    for what, error, target, ticket in (
-        ("a used ticket", RoundOrderError, learner, used),
-        ("an expired ticket", RoundOrderError, learner, issued[0][1]),
-        ("another learner's ticket", StateError, stranger, waiting),
-        ("a forged ticket", StateError, learner, forged),
-        ("no ticket at all", TypeError, learner, "ticket"),
-    ):
-        with unchanged(target, what):
-            refused(what, error, s.tell, target, 3, decision, ticket=ticket)
-            refused(what, error, target.expire, ticket)
-    require(learner.outstanding == (2,), "a refused ticket struck another")
+def _noted(value: Any) -> Any:
+    """Return a value that can be compared, of whatever an engine is given."""
+    if isinstance(value, _StandIn):
+        return value.name, _noted(value.given)
+    if isinstance(value, dict):
+        return {name: _noted(x) for name, x in value.items() if name not in ("key", "stream")}
+    if isinstance(value, (list, tuple)):
+        return [_noted(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    plain = isinstance(value, (bool, int, float, str, bytes, np.generic))
+    return repr(value) if plain else type(value).__name__
 
 
-@check(*ONLINE)
-def tickets_reserve_rounds(s: Subject) -> None:
-    """A ticket reserves a round of the horizon, and is saved with the learner."""
+def _settings(s: Subject, learner: Any, mechanism: Description) -> Any:
+    """Return what the engine would be built from with that description; None: it is refused."""
+    learner._mechanism = mechanism
+    classes = [name for name, each in vars(_core).items() if isinstance(each, type)]
+    try:
+        with patch.dict(vars(_core), {name: _StandIn(name) for name in classes}):
+            if s.plays == "batch":
+                return _noted(learner._engine(*s.part(0, ROUNDS)))
+            return _noted(learner._build_engine({"key": bytes(32), "stream": 1}))
+    except (DpocoError, ValueError):
+        return None
+
+
+def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yield path, kind and value of all numbers of a description; equal members count once."""
+    if isinstance(value, Description):
+        for each in dataclasses.fields(value):
+            own = f"{path}.{each.name}" if path else each.name
+            for where, kind, found in _numbers(getattr(value, each.name), own):
+                yield where, kind or f"{value.kind}.{each.name}", found
+    elif isinstance(value, tuple):
+        for at, each in enumerate(value):
+            if each not in value[:at]:
+                yield from _numbers(each, f"{path}.{at}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, "", value
+
+
+def _changed(value: Any, path: list[str], number: Any) -> Any:
+    """Return a description with another number at a path, unchecked; in all equal members."""
+    if not path:
+        return number
+    first, *rest = path
+    if isinstance(value, tuple):
+        old = value[int(first)]
+        return tuple(_changed(old, rest, number) if each == old else each for each in value)
+    other = copy.copy(value)
+    for name in set(vars(value)) - {each.name for each in dataclasses.fields(value)}:
+        del vars(other)[name]  # what was computed from the fields
+    object.__setattr__(other, first, _changed(getattr(value, first), rest, number))
+    return other
+
+
+def unread(s: Subject) -> set[tuple[str, str]]:
+    """Return the numbers of a learner's description that no engine is told, for no good reason.
+
+    Name of the learner, and path without indices.
+    """
     learner = s.fresh()
-    issued = [s.ask(learner, t, ticket=True) for t in range(ROUNDS)]
-    refused("a ticket past the horizon", HorizonExceeded,
-            s.ask, learner, 0, ticket=True)  # fmt: skip
-    refused("a copy of a learner with tickets", StateError, copy.copy, learner)
-    decision, ticket = issued[-1]
-    if own_class(s.kind) is not None and s.runs:
-        loaded = pickle.loads(pickle.dumps(learner))
-        loaded.resume()
-        require(loaded.outstanding == learner.outstanding, "tickets were not saved")
-        s.tell(loaded, ROUNDS - 1, decision, ticket=pickle.loads(pickle.dumps(ticket)))
-    learner.expire(issued[0][1])
-    s.ask(learner, 0, ticket=True)
+    mechanism: Any = getattr(learner, "_mechanism", None)
+    s.applies(isinstance(mechanism, Description))
+    told, found, missed = _settings(s, learner, mechanism), learner_of(s.kind), set()
+    require(told is not None, "the learner's own description is refused")
+    name = s.kind.__name__ if found is None else found.class_name
+    for path, kind, value in _numbers(mechanism):
+        if isinstance(value, int):
+            others: tuple[Any, ...] = (value + 1, 2 * value + 3)
+        else:
+            others = (1.5 * value + 0.25 * (value == 0.0) if math.isfinite(value) else 0.5,)
+        changed = (_changed(mechanism, path.split("."), other) for other in others)
+        plain = ".".join(part for part in path.split(".") if not part.isdigit())
+        known = kind in UNREAD or f"{name}.{plain}" in UNREAD
+        if not known and all(_settings(s, learner, each) == told for each in changed):
+            missed.add((name, plain))
+    return missed
+
+
+@check(*EVERY)
+def descriptions_reach_engines(s: Subject) -> None:
+    """Another number in the description is another engine, or a refusal.
+
+    The guarantee is computed from the description: what the engine does not read, it does not keep.
+    """
+    missed = sorted(path for _, path in unread(s))
+    require(not missed, f"no engine is told {', '.join(missed)}")

@@ -9,13 +9,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpoco._state import Stateful, load
+from dpoco._state import Stateful, load, pack, unpack
 from dpoco.audit._contract import (
     MARK,
     ONLINE,
@@ -92,11 +92,10 @@ def saved_states_go_on(s: Subject) -> None:
         require(equal(s.play(twin, HALF), s.play(entropy, HALF)), "noise differs after loading")
 
 
-@check(*ONLINE)
+@check(*ONLINE, arrays=True)
 def checkpoints_go_on(s: Subject) -> None:
     """A checkpoint is a state; a path that cannot be written raises before the first round."""
     storable(s)
-    s.applies(s.runs)
     learner, seen = s.fresh(), []
     with folder() as here:
         for path in (here / "missing" / "state", here):
@@ -172,6 +171,35 @@ def copies_share_no_noise(s: Subject) -> None:
         require(mine[1] is None or mine != theirs, "a clone has the original's noise")
 
 
+@check(*STEPPED)
+def damaged_states_are_refused(s: Subject) -> None:
+    """A state that was cut or changed, or of another size, raises `StateError`.
+
+    What is changed behind an intact checksum may be noticed or not, but is played without harm.
+    """
+    storable(s)
+    learner, read = s.fresh(), s.kind._from_bytes
+    s.play(learner, 0, HALF)
+    data, rng = learner._to_bytes(), np.random.default_rng(0)
+    require(fingerprint(read(data)) == fingerprint(learner), "a state is read as another one")
+    header, payload = unpack(data)
+    bad = [data[:cut] for cut in (*range(0, len(data), 61), len(data) - 1)] + [data + b"\0"]
+    for at in (*range(24), *rng.integers(len(data), size=30)):
+        bad.append(data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :])
+    bad += [pack(header, other) for other in (payload[:-8], payload + bytes(8), payload[8:], b"")]
+    bad.append(pack({**header, "kind": "Unknown"}, payload))
+    for spoiled in bad:
+        refused("a damaged state", StateError, read, spoiled)
+    for _ in range(30):
+        words = bytearray(payload)
+        for at in rng.integers(len(words), size=rng.integers(1, 4)):
+            words[at] = rng.integers(256)
+        with suppress(StateError):
+            twin = read(pack(header, bytes(words)))
+            if twin.round < ROUNDS:
+                require(np.all(np.isfinite(s.step(twin, twin.round))), "a release is not finite")
+
+
 # ---- threads and processes -----------------------------------------------------------------------
 
 
@@ -215,10 +243,9 @@ def threads_end_one_round_each(s: Subject) -> None:
     require(learner.round == ROUNDS - len(refusals), "rounds were lost, or played twice")
 
 
-@check(*ONLINE)
+@check(*ONLINE, arrays=True)
 def runs_keep_other_threads_out(s: Subject) -> None:
     """While a thread is in `run`, calls of others raise `RoundOrderError` and change nothing."""
-    s.applies(s.runs)
     learner, raised = s.fresh(), []
 
     def meddle(done: int, total: int) -> None:
@@ -279,11 +306,10 @@ def forked_children_wait_for_resume(s: Subject) -> None:
     require(equal(pickle.loads(answer), s.play(learner, HALF)), "a resumed child differs")
 
 
-@check(*ONLINE)
+@check(*ONLINE, arrays=True)
 def interrupted_runs_go_on(s: Subject) -> None:
     """An exception or Ctrl-C between rounds of `run` leaves a learner that plays on."""
     storable(s)
-    s.applies(s.runs)
     want = s.run(s.fresh())
     for breaker in (KeyboardInterrupt, ValueError, SystemExit):
         learner = s.fresh()

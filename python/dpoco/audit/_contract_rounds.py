@@ -1,14 +1,17 @@
-"""Checks of the contract: order of calls and records."""
+"""Checks of the contract: order of calls, records, late feedback."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 from typing import Any
 
 import numpy as np
 
 from dpoco.accounting import Guarantee
 from dpoco.audit._contract import (
+    BAD,
     EVERY,
     ONLINE,
     ROUNDS,
@@ -25,9 +28,8 @@ from dpoco.audit._contract import (
     require,
     unchanged,
 )
-from dpoco.errors import HorizonExceeded, RoundOrderError
-
-BAD = (ValueError, TypeError)
+from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+from dpoco.learners import own_class
 
 # ---- order of calls ------------------------------------------------------------------------------
 
@@ -82,10 +84,9 @@ def decide_and_observe_alternate(s: Subject) -> None:
                     learner.recommend, s.stream[0])  # fmt: skip
 
 
-@check(*RUNNING)
+@check(*RUNNING, arrays=True)
 def runs_are_the_loop(s: Subject) -> None:
     """`run` gives the releases of single calls, bit for bit, in any pieces, after a `decide`."""
-    s.applies(s.runs)
     whole, loop, pieces = (s.fresh() for _ in range(3))
     want = s.run(whole)
     require(equal(s.play(loop), want), "run() differs from the loop")
@@ -142,10 +143,9 @@ def seeds_repeat_releases(s: Subject) -> None:
 # ---- records -------------------------------------------------------------------------------------
 
 
-@check(*STEPPED)
+@check(*STEPPED, arrays=True)
 def malformed_records_are_refused(s: Subject) -> None:
     """A record of a wrong shape or dtype raises, quotes no data and leaves the round open."""
-    s.applies(s.runs)
     learner, good = s.fresh(), s.record(0)
     if s.plays == "arms":  # whose context goes to decide, and one reward to observe
         refused("one context for many", BAD, learner.recommend, good[0])
@@ -176,10 +176,9 @@ def _spoiled(part: Any) -> list[Any]:
             np.full(shape, str(SECRET)).tolist(), ragged, None]  # fmt: skip
 
 
-@check(*RUNNING)
+@check(*RUNNING, arrays=True)
 def malformed_runs_are_refused(s: Subject) -> None:
     """A stream of a wrong shape or dtype raises, quotes no data, and no round is played."""
-    s.applies(s.runs)
     learner, good = s.fresh(), s.part(0, 5)
     bad: list[tuple[Any, ...]] = [(), (*good, *good, *good)]
     for at, part in enumerate(good):
@@ -201,10 +200,9 @@ def _strange(parts: tuple[Any, ...]) -> bool:
     return any(not isinstance(p, np.ndarray) or p.dtype != np.float64 for p in parts)
 
 
-@check(*STEPPED)
+@check(*STEPPED, arrays=True)
 def missing_values_are_silent(s: Subject) -> None:
     """A record that is not finite counts as a neutral one, and nobody can tell: no error."""
-    s.applies(s.runs and all(isinstance(p, np.ndarray) for p in s.stream))
     if s.plays == "arms":
         return _missing_rewards_are_silent(s)
     for bad in (np.nan, np.inf, -np.inf):
@@ -256,10 +254,9 @@ def _played(s: Subject, parts: list[Any]) -> tuple[list[Any], Any]:
     return released, None if drawn is None else drawn()
 
 
-@check(*EVERY)
+@check(*EVERY, arrays=True)
 def huge_values_are_silent(s: Subject) -> None:
     """Records of any size are clipped without a word, and releases stay finite."""
-    s.applies(s.runs and all(isinstance(p, np.ndarray) for p in s.stream))
     huge = [p * 10.0 ** (300 * (np.arange(len(p)) % 3 - 1)).reshape(-1, *[1] * (p.ndim - 1))
             for p in s.stream]  # fmt: skip
     twin = dataclasses.replace(s, stream=tuple(huge))
@@ -269,10 +266,9 @@ def huge_values_are_silent(s: Subject) -> None:
             require(s.first.domain.contains(release), "a decision is outside the domain")
 
 
-@check(*RUNNING, "batch")
+@check(*RUNNING, "batch", arrays=True)
 def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
     """Real numbers of any dtype, byte order and layout give the same releases."""
-    s.applies(s.runs and all(isinstance(p, np.ndarray) for p in s.stream))
     rounded = dataclasses.replace(s, stream=tuple(np.round(4.0 * p) for p in s.stream))
     want = _batched(rounded)
     changes: dict[str, Any] = {
@@ -292,10 +288,10 @@ def _batched(s: Subject) -> Any:
     return s.released(s.fresh()) if s.plays == "batch" else s.run(s.fresh())
 
 
-@check(*ONLINE, "batch")
+@check(*ONLINE, "batch", arrays=True)
 def violations_are_refused_on_request(s: Subject) -> None:
     """With ``on_violation="raise"`` records over the bounds raise; nothing is drawn or changed."""
-    s.applies("on_violation" in arguments_of(s.kind) and s.runs)
+    s.applies("on_violation" in arguments_of(s.kind))
     learner = s.fresh(on_violation="raise")
     if s.plays == "batch":
         rows, labels = s.part(0, ROUNDS)
@@ -320,3 +316,64 @@ def violations_are_refused_on_request(s: Subject) -> None:
             refused("a record over its bounds", ValueError, twin.tell, learner, 1, -1)
     twin.tell(learner, 0, 0)
     require(learner.round == 1, "the round cannot go on")
+
+
+# ---- late feedback -------------------------------------------------------------------------------
+
+
+@check(*ONLINE)
+def tickets_in_turn_change_nothing(s: Subject) -> None:
+    """Feedback that comes at once is the same with a ticket as without."""
+    learner, got = s.fresh(), []
+    for t in range(ROUNDS):
+        decision, ticket = s.ask(learner, t, ticket=True)
+        require(np.array_equal(ticket.decision, decision), "a ticket has another decision")
+        s.tell(learner, t, decision, ticket=ticket)
+        got.append(decision)
+    require(equal(got, s.play(s.fresh())), "tickets changed the releases")
+
+
+@check(*ONLINE)
+def tickets_are_taken_once(s: Subject) -> None:
+    """Feedback comes in any order or never; a ticket is taken once, and only by its learner."""
+    learner, stranger = s.fresh(), s.fresh()
+    issued = [s.ask(learner, t, ticket=True) for t in range(5)]
+    require(learner.outstanding == tuple(range(5)), "tickets are not outstanding")
+    for t in (3, 1, 4):
+        decision, ticket = issued[t]
+        s.tell(learner, t, decision, ticket=ticket)
+    decision, used = issued[3]
+    learner.expire(issued[0][1])
+    require(learner.outstanding == (2,), "other tickets are outstanding")
+    s.ask(stranger, 0, ticket=True)
+    waiting = issued[2][1]
+    forged = dataclasses.replace(waiting, number=waiting.number + 1)
+    for what, error, target, ticket in (
+        ("a used ticket", RoundOrderError, learner, used),
+        ("an expired ticket", RoundOrderError, learner, issued[0][1]),
+        ("another learner's ticket", StateError, stranger, waiting),
+        ("a forged ticket", StateError, learner, forged),
+        ("no ticket at all", TypeError, learner, "ticket"),
+    ):
+        with unchanged(target, what):
+            refused(what, error, s.tell, target, 3, decision, ticket=ticket)
+            refused(what, error, target.expire, ticket)
+    require(learner.outstanding == (2,), "a refused ticket struck another")
+
+
+@check(*ONLINE)
+def tickets_reserve_rounds(s: Subject) -> None:
+    """A ticket reserves a round of the horizon, and is saved with the learner."""
+    learner = s.fresh()
+    issued = [s.ask(learner, t, ticket=True) for t in range(ROUNDS)]
+    refused("a ticket past the horizon", HorizonExceeded,
+            s.ask, learner, 0, ticket=True)  # fmt: skip
+    refused("a copy of a learner with tickets", StateError, copy.copy, learner)
+    decision, ticket = issued[-1]
+    if own_class(s.kind) is not None and s.runs:
+        loaded = pickle.loads(pickle.dumps(learner))
+        loaded.resume()
+        require(loaded.outstanding == learner.outstanding, "tickets were not saved")
+        s.tell(loaded, ROUNDS - 1, decision, ticket=pickle.loads(pickle.dumps(ticket)))
+    learner.expire(issued[0][1])
+    s.ask(learner, 0, ticket=True)

@@ -10,9 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, parts_of
+from dpoco.audit._family import (
+    IMPOSSIBLE,
+    Change,
+    Family,
+    FloatArray,
+    Play,
+    Rounds,
+    Scorer,
+    Scores,
+    Shapes,
+    parts_of,
+    spread,
+)
 from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, losses_of
-from dpoco.audit._scorer import IMPOSSIBLE, Scorer, Scores, spread
 from dpoco.audit._sums import record_shapes
 from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader

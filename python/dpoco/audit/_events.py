@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -254,12 +255,9 @@ class Counts:
         """Return the largest epsilon that is refuted but for a probability `error`, at least 0."""
         low, high = _interval(self.hits, self.trials, error / 4.0)
         other_low, other_high = _interval(self.neighbour_hits, self.neighbour_trials, error / 4.0)
-        return max(
-            _excess(low, other_high, delta),
-            _excess(other_low, high, delta),
-            _excess(1.0 - high, 1.0 - other_low, delta),
-            _excess(1.0 - other_high, 1.0 - low, delta),
-        )
+        pairs = (low, other_high), (other_low, high)
+        complements = (1.0 - high, 1.0 - other_low), (1.0 - other_high, 1.0 - low)
+        return max(_excess(*pair, delta) for pair in (*pairs, *complements))
 
     def detectable(self, claimed: float, delta: float, error: float) -> float:
         """Return the smallest epsilon that a second look like this would have found, or inf.
@@ -293,16 +291,10 @@ def _fewest_hits(
     """Return the fewest hits that refute `claimed` beside `count` on the other stream, if any."""
     high = _interval(count, total, error / 4.0)[1]
 
-    def refuted(hits: int) -> bool:
+    def refuted(hits: int) -> bool:  # no hits refute nothing
         return _excess(_interval(hits, trials, error / 4.0)[0], high, delta) > claimed
 
-    if not refuted(trials):
-        return None
-    low, enough = 0, trials  # no hits refute nothing
-    while enough - low > 1:
-        middle = (low + enough) // 2
-        low, enough = (low, middle) if refuted(middle) else (middle, enough)
-    return enough
+    return bisect_left(range(trials), True, key=refuted) if refuted(trials) else None
 
 
 def _excess(probable: float, rare: float, delta: float) -> float:
@@ -324,10 +316,8 @@ def _interval(hits: int, trials: int, tail: float) -> tuple[float, float]:
 def _upper(hits: int, trials: int, tail: float) -> float:
     from scipy.special import betaincinv
 
-    if hits >= trials:
-        return 1.0
     # Through the other side: 1 - tail would be rounded.
-    return float(1.0 - betaincinv(trials - hits, hits + 1, tail))
+    return 1.0 if hits >= trials else float(1.0 - betaincinv(trials - hits, hits + 1, tail))
 
 
 @dataclass(frozen=True)

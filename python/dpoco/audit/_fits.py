@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco import _core
-from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes
-from dpoco.audit._scorer import Scorer, Scores
+from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Scorer, Scores, Shapes
 from dpoco.audit._sums import record_shapes
 from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
 from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
@@ -24,14 +23,16 @@ from dpoco.random import Source
 
 
 class Release(NamedTuple):
-    """What a fit releases; the noise is None where its scale alone does not tell what is spent."""
+    """What a fit releases: of one of the records, drawn in `secret`, or of some that are known."""
 
     number: int
     declared: float
-    noise: float | None
+    noise: float
     grid: float
     first: int  # of its records
     last: int
+    averaged: int = 1  # records that it is a mean of
+    secret: bool = False
 
     def __contains__(self, record: object) -> bool:
         return isinstance(record, int) and self.first <= record < self.last
@@ -85,7 +86,7 @@ class BatchFits(Family):
                 yield "releases of other records", moved, 0.0
                 continue
             yield f"release {release.number}", moved, release.declared
-            if release.noise is not None and mu is not None:
+            if mu is not None and not release.secret:
                 yield "mu of the releases", moved / release.noise, mu
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
@@ -98,13 +99,14 @@ class BatchFits(Family):
         m = self.learner._mechanism
         if isinstance(m, SampledGaussian):  # one record's gradient, drawn or not
             for record in range(m.records):
-                yield Release(record, m.movement, None, m.grid, record, record + 1)
+                yield Release(record, m.movement, m.scale, m.grid, record, record + 1, secret=True)
             return
         number = first = 0
         for phase in (each for each in m.phases for _ in range(each.copies)):
             declared = phase.mu(m.dimension) / math.sqrt(phase.releases) * phase.scale
             last = first + phase.records
-            yield Release(number, declared, phase.scale, phase.grid, first, last)
+            count = 1 if isinstance(self.learner, PhasedSGD) else phase.records
+            yield Release(number, declared, phase.scale, phase.grid, first, last, count)
             number, first = number + 1, last
 
     def _points(self) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -129,31 +131,49 @@ def _settle(learner: Any, records: int) -> None:
 # ---- likelihoods ---------------------------------------------------------------------------------
 
 
-class _Tape:
-    """The draws of one fit."""
+class _Game:
+    """One fit played again: its draws, what its releases lost, and their places in their laws.
 
-    def __init__(self, claim: dict[str, Any]) -> None:
-        self._engine = _core.Source(claim["key"], claim["stream"])
+    `own` and `other` are engines that never run, which are asked for releases at given points.
+    """
 
-    def release(
-        self, mean: FloatArray, scale: float, lattice: float = 0.0, count: int = 1
-    ) -> FloatArray:
+    def __init__(self, claim: dict[str, Any], own: Any, other: Any) -> None:
+        self._source = _core.Source(claim["key"], claim["stream"])
+        self._engines = own, other
+        self.loss, self.places = 0.0, list[FloatArray]()
+
+    def released(self, among: list[Release], at: FloatArray, previous: FloatArray) -> FloatArray:
+        """Return a release at two decisions; of several, one that is drawn in secret: a mixture."""
+        from scipy.special import logsumexp, ndtr
+
+        own, other = (
+            np.array([engine.nonprivate_release(each.number, at, previous) for each in among])
+            for engine in self._engines
+        )
+        first, drawn = among[0], 0
+        if first.secret:  # words that would favour low ones do not occur
+            drawn = int(self._source.words(1)[0]) % len(among)
+        found = self._noisy(own[drawn], first)
+        away = [(found - means) / first.noise for means in (own, other)]
+        ours, theirs = (logsumexp(-0.5 * (each**2).sum(axis=1)) for each in away)
+        self.loss += float(ours - theirs)
+        places = ndtr(away[0]).mean(axis=0)
+        self.places.append(places[:1] if first.secret else places)
+        return found
+
+    def _noisy(self, mean: FloatArray, release: Release) -> FloatArray:
         """Return a mean with noise, on the grid of additive releases, in integers or doubles."""
-        noise = np.empty(len(mean))
-        if lattice > 0.0:  # the sum is what is released
+        noise, scale, count = np.empty(len(mean)), release.noise, release.averaged
+        if release.grid > 0.0:  # the sum is what is released
             step = 2.0 ** (np.frexp(scale * count)[1] - _GRID_BITS)
-            _core.fill_rounded_gaussian(self._engine, scale * count / lattice, noise)
-            exact = (np.rint(count * mean / lattice) + noise) * lattice
+            _core.fill_rounded_gaussian(self._source, scale * count / release.grid, noise)
+            exact = (np.rint(count * mean / release.grid) + noise) * release.grid
             summed: FloatArray = step * np.rint(exact / step) / count
             return summed
-        self._engine.fill(_GAUSSIAN, noise)
-        grid = 2.0 ** (np.frexp(scale)[1] - _GRID_BITS)
-        released: FloatArray = grid * np.rint((mean + scale * noise) / grid)
+        self._source.fill(_GAUSSIAN, noise)
+        step = 2.0 ** (np.frexp(scale)[1] - _GRID_BITS)
+        released: FloatArray = step * np.rint((mean + scale * noise) / step)
         return released
-
-    def index(self, records: int) -> int:
-        """Return a uniform index; words that would favour low ones do not occur."""
-        return int(self._engine.words(1)[0]) % records
 
 
 class FitReleases(Scorer):
@@ -165,81 +185,53 @@ class FitReleases(Scorer):
         super().__init__(family, stream, neighbour)
         learner = self.learner
         self._releases = list(family.releases())
-        # What is asked of an engine that never runs: releases at given points.
         self._probes = [learner._engine(*each.parts) for each in self.streams]
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         engine = learner._engine(*self.streams[world].parts)
         engine.advance(engine.units)
         model = np.array(engine.result())
-        draws = _Tape(tape._claim())
+        game = _Game(tape._claim(), self._probes[world], self._probes[1 - world])
         if isinstance(learner, NoisySGD):
-            walk = self._steps
+            expected = self._steps(game)
         else:
-            walk = self._mirror if isinstance(learner, LocalizedMirrorDescent) else self._chain
-        expected, loss, residuals = walk(draws, world)
+            mirrored = isinstance(learner, LocalizedMirrorDescent)
+            expected = self._mirror(game) if mirrored else self._chain(game)
         size = 1.0 + float(np.abs(model).max())
         stray = not float(np.abs(model - expected).max()) <= 1e-7 * size
-        return loss, residuals, stray
+        return game.loss, np.array(game.places), stray
 
     def score(self, runs: list[Any], world: int) -> Scores:
-        from scipy.special import ndtr
+        losses, places, stray = zip(*runs, strict=True)
+        findings = ("the model does not follow from the declared releases",) if any(stray) else ()
+        return Scores(np.array(losses), np.array(places), findings)
 
-        losses = np.array([loss for loss, _, _ in runs])
-        stray = any(each for _, _, each in runs)
-        findings = ("the model does not follow from the declared releases",) if stray else ()
-        residuals = np.array([each for _, each, _ in runs])
-        if isinstance(self.learner, NoisySGD):  # already uniform
-            return Scores(losses, residuals, findings)
-        return Scores(losses, ndtr(residuals), findings)
-
-    def _chain(self, tape: _Tape, world: int) -> tuple[FloatArray, float, FloatArray]:
-        """Return the model, the privacy loss and the noise of releases on disjoint batches."""
-        learner, p = self.learner, self.learner.parameters
-        domain, theta = learner.domain, np.array(learner._start)
+    def _chain(self, game: _Game) -> FloatArray:
+        """Return the model of releases on disjoint batches."""
+        learner, theta = self.learner, np.array(self.learner._start)
         previous, direction = theta.copy(), np.zeros_like(theta)
-        loss, residuals = 0.0, []
         for release in self._releases:
-            released, change, noise = self._released(tape, world, release, theta, previous)
-            loss += change
-            residuals.append(noise)
+            released = game.released([release], theta, previous)
             if isinstance(learner, NoisyFrankWolfe):
                 direction = direction + released
-                vertex = domain.minimize_linear(direction)
-                previous, theta = theta, theta + p.step_size * (vertex - theta)
+                vertex = learner.domain.minimize_linear(direction)
+                step = learner.parameters.step_size
+                previous, theta = theta, theta + step * (vertex - theta)
             else:
-                theta = np.array(domain.project(released))
-        return theta, loss, np.array(residuals)
+                theta = np.array(learner.domain.project(released))
+        return theta
 
-    def _released(
-        self, tape: _Tape, world: int, release: Release, at: FloatArray, previous: FloatArray
-    ) -> tuple[FloatArray, float, FloatArray]:
-        """Return a release at two decisions, its privacy loss and its noise in scales."""
-        own, other = (
-            np.array(self._probes[w].nonprivate_release(release.number, at, previous))
-            for w in (world, 1 - world)
-        )
-        scale = release.noise
-        assert scale is not None  # of noisy SGD alone
-        count = 1 if isinstance(self.learner, PhasedSGD) else release.last - release.first
-        released = tape.release(own, scale, release.grid, count)
-        ours, theirs = (released - own) / scale, (released - other) / scale
-        return released, float(0.5 * ((theirs - ours) * (theirs + ours)).sum()), ours
-
-    def _mirror(self, tape: _Tape, world: int) -> tuple[FloatArray, float, FloatArray]:
-        """Return the same of a phase's gradients at every mirror step, solved in the dual."""
+    def _mirror(self, game: _Game) -> FloatArray:
+        """Return the model of a phase's gradients at every mirror step, solved in the dual."""
         learner = self.learner
         norm, q = learner.domain.p, learner.domain.dual_exponent
         anchor, steps = np.array(learner._start), learner.parameters.steps
-        loss, residuals = 0.0, []
         for release, (_, strength, radius, _) in zip(
             self._releases, learner._settings()["phases"], strict=True
         ):
             theta, dual, mean = anchor, np.zeros_like(anchor), np.zeros_like(anchor)
             for t in range(1, steps + 1):
-                released, change, noise = self._released(tape, world, release, theta, theta)
-                loss += change
-                residuals.append(noise)
+                released = game.released([release], theta, theta)
                 size = 2.0 / (strength * (t + 1))
                 dual = (dual - size * released) / (1.0 + size * strength)
                 length = float(np.linalg.norm(dual, ord=q))
@@ -253,32 +245,14 @@ class FitReleases(Scorer):
                 mean = mean + 2.0 * t / (steps * (steps + 1.0)) * theta
             reach = float(np.linalg.norm(mean, ord=norm))
             anchor = mean * min(1.0, learner.domain.radius / reach) if reach > 0.0 else mean
-        return anchor, loss, np.array(residuals)
+        return anchor
 
-    def _steps(self, tape: _Tape, world: int) -> tuple[FloatArray, float, FloatArray]:
-        """Return the same of gradients of records that are drawn in secret: mixtures.
-
-        The last of the three is uniform on [0, 1]: the place of the first entry in its mixture.
-        """
-        from scipy.special import logsumexp, ndtr
-
-        learner, p = self.learner, self.learner.parameters
-        domain, theta = learner.domain, np.array(learner._start)
-        total, loss, places = np.zeros_like(theta), 0.0, []
+    def _steps(self, game: _Game) -> FloatArray:
+        """Return the mean of steps along gradients of records that are drawn in secret."""
+        p, domain, theta = self.learner.parameters, self.learner.domain, self.learner._start
+        total = np.zeros_like(theta)
         for _ in range(p.steps):
-            own, other = (
-                np.array([probe.nonprivate_release(i, theta, theta) for i in range(p.records)])
-                for probe in (self._probes[world], self._probes[1 - world])
-            )
-            record = own[tape.index(p.records)]
-            released = tape.release(record, p.noise_scale, self._releases[0].grid)
-            logs = [
-                float(logsumexp(-0.5 * (((released - each) / p.noise_scale) ** 2).sum(axis=1)))
-                for each in (own, other)
-            ]
-            loss += logs[0] - logs[1]
-            places.append([float(ndtr((released[0] - own[:, 0]) / p.noise_scale).mean())])
+            released = game.released(self._releases, theta, theta)
             theta = np.array(domain.project(theta - p.step_size * released))
             total = total + theta
-        model = np.array(domain.project(total / p.steps))
-        return model, loss, np.array(places)
+        return np.array(domain.project(total / p.steps))

@@ -1,22 +1,33 @@
-"""Private selections and threshold tests: as mechanisms, and of vertices."""
+"""Private selections and threshold tests: as mechanisms, and of experts on epochs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.accounting.noisy_max import law_of
-from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Shapes, drawn_by
+from dpoco.audit._family import (
+    Change,
+    ExpertFamily,
+    Family,
+    FiniteScorer,
+    FloatArray,
+    Play,
+    Rounds,
+    Shapes,
+    drawn_by,
+    words_of,
+)
 from dpoco.audit._laws import answer_chances, selection_law
-from dpoco.audit._scorer import FiniteScorer, Scores, score_draws
-from dpoco.audit._sum_noise import Push, Pushes, Run
-from dpoco.audit._sums import Records
-from dpoco.domains import Box, LpBall, Simplex
+from dpoco.experts import ShiftDetector
 from dpoco.random import Source
+
+# Words of an expert learner's state: round, decision, count of clipped losses, then the source's.
+_DECISION, _VIOLATIONS, _OWN = 1, 2, 14
+_GRID = 1e-12  # losses are rounded to multiples of 2^-46
 
 
 def granted(guarantee: Any, selections: int) -> float:
@@ -147,6 +158,135 @@ def _finite(values: Any) -> FloatArray:
     return np.where(np.isfinite(values), values, 0.0)
 
 
+# ---- selections of experts on epochs, with and without alarms ------------------------------------
+
+
+class _State:
+    """What a learner by epochs holds: everything but the count of clipped losses."""
+
+    def __init__(self, learner: Any) -> None:
+        words = words_of(learner._engine.state()).copy()
+        words[_VIOLATIONS] = 0  # of raw data, and read by nobody
+        self.whole = words.tobytes()
+        words[_DECISION] = 0
+        self.but_decision = words.tobytes()
+        self._words, self._at = words, _OWN
+
+    def word(self) -> int:
+        self._at += 1
+        return int(self._words[self._at - 1])
+
+    def reals(self) -> FloatArray:
+        n = self.word()
+        self._at += n
+        return self._words[self._at - n : self._at].view(np.float64)
+
+    def sums(self) -> FloatArray:
+        """Return the losses of an instance's epoch: rounds, rounds since a carry, two parts."""
+        self.word()
+        self.word()
+        return self.reals() + self.reals()
+
+
+def ratio(moved: float, scale: float) -> float:
+    """Return a movement in units of the noise; infinite where there is none."""
+    return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
+
+
+def _ends_epoch(rounds: int) -> bool:
+    """Whether an epoch ends after so many rounds of an instance."""
+    return (rounds + 1).bit_count() == 1
+
+
+class Epochs(ExpertFamily):
+    """EpochSelector: losses of an epoch enter the one selection at its end."""
+
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+        state = _State(learner)
+        play.note(state=state.but_decision, sums=state.sums())
+        noisy = learner.guarantee.private and learner.experts > 1
+        return int(noisy and _ends_epoch(t + 1) and learner.round < learner.horizon)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        for t in range(at, len(base.notes["sums"])):
+            gap = base.notes["sums"][t] - other.notes["sums"][t]
+            yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
+            if self.learner.guarantee.private:
+                # A record is in one epoch, and so in one selection.
+                moved = ratio(float(np.ptp(gap)), self.learner.parameters.scale)
+                yield "the log odds of a selection", moved, granted(self.learner.guarantee, 1)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
+            # An epoch ends where its rounds are one less than a power of two.
+            over = (t + 2).bit_length() > (at + 1).bit_length()
+            if t < at and a != b:
+                yield "the state before it depends on a record"
+                return
+            if over and a != b:
+                yield "a record is kept after the selection of its epoch"
+                return
+
+
+class EpochsWithAlarms(Epochs):
+    """ShiftDetector: a record is forgotten at the next alarm, and seen by one test until then."""
+
+    schedule = "published"
+
+    def publication(self, learner: Any, decision: Any) -> Any:
+        return decision, tuple(int(t) for t in learner.alarms)
+
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+        detects = learner.experts > 1 and learner.horizon > 3
+        state = _State(learner)
+        for _ in range(state.word()):
+            state.word()
+        sums = state.sums()
+        rows = np.zeros(1)
+        if detects:
+            state.word()
+            rows = state.reals().copy()
+        play.note(state=state.whole, sums=sums, rows=rows, alarms=tuple(learner.alarms))
+        return int(detects and learner.round < learner.horizon and learner.guarantee.private)
+
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
+        p, found, parts = self.learner.parameters, self.learner.guarantee, [0.0, 0.0]
+        for t in range(at, len(base.notes["sums"])):
+            if t in alarmed or base.published[: t + 1] != other.published[: t + 1]:
+                break
+            gap = base.notes["sums"][t] - other.notes["sums"][t]
+            yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
+            parts[0] = max(parts[0], ratio(float(np.ptp(gap)), p.selection_scale))
+            a, b = base.notes["rows"][t], other.notes["rows"][t]
+            if a.shape == b.shape:  # windows kept one by one have rows of other rounds
+                seen = np.isfinite(a) & np.isfinite(b)
+                moved = float(np.abs(a[seen] - b[seen]).max(initial=0.0))
+                yield "the test statistic", moved, 2.0 + _GRID
+                scales = p.threshold_noise_scale, p.query_noise_scale
+                parts[1] = max(parts[1], sum(ratio(moved, scale) for scale in scales))
+        if found.private:
+            # A record is in one selection and in the tests of one instance.
+            yield "the log odds of selection and alarm", sum(parts), found.epsilon_at(0.0)
+
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
+            if t < at and a != b:
+                yield "the state before it depends on a record"
+                return
+            if base.published[: t + 2] != other.published[: t + 2]:
+                return
+            ours, theirs = (
+                [s for s in play.notes["alarms"][-1] if at <= s <= t] for play in (base, other)
+            )
+            if ours and ours == theirs and a != b:
+                yield "a record is kept after the alarm that ended its instance"
+                return
+
+    def facts(self) -> dict[str, bool]:
+        return {"alarms": len(self.learner.alarms) > 0}
+
+
 # ---- likelihoods ---------------------------------------------------------------------------------
 
 
@@ -189,73 +329,95 @@ class ThresholdAnswers(FiniteScorer):
         return cells, np.maximum(transcript, 0)
 
 
-class VertexChoices:
-    """Vertices that a polyhedral learner's updates move to, read off its decisions and scored.
+def _window_statistic(
+    gaps: FloatArray, allowances: FloatArray, offsets: FloatArray, slopes: FloatArray
+) -> float:
+    """Return the test statistic of an instance after its last round, by its definition.
 
     Parameters
     ----------
-    parameters : PolyhedralFrankWolfeParameters
-    domain : Domain
+    gaps : ndarray, shape (n, N)
+        Own loss less that of every expert, oldest round first.
+    allowances : ndarray, shape (n,)
+        Bias that the expert played was allowed.
+    offsets, slopes : ndarray
+        Of what a window is allowed for chance: the least of ``offsets + slopes * length``; without
+        slopes ``offsets[k]`` for aligned blocks of 2^k rounds.
     """
-
-    def __init__(self, parameters: Any, domain: Any) -> None:
-        self._parameters = parameters
-        # Entries that are chosen independently, and their values, one choice a row.
-        self.choices: list[tuple[Any, FloatArray]]
-        d = domain.dimension
-        if isinstance(domain, Box):
-            ends = np.stack([domain.lower, domain.upper], axis=1)
-            self.choices = [([j], ends[j][:, None]) for j in range(d)]
-        elif isinstance(domain, LpBall):
-            table = domain.radius * np.vstack([np.eye(d), -np.eye(d)])
-            self.choices = [(slice(None), table)]
+    rounds, worst = len(gaps), -np.inf
+    lost = np.cumsum(gaps[::-1], axis=0).max(axis=1)  # windows of 1, 2, ... rounds that end now
+    biases = np.cumsum(allowances[::-1])
+    for length in range(1, rounds + 1):
+        if len(slopes):
+            allowed = float(np.min(offsets + slopes * length))
         else:
-            simplex = isinstance(domain, Simplex)
-            table = domain.scale * np.eye(d) if simplex else np.array(domain.vertices)
-            self.choices = [(slice(None), table)]
-
-    def note(self, run: Run, push: Push) -> bool:
-        """Note laws given either sum and what an update chose; return whether it is a vertex."""
-        p, k, (before, after) = self._parameters, push.number, push.step
-        vertex = before + (after - before) * (k + 1)
-        rate = 1.0 / (p.batch * (k + (p.weights == "paper")) * p.noise_scale_at(k))
-        noise, found = "gumbel" if p.selector == "gumbel" else "laplace", True
-        for entries, table in self.choices:
-            gap = np.abs(table - vertex[entries]).sum(axis=1)
-            chosen = int(np.argmin(gap))
-            found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
-            laws = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
-            run.choices.append((*laws, chosen))
-        return found
+            k = length.bit_length() - 1
+            if length != 1 << k or rounds % length or k >= len(offsets):
+                continue
+            allowed = float(offsets[k])
+        worst = max(worst, float(lost[length - 1] - biases[length - 1]) - allowed)
+    return worst
 
 
-class Vertices(Pushes):
-    """PolyhedralFrankWolfe: the vertex of every update, read off the decisions."""
+class EpochTranscripts(FiniteScorer):
+    """EpochSelector and ShiftDetector: all decisions and alarms, from the definitions."""
 
-    astray = "decisions do not move towards vertices of the declared law"
+    family: Epochs
 
-    def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
+    def __init__(self, family: Epochs, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        self._vertices = VertexChoices(self.learner.parameters, self.learner.domain)
+        learner, p = self.learner, self.learner.parameters
+        if learner.experts < 2 or learner.horizon < 2 or len(self.streams[0]) < 2:
+            raise ValueError("stream must be long enough for a selection, of at least two experts")
+        self._detector = isinstance(learner, ShiftDetector)
+        self._detects = self._detector and p.detects
+        self._scale = p.selection_scale if self._detector else p.scale
+        self._losses = [family.admitted(each.parts[0]) for each in self.streams]
+        # Rounds that are followed by another one: in the last nothing is selected or tested.
+        self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 
-    def _releases(self) -> dict[Any, int]:
-        return {...: len(self.streams[0]) // self.family.batch}
+    def run(self, learner: Any, world: int, tape: Source) -> Any:
+        rows = self.streams[world]
+        decisions = [self.family.step(learner, rows.record(t)) for t in range(len(rows))]
+        if learner.round < learner.horizon:
+            decisions.append(int(learner.decide()))
+        alarms = tuple(int(t) for t in learner.alarms) if self._detector else ()
+        return tuple(decisions), alarms
 
-    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
-        return self._vertices.note(run, push)
+    def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
+        # The next round's expert, and the answer of the test, of every round.
+        (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.parameters
+        cells = np.zeros((2, self._rounds, losses.shape[1]))
+        cells[1, :, 0] = 1.0
+        chosen = np.zeros(cells.shape[:2], dtype=np.int64)
+        chosen[0] = decisions[1 : self._rounds + 1]
+        first, sums, excesses = 0, np.zeros(losses.shape[1]), []  # of an instance
+        for t in range(self._rounds):
+            owners, alarm = np.array(decisions[first : t + 1]), t in alarms
+            if self._detects:
+                excesses.append(self._excess(owners, losses[first : t + 1]))
+            sums = sums + losses[t]
+            if _ends_epoch(len(owners)) and not alarm:
+                cells[0, t] = selection_law(law_of(p.selection), -sums, self._scale)
+                sums = np.zeros_like(sums)
+            else:
+                cells[0, t, decisions[t]] = 1.0
+            if excesses and (alarm or t + 1 == self._rounds):
+                chosen[1, t] = alarm
+                scales = p.threshold_noise_scale, p.query_noise_scale
+                own = slice(first, t + 1)
+                cells[1, own, :2] = answer_cells(
+                    np.array(excesses), chosen[1, own], scales, p.noise
+                )
+            if alarm:
+                first, sums, excesses = t + 1, np.zeros_like(sums), []
+        return cells.reshape(-1, cells.shape[2]), chosen.ravel()
 
-    def score(self, runs: list[Any], world: int) -> Scores:
-        found = score_choices(runs, world, self.astray)
-        # Updates in order; a box has several draws in each.
-        shape = (len(runs), self._counts[...], -1)
-        return replace(found, uniforms=found.uniforms.reshape(shape))
-
-
-def score_choices(runs: list[Run], world: int, astray: str) -> Scores:
-    """Return the scores of the choices noted in runs."""
-    own, other, chosen = (
-        np.array([[each[part] for each in run.choices] for run in runs]) for part in range(3)
-    )
-    found = score_draws(own, other, chosen, world, astray)
-    stray = found.findings or any(run.findings for run in runs)
-    return replace(found, findings=(astray,) if stray else ())
+    def _excess(self, owners: NDArray[np.int64], rows: FloatArray) -> float:
+        p = self.learner.parameters
+        gaps = rows[np.arange(len(rows)), owners][:, None] - rows
+        # Of the rounds that the expert of the instance's k-th round was selected from.
+        allowances = [p.bias((1 << k.bit_length() - 1) // 2) for k in range(1, len(rows) + 1)]
+        offsets, slopes = p.window_lines()
+        found = _window_statistic(gaps, np.array(allowances), np.array(offsets), np.array(slopes))
+        return found - float(p.threshold * p.threshold_scale)

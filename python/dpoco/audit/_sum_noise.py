@@ -1,39 +1,40 @@
-"""Likelihoods of continually released sums with Gaussian noise, and of what is led by them."""
+"""Likelihoods of what is released of running sums: the sums with noise, or vertices they select."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpoco import _core
-from dpoco.accounting.continual_sum import blt_parameters, release_grid
-from dpoco.audit._family import FloatArray
-from dpoco.audit._scorer import Scorer, Scores, draws_of
-from dpoco.audit._sums import Sums
+from dpoco.accounting.continual_sum import release_grid
+from dpoco.audit._family import FloatArray, Scorer, Scores, draws_of, score_draws
+from dpoco.audit._laws import selection_law
+from dpoco.audit._sums import Records, Sums, triangle
+from dpoco.domains import Box, LpBall, Simplex
 from dpoco.mechanisms import continual_sum_settings
+from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Tree
 from dpoco.random import Source
 
 SILENT = "a release has no noise at all"
 _DRAWN = ("chances", "chosen", "exact")
 
 
-def noise_map(method: str, rounds: int, horizon: int) -> FloatArray:
+def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     """Return the matrix from independent draws of scale 1 to the noise of the first sums.
 
     Shape (rounds, draws). Computed from the definition of each factorisation, not by the engine.
     """
-    if method in ("tree", "honaker"):
-        return _tree_map(rounds, weighted=method == "honaker")
-    if method == "toeplitz":
+    if isinstance(factor, Tree):
+        return _tree_map(rounds, weighted=factor.combined)
+    if not isinstance(factor, Buffered):
         first: Any = np.cumprod([1.0, *((2.0 * k - 1.0) / (2.0 * k) for k in range(1, rounds))])
         return _lower_toeplitz(first)
-    found = blt_parameters(horizon)
-    powers = (1.0 - found.decay)[None, :] ** np.arange(max(rounds - 1, 0))[:, None]
-    encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ found.weights]))
+    powers = (1.0 - np.array(factor.decay)) ** np.arange(max(rounds - 1, 0))[:, None]
+    encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
     decoder: Any = np.linalg.solve(encoder.T, np.triu(np.ones((rounds, rounds)))).T
     result: FloatArray = decoder
     return result
@@ -67,26 +68,21 @@ def _lower_toeplitz(first: Any) -> FloatArray:
 
 def _tree_map(rounds: int, *, weighted: bool) -> FloatArray:
     """Return the map of the binary tree; with weights, of Honaker's estimate from below."""
-    top = rounds.bit_length()
+    top, variance, own = rounds.bit_length(), 1.0, [1.0]
+    for _ in range(1, top):  # the children's sum has variance 2 v
+        variance = 2.0 * variance / (1.0 + 2.0 * variance)
+        own.append(variance if weighted else 1.0)
     nodes = [(h, i) for h in range(top) for i in range(rounds >> h)]
-    place = {node: k for k, node in enumerate(nodes)}
     rows: dict[tuple[int, int], FloatArray] = {}
-    variance = 1.0
-    for h in range(top):
-        own = 1.0
-        if weighted and h > 0:  # the children's sum has variance 2 v
-            own = variance = 2.0 * variance / (1.0 + 2.0 * variance)
-        for i in range(rounds >> h):
-            row = np.zeros(len(nodes))
-            row[place[h, i]] = own
-            if weighted and h > 0:
-                row += (1.0 - own) * (rows[h - 1, 2 * i] + rows[h - 1, 2 * i + 1])
-            rows[h, i] = row
-    out: FloatArray = np.zeros((rounds, len(nodes)))
-    for t in range(1, rounds + 1):
-        for h in range(top):
-            if t >> h & 1:
-                out[t - 1] += rows[h, (t >> h) - 1]
+    for (h, i), unit in zip(nodes, np.eye(len(nodes)), strict=True):
+        rows[h, i] = own[h] * unit
+        if own[h] < 1.0:
+            rows[h, i] += (1.0 - own[h]) * (rows[h - 1, 2 * i] + rows[h - 1, 2 * i + 1])
+    prefixes = range(1, rounds + 1)
+    levels = [[h for h in range(top) if t >> h & 1] for t in prefixes]
+    out: FloatArray = np.array(
+        [sum(rows[h, (t >> h) - 1] for h in hs) for t, hs in zip(prefixes, levels, strict=True)]
+    )
     return out
 
 
@@ -95,22 +91,11 @@ def sum_noise(family: Sums, dimension: int, count: int, claim: dict[str, Any]) -
 
     `claim` is a copy of what the learner's own sum was given of the tape.
     """
-    settings = continual_sum_settings(family.view._mechanism, claim)
+    settings = continual_sum_settings(family.mechanism, claim)
     twin = _core.ContinualSum(settings, _core.RecordClipper(dimension, 1.0, 2.0, np.inf))
     out = np.empty((count, dimension))
     twin.run(np.zeros((count, dimension)), out)
     return out
-
-
-def moves_to_best(
-    domain: Any, push: Push, step_scale: float, released: FloatArray, grid: float
-) -> bool:
-    """Whether a decision moved to a vertex that the released sum prefers, up to its grid."""
-    (before, after), eta = push.step, step_scale / (push.number + step_scale)
-    vertex = before + (after - before) / eta
-    best = domain.minimize_linear(np.ascontiguousarray(released))
-    slack = 4 * grid + 1e-9 * float(np.abs(released).max())
-    return bool(released @ (vertex - best) <= slack * (np.abs(vertex - best).sum() + 1e-9))
 
 
 def actions_of(learner: Any, contexts: list[FloatArray], forced: bool) -> tuple[list[int], bool]:
@@ -162,7 +147,8 @@ class Pushes(Scorer):
 
     def _releases(self) -> dict[Any, int]:
         """Return how many releases the stream has, of every part."""
-        return {...: min(len(self.streams[0]) // self.family.batch, self.family.pushes)}
+        most = getattr(self.family.mechanism, "pushes", 0)
+        return {...: min(len(self.streams[0]) // self.family.batch, most)}
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         run, family, noise = Run(), self.family, self._noise(learner, tape)
@@ -212,12 +198,12 @@ class ReleasedSums(Pushes):
 
     def __init__(self, family: Sums, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        p = family.view.parameters
-        if getattr(p, "noise", "gaussian") != "gaussian":
+        m = family.mechanism
+        if m.order != 2.0:
             raise ValueError("no density is known of sums with generalized Gaussian noise")
-        method = getattr(p, "sum_method", getattr(p, "method", ""))
+        self._scale, self._grid = m.scale, release_grid(m.scale) if m.scale > 0.0 else 0.0
         self._maps = {
-            part: whitening_of(noise_map(method, count, family.pushes))
+            part: whitening_of(noise_map(m.factorisation, count))
             for part, count in self._counts.items()
             if count
         }
@@ -236,16 +222,23 @@ class ReleasedSums(Pushes):
         """Whether what the learner shows follows from what was released."""
         return True
 
+    def _moves_to_best(self, push: Push, step_scale: float, released: FloatArray) -> bool:
+        """Whether a decision moved to a vertex that the released sum prefers, up to its grid."""
+        (before, after), eta = push.step, step_scale / (push.number + step_scale)
+        vertex = before + (after - before) / eta
+        best = self.learner.domain.minimize_linear(np.ascontiguousarray(released))
+        slack = 4 * self._grid + 1e-9 * float(np.abs(released).max())
+        return bool(released @ (vertex - best) <= slack * (np.abs(vertex - best).sum() + 1e-9))
+
     def score(self, runs: list[Any], world: int) -> Scores:
         from scipy.special import ndtr
 
-        scale = self.family.view.parameters.noise_scale
-        if not scale > 0.0:
+        if self._scale == 0.0:
             return Scores(np.zeros(len(runs)), np.empty((len(runs), 0)), (SILENT,))
         losses, residuals = np.zeros(len(runs)), []
         for part, matrix in self._maps.items():
             ours, theirs = (np.array([run.gaps[part][w] for run in runs]) for w in (0, 1))
-            change, own = whitened(matrix, ours, theirs, scale)
+            change, own = whitened(matrix, ours, theirs, self._scale)
             losses += change
             residuals.append(own)
         uniforms = ndtr(np.concatenate(residuals, axis=1))
@@ -284,13 +277,13 @@ class LedByVectors(ReleasedSums):
             self._decisions(learner, [()], run)
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        p, grid = learner.parameters, release_grid(learner.parameters.noise_scale)
+        p = learner.parameters
         if learner.round >= learner.horizon or getattr(p, "statistics", "") == "quadratic":
             return True
         if not hasattr(p, "step_size"):
-            return moves_to_best(learner.domain, push, p.step_scale, released, grid)
+            return self._moves_to_best(push, p.step_scale, released)
         expected = learner.domain.project(learner.domain.center - p.step_size * released)
-        return bool(np.abs(push.step[1] - expected).max() <= 4 * p.step_size * grid + 1e-9)
+        return bool(np.abs(push.step[1] - expected).max() <= 4 * p.step_size * self._grid + 1e-9)
 
 
 class LedByWeights(LedByVectors):
@@ -317,7 +310,7 @@ class LedByWeights(LedByVectors):
         values = self._losses(learner, released)
         # The transform's inverse is linear: what a grid of the releases becomes, at most.
         unit = np.array([self._losses(learner, row) for row in np.eye(len(released))])
-        slack = release_grid(learner.parameters.noise_scale) * np.abs(unit).sum(axis=0).max()
+        slack = self._grid * np.abs(unit).sum(axis=0).max()
         expected = np.exp(-rate * (values - values.min()))
         expected /= expected.sum()
         return bool(np.allclose(learner.weights, expected, rtol=4 * rate * slack + 1e-9))
@@ -350,11 +343,9 @@ class ReleasedStatistics(ReleasedSums):
         """Whether every arm's estimate solves its released equations."""
         p, d, arms = learner.parameters, learner.dimension, learner.arms
         own = released.reshape(arms, -1)
-        upper, count = np.triu_indices(d), d * (d + 1) // 2
-        matrices = np.zeros((arms, d, d))
-        matrices[:, upper[0], upper[1]] = own[:, :count]
-        matrices[:, ~np.eye(d, dtype=bool)] *= np.sqrt(0.5)  # of the packed norm
-        matrices = matrices + np.triu(matrices, 1).transpose(0, 2, 1)
+        first, second, factors = triangle(d)
+        matrices, count = np.zeros((arms, d, d)), len(factors)
+        matrices[:, first, second] = matrices[:, second, first] = own[:, :count] / factors
         shifts = np.full(arms, p.regularization + p.noise_margin)
         least = np.linalg.eigvalsh(matrices)[:, 0]
         while np.any(least + shifts <= 1e-12 * shifts):  # doubled until it can be solved
@@ -364,3 +355,78 @@ class ReleasedStatistics(ReleasedSums):
         )[:, :, 0]
         size = 1.0 + np.abs(solved).max()
         return bool(np.abs(learner.coefficients - solved).max() <= 1e-6 * size)
+
+
+# ---- vertices that are chosen --------------------------------------------------------------------
+
+
+class VertexChoices:
+    """Vertices that a polyhedral learner's updates move to, read off its decisions and scored.
+
+    Parameters
+    ----------
+    parameters : PolyhedralFrankWolfeParameters
+    domain : Domain
+    """
+
+    def __init__(self, parameters: Any, domain: Any) -> None:
+        self._parameters = parameters
+        # Entries that are chosen independently, and their values, one choice a row.
+        self.choices: list[tuple[Any, FloatArray]]
+        d = domain.dimension
+        if isinstance(domain, Box):
+            ends = np.stack([domain.lower, domain.upper], axis=1)
+            self.choices = [([j], ends[j][:, None]) for j in range(d)]
+        elif isinstance(domain, LpBall):
+            table = domain.radius * np.vstack([np.eye(d), -np.eye(d)])
+            self.choices = [(slice(None), table)]
+        else:
+            simplex = isinstance(domain, Simplex)
+            table = domain.scale * np.eye(d) if simplex else np.array(domain.vertices)
+            self.choices = [(slice(None), table)]
+
+    def note(self, run: Run, push: Push) -> bool:
+        """Note laws given either sum and what an update chose; return whether it is a vertex."""
+        p, k, (before, after) = self._parameters, push.number, push.step
+        vertex = before + (after - before) * (k + 1)
+        rate = 1.0 / (p.batch * (k + (p.weights == "paper")) * p.noise_scale_at(k))
+        noise, found = "gumbel" if p.selector == "gumbel" else "laplace", True
+        for entries, table in self.choices:
+            gap = np.abs(table - vertex[entries]).sum(axis=1)
+            chosen = int(np.argmin(gap))
+            found = found and bool(gap[chosen] <= 1e-6 * (1.0 + np.abs(table).max()))
+            laws = (selection_law(noise, -(table @ x[entries]) * rate, 1.0) for x in push.sums)
+            run.choices.append((*laws, chosen))
+        return found
+
+
+class Vertices(Pushes):
+    """PolyhedralFrankWolfe: the vertex of every update, read off the decisions."""
+
+    astray = "decisions do not move towards vertices of the declared law"
+
+    def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
+        super().__init__(family, stream, neighbour)
+        self._vertices = VertexChoices(self.learner.parameters, self.learner.domain)
+
+    def _releases(self) -> dict[Any, int]:
+        return {...: len(self.streams[0]) // self.family.batch}
+
+    def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
+        return self._vertices.note(run, push)
+
+    def score(self, runs: list[Any], world: int) -> Scores:
+        found = score_choices(runs, world, self.astray)
+        # Updates in order; a box has several draws in each.
+        shape = (len(runs), self._counts[...], -1)
+        return replace(found, uniforms=found.uniforms.reshape(shape))
+
+
+def score_choices(runs: list[Run], world: int, astray: str) -> Scores:
+    """Return the scores of the choices noted in runs."""
+    own, other, chosen = (
+        np.array([[each[part] for each in run.choices] for run in runs]) for part in range(3)
+    )
+    found = score_draws(own, other, chosen, world, astray)
+    stray = found.findings or any(run.findings for run in runs)
+    return replace(found, findings=(astray,) if stray else ())

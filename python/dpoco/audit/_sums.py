@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
-from dpoco.accounting.continual_sum import column_norm, release_grid
+from dpoco.accounting.continual_sum import release_grid
 from dpoco.audit._family import (
     Change,
     ExpertFamily,
@@ -22,9 +22,9 @@ from dpoco.audit._family import (
     drawn_by,
     words_of,
 )
-from dpoco.domains import Simplex, VertexSet
-from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
+from dpoco.privacy.mechanisms.base import Nothing
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -76,13 +76,18 @@ class Sums(Family):
 
     def slack(self, found: FloatArray, t: int) -> float:
         """Return how far the sum may be from that of the leaves."""
-        scale = max(float(np.abs(found).max()), self.view.parameters.sensitivity)
+        scale = max(float(np.abs(found).max()), self.parameters.sensitivity)
         return float(ROUNDING * scale + (t + 1) * self.grid)
 
     @property
-    def view(self) -> Any:
-        """Whatever has parameters and description of one sum, and the guarantee."""
-        return self.learner
+    def parameters(self) -> Any:
+        """The parameters of one sum."""
+        return self.learner.parameters
+
+    @property
+    def mechanism(self) -> Any:
+        """The description of what is released of one sum."""
+        return self.learner._mechanism
 
     @property
     def batch(self) -> int:
@@ -90,15 +95,9 @@ class Sums(Family):
         return int(getattr(self.learner.parameters, "batch", 1))
 
     @property
-    def pushes(self) -> int:
-        """Pushes of the whole horizon."""
-        p = self.view.parameters
-        return int(getattr(p, "pushes", p.horizon))
-
-    @property
     def grid(self) -> float:
         """What is added to the sum is rounded to multiples of it; 0 for doubles."""
-        return float(getattr(self.view._mechanism, "grid", 0.0))
+        return float(getattr(self.mechanism, "grid", 0.0))
 
     def start(self, learner: Any, play: Play) -> None:
         total = self.exact(learner)
@@ -123,7 +122,10 @@ class Sums(Family):
 
     def size(self, change: FloatArray) -> float:
         """Return the size of a change, in the norm the sensitivity is stated in."""
-        return _core.norm(np.ascontiguousarray(change), 2.0)
+        m, norm = self.mechanism, np.inf  # of selections
+        if isinstance(m, GaussianSum):
+            norm = 2.0 if m.order == 2.0 else m.summand.norm
+        return _core.norm(np.ascontiguousarray(change), norm)
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
@@ -149,11 +151,10 @@ class Sums(Family):
 
     def spent(self, moved: float) -> Iterator[Change]:
         """Yield the mu that a movement of the sum spends, and the guarantee's."""
-        p, mu = self.view.parameters, self.learner.guarantee.mu
-        method = getattr(p, "sum_method", getattr(p, "method", None))
-        if mu is None or method is None or getattr(p, "noise", "gaussian") != "gaussian":
-            return
-        yield "mu of the releases", moved * column_norm(method, self.pushes) / p.noise_scale, mu
+        m, mu = self.mechanism, self.learner.guarantee.mu
+        if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
+            spent = moved * m.factorisation.column(m.pushes) / self.parameters.noise_scale
+            yield "mu of the releases", spent, mu
 
 
 def sum_of(state: bytes, dimension: int) -> FloatArray:
@@ -202,11 +203,6 @@ class Vectors(Sums):
         largest = max(self.learner.parameters.bound, float(np.abs(found).max()))
         return float(1e-12 * largest + self.grid * (1 + t))
 
-    def size(self, change: FloatArray) -> float:
-        p = self.learner.parameters
-        order = 2.0 if p.noise == "gaussian" else p.norm
-        return _core.norm(np.ascontiguousarray(change), order)
-
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         yield from self.moved(base, other, at)
 
@@ -246,11 +242,12 @@ class Records(Sums):
 
     def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
         loss, row = learner.loss, record[0]
+        norm = learner._domain.dual_exponent
         if isinstance(loss, LinearLoss):
-            return clipped(learner, row, loss.gradient_bound, loss.gradient_bound_l2)
+            return clipped(row, loss.gradient_bound, norm, loss.gradient_bound_l2)
         if not self._is_quadratic:
             return np.array(learner._engine.leaf(decision, self._decisions[0], row, record[1]))
-        own = clipped(learner, row, loss.feature_bound, loss.feature_bound_l2)
+        own = clipped(row, loss.feature_bound, norm, loss.feature_bound_l2)
         label = np.clip(record[1], -loss.label_bound, loss.label_bound)
         if not np.isfinite(record[1]):
             own, label = np.zeros_like(row), 0.0
@@ -268,35 +265,17 @@ class Records(Sums):
         return super().slack(found, t)
 
     def wanted(self, learner: Any, ended: bool) -> int:
-        return int(ended and learner.guarantee.private and _chooses(learner))
+        return int(ended and learner.guarantee.private and not isinstance(self.mechanism, Nothing))
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         if self.batch > 1:
             yield from super().compared(base, other, at)
 
-    def size(self, change: FloatArray) -> float:
-        learner = self.learner
-        if isinstance(learner, PolyhedralFrankWolfe):
-            order = np.inf
-        else:
-            order = 2.0 if learner.parameters.noise == "gaussian" else learner.domain.dual_exponent
-        return _core.norm(np.ascontiguousarray(change), order)
 
-
-def _chooses(learner: Any) -> bool:
-    """Whether there is anything to draw: one vertex is no choice."""
-    domain = learner.domain
-    if not isinstance(learner, PolyhedralFrankWolfe):
-        return True
-    if isinstance(domain, VertexSet):
-        return len(domain.vertices) > 1
-    return not (isinstance(domain, Simplex) and domain.dimension == 1)
-
-
-def clipped(learner: Any, row: FloatArray, bound: float, bound_l2: float | None) -> FloatArray:
-    """Return a vector as a learner on a domain clips it; zero if it is not finite."""
+def clipped(row: FloatArray, bound: float, norm: float, bound_l2: float | None) -> FloatArray:
+    """Return a vector as learners clip it; zero if it is not finite."""
     limit = np.inf if bound_l2 is None else bound_l2
-    clipper = _core.RecordClipper(len(row), bound, learner._domain.dual_exponent, limit)
+    clipper = _core.RecordClipper(len(row), bound, norm, limit)
     factor = clipper.multipliers(np.ascontiguousarray(row[None, :]))[0]
     return factor * row if factor > 0 else np.zeros_like(row)
 
@@ -306,12 +285,13 @@ def quadratic_statistics(row: FloatArray, weight: float) -> FloatArray:
 
     By definition, not by the engine: its norm is that of the matrix and the vector.
     """
-    first, second, factors = _triangle(len(row))
+    first, second, factors = triangle(len(row))
     return np.concatenate([row[first] * row[second] * factors, weight * row])
 
 
 @cache
-def _triangle(size: int) -> tuple[Any, Any, FloatArray]:
+def triangle(size: int) -> tuple[Any, Any, FloatArray]:
+    """Return the indices of the upper triangle, and 1 on the diagonal, sqrt(2) off it."""
     first, second = np.triu_indices(size)
     return first, second, np.where(first == second, 1.0, math.sqrt(2.0))
 

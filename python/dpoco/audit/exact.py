@@ -8,6 +8,7 @@ promise: no statistics, no tolerance. What it proves and what not:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -121,8 +122,10 @@ def exact_audit(randomizer: Any) -> ExactReport:
     if getattr(randomizer, "delta", 0.0) > 0.0:
         raise ValueError("a randomizer with a positive delta promises no largest ratio")
     exact, is_power = _largest(randomizer)
+    report = functools.partial(ExactReport, repr(randomizer), claimed)
     if exact == math.inf:
-        return _impossible(randomizer)
+        found = "a report is impossible for some inputs only: no ratio is finite"
+        return report(math.inf, None, math.nan, 0, 0, (found,))
     assert isinstance(exact, Fraction)
     holds = exact <= Fraction(claimed) if is_power else at_most_exp(exact, claimed)
     laws, power = list(_laws(randomizer)), getattr(randomizer, "bits", 1)
@@ -133,8 +136,8 @@ def exact_audit(randomizer: Any) -> ExactReport:
         reports = len(laws[0])
         if any(sum(law.values()) != 1 for law in laws):
             findings.append("the probabilities of an input do not add up to 1")
-        least, most = _extremes(laws)
-        listed = max(high / low for low, high in zip(least, most, strict=True)) ** power
+        columns = ([law[each] for law in laws] for each in laws[0])
+        listed = max(max(column) / min(column) for column in columns) ** power
         if listed != exact:
             findings.append("the listed law has another largest ratio than its structure")
         if power == 1 and not holds:
@@ -145,9 +148,7 @@ def exact_audit(randomizer: Any) -> ExactReport:
         findings.append("reports are not drawn with the tabled probabilities")
     if not holds:
         findings.append(f"the largest ratio is above e^{claimed:.6g}")
-    return ExactReport(
-        randomizer=repr(randomizer),
-        claimed=claimed,
+    return report(
         epsilon=_upwards(exact, is_power=is_power),
         ratio=None if is_power else exact,
         delta=delta,
@@ -204,12 +205,6 @@ def _laws(randomizer: Any) -> Iterator[Law]:
                 yield randomizer.pmf(label)
 
 
-def _extremes(laws: list[Law]) -> tuple[list[Fraction], list[Fraction]]:
-    """Return the least and the largest probability of every report over all inputs."""
-    columns = [[law[report] for law in laws] for report in laws[0]]
-    return [min(column) for column in columns], [max(column) for column in columns]
-
-
 def _excess(laws: list[Law], epsilon: float) -> float:
     """Return the largest hockey-stick divergence of two laws at epsilon, rounded upwards."""
     factor = _power(epsilon)
@@ -248,19 +243,6 @@ def _drawn_as_tabled(randomizer: BitRandomizer) -> bool:
             if tuple(randomizer.respond([phi] * randomizer.bits, theirs)) != expected:
                 return False
     return True
-
-
-def _impossible(randomizer: Any) -> ExactReport:
-    return ExactReport(
-        randomizer=repr(randomizer),
-        claimed=float(randomizer.epsilon),
-        epsilon=math.inf,
-        ratio=None,
-        delta=math.nan,
-        inputs=0,
-        reports=0,
-        findings=("a report is impossible for some inputs only: no ratio is finite",),
-    )
 
 
 def _upwards(exact: Fraction, *, is_power: bool) -> float:

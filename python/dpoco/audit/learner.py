@@ -9,9 +9,14 @@ import numpy as np
 from dpoco._validation import positive_int
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
-from dpoco.audit._scorer import fewest_trials
 from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
-from dpoco.audit.likelihood import ROUNDING, LikelihoodReport, likelihood_audit
+from dpoco.audit.likelihood import (
+    ROUNDING,
+    LikelihoodReport,
+    above,
+    fewest_trials,
+    likelihood_audit,
+)
 from dpoco.audit.replay import ReplayReport, replay_audit
 from dpoco.audit.report import (
     USEFUL,
@@ -219,14 +224,7 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
 
 def _against_published(report: LikelihoodReport, claim: Claim) -> list[str]:
     """Return where a curve is above a claim that the library does not share."""
-    findings = []
-    for epsilon, measured, lower, _ in report.curve:
-        claimed = claim.delta_at(epsilon)
-        if lower > claimed + ROUNDING * min(1.0, claim.epsilon) * measured:
-            findings.append(
-                f"delta({epsilon:.4g}) is at least {lower:.4g}, published is {claimed:.4g}"
-            )
-            break
+    findings = above(report.curve, claim, "published")[:1]
     if claim.delta == 0.0 and report.largest_loss > claim.epsilon * (1.0 + ROUNDING):
         findings.append(
             f"a run has privacy loss {report.largest_loss:.4g}, published are at most "

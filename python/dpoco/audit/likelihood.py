@@ -15,25 +15,17 @@ Statements, proofs and limits: ``docs/privacy/replay_and_likelihood.md``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from dpoco._validation import positive_int
-from dpoco.audit._family import FloatArray, Make, made
-from dpoco.audit._scorer import (
-    Scorer,
-    Scores,
-    deviation,
-    dkw,
-    fewest_trials,
-    mean_at_least,
-    scorer_of,
-    uniform_findings,
-)
-from dpoco.audit.report import USEFUL, headline, share, verdict_of
+from dpoco.audit._family import FloatArray, Make, Scorer, Scores, made, scorer_of
+from dpoco.audit.report import Findings, headline, share, verdict_of
 from dpoco.random import Source
 
 __all__ = ["LikelihoodReport", "likelihood_audit"]
@@ -47,9 +39,18 @@ _FACTORS = np.geomspace(1.0, 16.0, 81)
 # Of log-likelihoods: grids of the releases, quadratures.
 ROUNDING = 1e-3
 
+Pair = tuple[FloatArray, FloatArray]
+
+# Pairs that are compared one by one, nearest first, of steps and of entries: all of 32.
+_PAIRS = 496
+# Lags whose pairs are compared together.
+_LAGS = 256
+# Trials whose uniform bound is wider than this show nothing.
+_WIDEST = 0.25
+
 
 @dataclass(frozen=True)
-class LikelihoodReport:
+class LikelihoodReport(Findings):
     """Outcome of a likelihood audit; computed from raw data, not private.
 
     Attributes
@@ -79,21 +80,6 @@ class LikelihoodReport:
     curve: tuple[tuple[float, float, float, float], ...] = field(repr=False)
     largest_loss: float
     detectable: float
-
-    @property
-    def violated(self) -> bool:
-        """Whether the claim, or the law it rests on, is refuted."""
-        return bool(self.findings)
-
-    @property
-    def powerful(self) -> bool:
-        """Whether losses four times as large as the measured ones would have been reported."""
-        return self.detectable <= USEFUL
-
-    @property
-    def passed(self) -> bool:
-        """Whether no violation was found by an audit that could have found one."""
-        return self.powerful and not self.violated
 
     def __str__(self) -> str:
         at_worst = max(self.curve, key=lambda row: row[2] / row[3] if row[3] > 0.0 else row[2])
@@ -252,21 +238,28 @@ def _lower(losses: FloatArray, epsilon: float, error: float) -> float:
 def _curve(
     losses: list[FloatArray], guarantee: Any, error: float
 ) -> tuple[list[tuple[float, float, float, float]], list[str]]:
-    rows, findings = [], []
+    rows = []
     for epsilon in _epsilons(guarantee):
-        claimed = float(guarantee.delta_at(epsilon))
         measured = max(float(_excesses(own, epsilon).mean()) for own in losses)
         lower = max(_lower(own, epsilon, error) for own in losses)
-        rows.append((epsilon, measured, lower, claimed))
-        if lower > claimed + ROUNDING * min(1.0, guarantee.epsilon) * measured:
-            findings.append(
-                f"delta({epsilon:.4g}) is at least {lower:.4g}, claimed is {claimed:.4g}"
-            )
+        rows.append((epsilon, measured, lower, float(guarantee.delta_at(epsilon))))
+    findings = above(rows, guarantee, "claimed")
     pure = guarantee.epsilon_at(0.0)
     largest = max(float(own.max()) for own in losses)
     if largest > pure * (1.0 + ROUNDING):
         findings.append(f"a run has privacy loss {largest:.6g}, claimed are at most {pure:.6g}")
     return rows, findings
+
+
+def above(curve: Iterable[tuple[float, ...]], claim: Any, word: str) -> list[str]:
+    """Return where a measured curve lies above a claimed one."""
+    findings = []
+    for epsilon, measured, lower, _ in curve:
+        claimed = claim.delta_at(epsilon)
+        if lower > claimed + ROUNDING * min(1.0, claim.epsilon) * measured:
+            text = f"delta({epsilon:.4g}) is at least {lower:.4g}, {word} is {claimed:.4g}"
+            findings.append(text)
+    return findings
 
 
 def _identities(losses: list[FloatArray], error: float) -> Iterator[str]:
@@ -296,3 +289,122 @@ def _detectable(losses: list[FloatArray], guarantee: Any, error: float, largest:
             if any(_lower(factor * own, epsilon, error) > claimed for own in losses):
                 return float(factor)
     return float("inf")
+
+
+# ---- bounds without assumptions ------------------------------------------------------------------
+
+
+def dkw(count: int, error: float) -> float:
+    """Return how far an empirical distribution may be off anywhere, both sides.
+
+    Dvoretzky, Kiefer and Wolfowitz with Massart's constant: exceeded with probability at most
+    `error`.
+    """
+    return math.sqrt(math.log(2.0 / error) / (2.0 * count))
+
+
+def fewest_trials(error: float) -> int:
+    """Return how many trials make that at most 1/4."""
+    return math.ceil(math.log(2.0 / error) / (2.0 * _WIDEST**2))
+
+
+def deviation(values: FloatArray, top: float, error: float) -> float:
+    """Return how far the mean of values in [0, top] may be from its expectation, both sides.
+
+    Empirical Bernstein (Maurer and Pontil, 2009) or Hoeffding, the smaller; exceeded with
+    probability at most `error`.
+    """
+    n, log = len(values), math.log(8.0 / error)
+    variance = float(values.var(ddof=1))
+    bernstein = math.sqrt(2.0 * variance * log / n) + 7.0 * top * log / (3.0 * (n - 1))
+    return min(bernstein, top * math.sqrt(math.log(4.0 / error) / (2.0 * n)))
+
+
+def mean_at_least(values: FloatArray, top: float, error: float) -> float:
+    """Return a lower bound on the expectation of values in [0, top], by the same."""
+    return float(values.mean()) - deviation(values, top, 2.0 * error)
+
+
+# ---- independent uniforms ------------------------------------------------------------------------
+
+# The differences, and the sums, modulo 1 of pairs of independent uniforms are independent uniforms
+# themselves as long as the pairs form no cycle: every pair has a member that the others before it
+# do not determine. All pairs of columns at one lag are such a set, and so is a single pair in all
+# runs.
+
+
+def uniform_findings(worlds: list[Scores], error: float, rounding: float) -> Iterator[str]:
+    """Yield where something is no sample of independent uniforms.
+
+    Parameters
+    ----------
+    worlds : list of Scores
+        Runs on either stream.
+    error : float
+        Probability of yielding anything where all is right, at most.
+    rounding : float
+        Allowance for grids and quadratures.
+
+    Notes
+    -----
+    Dvoretzky, Kiefer and Wolfowitz's inequality; a fifth of the error each for the law, for
+    repetitions at every lag, in every pair of steps and of entries, and for draws. Sorts at most
+    2 (256 + 992) samples a stream.
+    """
+    share = error / (5.0 * len(worlds))
+    for world, scores in enumerate(worlds):
+        u = scores.uniforms
+        if u.size:
+            yield from _far(world, "the noise has another law than declared", u, share, rounding)
+            steps = _nearest("steps", np.moveaxis(u, 1, 0))
+            entries = _nearest("entries", np.moveaxis(u, 2, 0) if u.ndim == 3 else ())
+            for pairs in (_lagged(u), steps, entries):
+                yield from _repeated(world, pairs, share, rounding)
+        for name, values in scores.draws.items():
+            own = share / len(scores.draws)
+            text = f"decisions are not drawn from what is released, seen by {name}"
+            yield from _far(world, text, values, own, rounding)
+
+
+def _distance(values: FloatArray) -> float:
+    """Return the largest distance of an empirical distribution from the uniform one on [0, 1]."""
+    ordered = np.sort(values)
+    grid = np.arange(len(ordered) + 1) / len(ordered)
+    return float(max(np.max(grid[1:] - ordered), np.max(ordered - grid[:-1])))
+
+
+def _far(world: int, text: str, values: FloatArray, error: float, rounding: float) -> Iterator[str]:
+    far = _distance(values.ravel())
+    if not far <= dkw(values.size, error) + rounding:
+        yield f"world {world}: {text} (distance {far:.3g})"
+
+
+def _repeated(
+    world: int, pairs: list[tuple[str, Pair]], error: float, rounding: float
+) -> Iterator[str]:
+    for sign, how in ((-1.0, ""), (1.0, " with its sign changed")):
+        worst, where = 0.0, ""
+        for name, (first, second) in pairs:
+            values = ((first + sign * second) % 1.0).ravel()
+            far = _distance(values)
+            allowed = dkw(values.size, error / (2.0 * len(pairs))) + rounding
+            if not far <= allowed and not far <= worst:
+                worst, where = far, name
+        if where:
+            yield f"world {world}: the noise repeats itself{how}, {where} (distance {worst:.3g})"
+
+
+def _lagged(u: FloatArray) -> list[tuple[str, Pair]]:
+    """Return all pairs at one lag together, for every lag."""
+    lags = range(1, min(u.shape[1], _LAGS + 1))
+    return [(f"at a lag of {lag}", (u[:, :-lag], u[:, lag:])) for lag in lags]
+
+
+def _nearest(what: str, parts: Iterable[FloatArray]) -> list[tuple[str, Pair]]:
+    """Return pairs of parts, nearest first, no more than are compared one by one."""
+    u = list(parts)
+    pairs = ((first, first + lag) for lag in range(1, len(u)) for first in range(len(u) - lag))
+    return [
+        (f"in {what} {first + 1} and {second + 1}", (u[first], u[second]))
+        for first, second in islice(pairs, _PAIRS)
+    ]

@@ -143,28 +143,17 @@ def packing_audit(
     )
 
 
-def _divergence(x: float, y: float) -> float:
-    """Relative entropy of a coin of probability x with respect to one of probability y."""
-    total = 0.0
-    for a, b in ((x, y), (1.0 - x, 1.0 - y)):
-        if a > 0.0:
-            total += math.inf if b <= 0.0 else a * math.log(a / b)
-    return total
-
-
 def _refutes(share: float, bound: float, needed: float) -> bool:
-    return share < bound and _divergence(share, bound) >= needed
+    """Whether a share of the largest regret refutes a bound: by the relative entropy of coins."""
+    from scipy.special import rel_entr
+
+    coins = [share, 1.0 - share], [bound, 1.0 - bound]
+    return share < bound and float(rel_entr(*coins).sum()) >= needed
 
 
 def _largest_refuting(bound: float, needed: float) -> float:
     """Return the largest share of the largest regret that refutes a bound; -1 if none does."""
-    if not _refutes(0.0, bound, needed):
-        return -1.0
-    low, high = 0.0, bound
-    for _ in range(60):  # the divergence falls towards the bound
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if _refutes(middle, bound, needed) else (low, middle)
-    return low
+    return _last(lambda share: _refutes(share, bound, needed), 0.0, bound, -1.0)
 
 
 def _largest_refuted(environment: Packing, delta: float, share: float, needed: float) -> float:
@@ -174,10 +163,14 @@ def _largest_refuted(environment: Packing, delta: float, share: float, needed: f
     def refuted(epsilon: float) -> bool:
         return _refutes(share, environment.regret_lower_bound(epsilon, delta) / largest, needed)
 
-    low, high = 1e-9, 1e4
-    if not refuted(low):
-        return 0.0
-    for _ in range(60):  # the bound falls with epsilon
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return _last(refuted, 1e-9, 1e4, 0.0)
+
+
+def _last(holds: Callable[[float], bool], low: float, high: float, none: float) -> float:
+    """Return where a condition holds for the last time; `none` if it does not at `low`."""
+    if not holds(low):
+        return none
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low

@@ -24,7 +24,7 @@ import numpy as np
 
 from dpoco.audit._family import Family, Make, Play, Rounds, family_of, made, same
 from dpoco.audit._sums import ROUNDING
-from dpoco.audit.report import USEFUL, verdict_of
+from dpoco.audit.report import Findings, verdict_of
 from dpoco.random import Source
 
 __all__ = ["ReplayReport", "replay_audit"]
@@ -40,7 +40,7 @@ _HEADINGS = {
 
 
 @dataclass(frozen=True, repr=False)
-class ReplayReport:
+class ReplayReport(Findings):
     """Outcome of a replay audit; computed from raw data, not private.
 
     No violation found means something only of what was reached: see `verdict` and `detectable`.
@@ -65,11 +65,6 @@ class ReplayReport:
     pairs: int
     findings: tuple[str, ...]
     changes: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
-
-    @property
-    def violated(self) -> bool:
-        """Whether a premise of the claim is refuted."""
-        return bool(self.findings)
 
     @property
     def detectable(self) -> float:
@@ -106,16 +101,6 @@ class ReplayReport:
         is published before the changed round, and noise that is used again were compared.
         """
         return bool(self._bounded())
-
-    @property
-    def powerful(self) -> bool:
-        """Whether a quantity reached a quarter of its bound."""
-        return self.detectable <= USEFUL
-
-    @property
-    def passed(self) -> bool:
-        """Whether no violation was found by an audit that could have found one."""
-        return self.powerful and not self.violated
 
     @property
     def verdict(self) -> str:

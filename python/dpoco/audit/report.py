@@ -55,6 +55,28 @@ def headline(
     return f"{audit}: {words[verdict]}"
 
 
+class Findings:
+    """What reports of an audit with findings, and a factor that it would have detected, share."""
+
+    findings: tuple[str, ...]
+    detectable: Any
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim, or a premise of it, is refuted."""
+        return bool(self.findings)
+
+    @property
+    def powerful(self) -> bool:
+        """Whether violations four times as large as what was measured would have been reported."""
+        return bool(self.detectable <= USEFUL)
+
+    @property
+    def passed(self) -> bool:
+        """Whether no violation was found by an audit that could have found one."""
+        return self.powerful and not self.violated
+
+
 @dataclass(frozen=True)
 class Claim:
     """A claimed (epsilon, delta), and the curve it is a point of.

@@ -1,4 +1,4 @@
-"""All planted bugs, and the table of who notices which."""
+"""All planted bugs; README.md tells of each what went wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import (
 )
 from .kit import Bug
 
-__all__ = ["BUGS", "FAMILIES", "table"]
+__all__ = ["BUGS", "FAMILIES"]
 
 FAMILIES: dict[str, list[Bug]] = {
     "sums": sums.BUGS,
@@ -31,14 +31,3 @@ FAMILIES: dict[str, list[Bug]] = {
     "states, messages, ledgers": state.BUGS,
 }
 BUGS = [bug for family in FAMILIES.values() for bug in family]
-
-
-def table() -> str:
-    """Return the catalogue as a table in Markdown."""
-    rows = ["| bug | what went wrong | planted by | noticed by |", "|---|---|---|---|"]
-    for family, bugs in FAMILIES.items():
-        rows.append(f"| **{family}** | | | |")
-        for bug in bugs:
-            checks = ", ".join(check.__name__ for check in bug.checks)
-            rows.append(f"| {bug.name} | {bug.story} | {bug.how} | {checks} |")
-    return "\n".join(rows)

@@ -201,39 +201,14 @@ def without_zero_records(subject: Any) -> Any:
 
 BUGS = [
     Bug(
-        "window-of-a-coin-forgotten", "The factor of a coin is clipped to a wider window.",
-        "tampered parameters", the_weights, tampered(clip_high=0.1, clip_low=0.1), (replay,),
+        "window-of-a-coin-forgotten", the_weights, tampered(clip_high=0.1, clip_low=0.1), (replay,),
     ),
-    Bug(
-        "range-of-a-dart-forgotten", "The acceptance of a round spans more than was declared.",
-        "tampered parameters", the_dartboard, tampered(factor_range=0.1), (replay,),
-    ),
-    Bug(
-        "forced-switch-by-the-data", "A large record forces another coin.",
-        "engine wrapper", the_weights, forced, (replay,),
-    ),
-    Bug(
-        "coins-of-another-probability", "Switches are forced more often than was accounted for.",
-        "engine of other parameters", the_leader, other_coins, (likelihood,),
-    ),
-    Bug(
-        "rate-of-other-coins", "A record moves a coin by more than the declared learning rate.",
-        "tampered parameters", the_tracker, tampered(learning_rate=0.4), (replay,),
-    ),
-    Bug(
-        "rate-beyond-the-promise", "Draws follow 2.5 times the rate that was accounted for.",
-        "tampered parameters", the_tracker, faster(2.5), (replay,),
-    ),
-    Bug(
-        "rewards-that-remember", "A bandit learns from the best reward so far.",
-        "subclass", the_bandit, remade(WorstSoFar), (replay,),
-    ),
-    Bug(
-        "gap-by-the-data", "Arms are given up by their exact rewards.",
-        "subclass", the_batched_bandit, remade(ExactGap), (replay,),
-    ),
-    Bug(
-        "bandit-without-zero-records", "Only the arm that was pulled gets a record.",
-        "small reference", the_arms, without_zero_records, (enumeration,),
-    ),
+    Bug("range-of-a-dart-forgotten", the_dartboard, tampered(factor_range=0.1), (replay,)),
+    Bug("forced-switch-by-the-data", the_weights, forced, (replay,)),
+    Bug("coins-of-another-probability", the_leader, other_coins, (likelihood,)),
+    Bug("rate-of-other-coins", the_tracker, tampered(learning_rate=0.4), (replay,)),
+    Bug("rate-beyond-the-promise", the_tracker, faster(2.5), (replay,)),
+    Bug("rewards-that-remember", the_bandit, remade(WorstSoFar), (replay,)),
+    Bug("gap-by-the-data", the_batched_bandit, remade(ExactGap), (replay,)),
+    Bug("bandit-without-zero-records", the_arms, without_zero_records, (enumeration,)),
 ]  # fmt: skip

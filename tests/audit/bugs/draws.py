@@ -143,41 +143,19 @@ def modulo(subject: Any) -> Any:
 
 
 BUGS = [
+    Bug("clock-seed", the_keys, as_it_is, (keys,), Patch(secrets, "token_bytes", clock)),
+    Bug("constant-seed", the_keys, as_it_is, (keys,), Patch(secrets, "token_bytes", constant)),
+    Bug("key-of-31-bits", the_keys, as_it_is, (keys,), Patch(secrets, "token_bytes", short)),
     Bug(
-        "clock-seed", "The key is the time, in hours.",
-        "patched source", the_keys, as_it_is, (keys,), Patch(secrets, "token_bytes", clock),
-    ),
-    Bug(
-        "constant-seed", "Every source has the key 42.",
-        "patched source", the_keys, as_it_is, (keys,), Patch(secrets, "token_bytes", constant),
-    ),
-    Bug(
-        "key-of-31-bits", "The key is a positive 32-bit integer.",
-        "patched source", the_keys, as_it_is, (keys,), Patch(secrets, "token_bytes", short),
-    ),
-    Bug(
-        "two-learners-on-one-stream", "A source gives out the same stream twice.",
-        "patched source", the_shared_source, as_it_is, (streams,),
+        "two-learners-on-one-stream", the_shared_source, as_it_is, (streams,),
         Patch(Source, "_claim", same_stream),
     ),
     Bug(
-        "children-with-the-key-of-their-parent", "A spawned source draws what its parent draws.",
-        "patched source", the_children, as_it_is, (streams,), Patch(Source, "spawn", same_key),
+        "children-with-the-key-of-their-parent", the_children, as_it_is, (streams,),
+        Patch(Source, "spawn", same_key),
     ),
-    Bug(
-        "noise-shared-by-arms", "The sums of all arms are seeded alike.",
-        "small reference", the_arms, one_seed_for_all, (streams,),
-    ),
-    Bug(
-        "clamped-instead-of-truncated", "Draws beyond a wall are moved onto it.",
-        "another sampler", the_truncated, clamped, (law,),
-    ),
-    Bug(
-        "one-sided-noise", "The sign bit of Laplace noise is lost.",
-        "tampered draws", the_laplace, one_sided, (law,),
-    ),
-    Bug(
-        "modulo-bias", "A uniform choice takes the remainder of a word.",
-        "another sampler", the_choice, modulo, (law,),
-    ),
+    Bug("noise-shared-by-arms", the_arms, one_seed_for_all, (streams,)),
+    Bug("clamped-instead-of-truncated", the_truncated, clamped, (law,)),
+    Bug("one-sided-noise", the_laplace, one_sided, (law,)),
+    Bug("modulo-bias", the_choice, modulo, (law,)),
 ]  # fmt: skip

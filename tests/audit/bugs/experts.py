@@ -157,28 +157,10 @@ def quiet(learner: Any, source: Any) -> Any:
 
 
 BUGS = [
-    Bug(
-        "epochs-that-overlap", "A round's losses are counted in two rounds, and in two epochs.",
-        "subclass", the_epochs, remade(Overlapping), (replay,),
-    ),
-    Bug(
-        "shares-drawn-from-exact-losses", "Released weights are for show, decisions follow losses.",
-        "subclass", the_share, remade(Exact), (likelihood,),
-    ),
-    Bug(
-        "sign-of-the-losses", "Losses enter with the wrong sign; privacy is as it was.",
-        "engine wrapper", the_useful_hedge, negated, (utility,),
-    ),
-    Bug(
-        "record-handed-to-the-next-instance", "After an alarm a record is used once more.",
-        "subclass", the_detector, remade(Sticky), (replay,),
-    ),
-    Bug(
-        "share-with-a-quarter-of-the-noise", "The noise of batches is a quarter of the promised.",
-        "tampered parameters", the_share, a_quarter, (replay, likelihood),
-    ),
-    Bug(
-        "share-without-noise", "The engine is built without noise under a private claim.",
-        "engine of other parameters", the_share, remade(engine=quiet), (replay, likelihood),
-    ),
-]  # fmt: skip
+    Bug("epochs-that-overlap", the_epochs, remade(Overlapping), (replay,)),
+    Bug("shares-drawn-from-exact-losses", the_share, remade(Exact), (likelihood,)),
+    Bug("sign-of-the-losses", the_useful_hedge, negated, (utility,)),
+    Bug("record-handed-to-the-next-instance", the_detector, remade(Sticky), (replay,)),
+    Bug("share-with-a-quarter-of-the-noise", the_share, a_quarter, (replay, likelihood)),
+    Bug("share-without-noise", the_share, remade(engine=quiet), (replay, likelihood)),
+]

@@ -20,16 +20,12 @@ Check = Callable[[Any], bool]  # of a subject: whether something is wrong with i
 
 @dataclass(frozen=True)
 class Bug:
-    """A defect, how it gets in, and who sees it.
+    """A defect, how it gets in, and who sees it; README.md tells its story.
 
     Attributes
     ----------
     name : str
         Unique, in words joined by hyphens.
-    story : str
-        What went wrong, in a sentence.
-    how : str
-        How it is planted.
     correct : callable
         ``() -> subject``: the same thing without the defect; a subject is a namespace with what
         the checks ask for.
@@ -42,8 +38,6 @@ class Bug:
     """
 
     name: str
-    story: str
-    how: str
     correct: Callable[[], Any]
     plant: Callable[[Any], Any]
     checks: tuple[Check, ...]

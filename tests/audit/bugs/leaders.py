@@ -152,34 +152,17 @@ def foreseeing(subject: Any) -> Any:
 
 
 BUGS = [
+    Bug("forgotten-label-bound", the_tree_leader, engine_of(LOUD), (replay,)),
+    Bug("forgotten-bias", the_gradient_leader, engine_of(WIDE), (replay,)),
+    Bug("gradient-without-clip", the_gradient_leader, engine_of(UNCLIPPED), (replay,)),
     Bug(
-        "forgotten-label-bound", "Labels beyond their bound enter the gradient as they are.",
-        "engine of another loss", the_tree_leader, engine_of(LOUD), (replay,),
-    ),
-    Bug(
-        "forgotten-bias", "A constant entry is appended after the clip: sqrt 2 instead of 1.",
-        "engine of another loss", the_gradient_leader, engine_of(WIDE), (replay,),
-    ),
-    Bug(
-        "gradient-without-clip", "Gradients of a linear loss are not clipped.",
-        "engine of another loss", the_gradient_leader, engine_of(UNCLIPPED), (replay,),
-    ),
-    Bug(
-        "decisions-without-noise", "The exact sums lead, the noisy ones are drawn for show.",
-        "subclass", the_heard_hedge, lambda subject: heard(remade(Overt)(subject)),
+        "decisions-without-noise", the_heard_hedge, lambda subject: heard(remade(Overt)(subject)),
         (likelihood, black_box),
     ),
+    Bug("non-private-weights", the_hedge, remade(OvertWeights), (likelihood,)),
     Bug(
-        "non-private-weights", "The weights that are shown are those of the exact sums.",
-        "subclass", the_hedge, remade(OvertWeights), (likelihood,),
+        "draws-counted-by-the-data", the_hedge,
+        remade(engine=lambda learner, _: OneMore(learner._engine)), (replay,),
     ),
-    Bug(
-        "draws-counted-by-the-data", "A record decides how many variates are drawn.",
-        "engine wrapper", the_hedge, remade(engine=lambda learner, _: OneMore(learner._engine)),
-        (replay,),
-    ),
-    Bug(
-        "decision-after-the-record", "A decision is made when its round's losses are known.",
-        "subclass", the_hedge, foreseeing, (replay,),
-    ),
+    Bug("decision-after-the-record", the_hedge, foreseeing, (replay,)),
 ]  # fmt: skip

@@ -192,31 +192,13 @@ def of_kind(kind: Any, noises: str = "words") -> Any:
 
 BUGS = [
     Bug(
-        "response-with-the-probability-of-two", "The own label has e/(e + 1) whatever M is.",
-        "tampered parameters", the_response, binary_probability, (exact_ratio, black_box),
+        "response-with-the-probability-of-two", the_response, binary_probability,
+        (exact_ratio, black_box),
     ),
-    Bug(
-        "whole-epsilon-for-every-bit", "Three bits take epsilon each instead of a third.",
-        "engine of other parameters", the_bits, whole_epsilon_each, (exact_ratio,),
-    ),
-    Bug(
-        "radius-for-diameter", "A vector's noise is scaled to half of what labels move.",
-        "tampered parameters", the_vector, radius_for_diameter, (exact_ratio,),
-    ),
-    Bug(
-        "printed-silence-about-odd-labels", "Labels that no hypothesis allows are not mapped.",
-        "subclass", the_client, of_kind(Silent), (same_size,),
-    ),
-    Bug(
-        "device-that-charges-afterwards", "Noise is drawn before the ledger is asked.",
-        "subclass", the_client, of_kind(DrawsFirst), (charged_first,),
-    ),
-    Bug(
-        "report-noise-reused", "All reports of a device draw from the same words.",
-        "subclass", the_reports, of_kind(SameNoise), (streams,),
-    ),
-    Bug(
-        "nonce-reused", "All reports of a device carry one nonce.",
-        "subclass", the_nonces, of_kind(SameNonce, "nonces"), (streams,),
-    ),
+    Bug("whole-epsilon-for-every-bit", the_bits, whole_epsilon_each, (exact_ratio,)),
+    Bug("radius-for-diameter", the_vector, radius_for_diameter, (exact_ratio,)),
+    Bug("printed-silence-about-odd-labels", the_client, of_kind(Silent), (same_size,)),
+    Bug("device-that-charges-afterwards", the_client, of_kind(DrawsFirst), (charged_first,)),
+    Bug("report-noise-reused", the_reports, of_kind(SameNoise), (streams,)),
+    Bug("nonce-reused", the_nonces, of_kind(SameNonce, "nonces"), (streams,)),
 ]  # fmt: skip

@@ -291,61 +291,32 @@ def the_channel() -> Any:
 
 BUGS = [
     Bug(
-        "printed-order-of-the-norm", "Lemma 3.2: noise of order 0.609, which is no norm.",
-        "the printed law", the_node,
+        "printed-order-of-the-norm", the_node,
         lambda subject: other(subject, losses=lambda: node_losses(PRINTED_ORDER)),
         (sampled_losses,),
     ),
+    Bug("printed-radius-of-the-noise", the_radius, misprinted, (law, closed_form)),
     Bug(
-        "printed-radius-of-the-noise", "Lemma 3.1: the squared radius is Gamma(d/2, 2 sigma).",
-        "tampered draws", the_radius, misprinted, (law, closed_form),
-    ),
-    Bug(
-        "printed-scale-at-large-epsilon", "Lemma 2.1 is used at epsilon = 10.",
-        "patched accountant", the_gaussian, lambda subject: subject, (closed_form,),
+        "printed-scale-at-large-epsilon", the_gaussian, lambda subject: subject, (closed_form,),
         Patch(gaussian, "gaussian_sigma", textbook),
     ),
     Bug(
-        "printed-first-gradient", "Algorithm 2, line 4: the first leaf has the weight 2.",
-        "engine wrapper", the_leader,
+        "printed-first-gradient", the_leader,
         remade(engine=lambda learner, source: FirstTwice(LOUDER(source)._engine)), (replay,),
     ),
+    Bug("printed-noise-of-one-round", the_polyhedral_leader, remade(scale=1e-3), (likelihood,)),
     Bug(
-        "printed-noise-of-one-round", "Theorem 3.4 at n = 1: a scale proportional to log 1.",
-        "tampered parameters", the_polyhedral_leader, remade(scale=1e-3), (likelihood,),
+        "printed-direction-of-the-step", the_step, lambda subject: other(subject, run=exact_signs),
+        (black_box,),
     ),
+    Bug("printed-argmax-of-losses", the_useful_epochs, negated, (utility,)),
+    Bug("printed-sensitivity-of-the-test", the_threshold, sensitivity_one, (enumeration,)),
+    Bug("printed-restart-at-the-alarm", the_detector, restarted, (enumeration,)),
+    Bug("printed-noise-of-losses", the_share, one_coordinate, (replay, likelihood)),
+    Bug("printed-norm-of-losses", the_net, quieter(2.0), (replay,)),
+    Bug("printed-constant-of-the-net", the_net, quieter(math.sqrt(1.375)), (replay,)),
     Bug(
-        "printed-direction-of-the-step", "Published code: exact signs for private coordinates.",
-        "another rule on the real mechanism", the_step,
-        lambda subject: other(subject, run=exact_signs), (black_box,),
-    ),
-    Bug(
-        "printed-argmax-of-losses", "Algorithm 1 selects the expert with the largest loss.",
-        "engine wrapper", the_useful_epochs, negated, (utility,),
-    ),
-    Bug(
-        "printed-sensitivity-of-the-test", "Algorithm 2: the regret of a window moves by 2, not 1.",
-        "the printed claim", the_threshold, sensitivity_one, (enumeration,),
-    ),
-    Bug(
-        "printed-restart-at-the-alarm", "Algorithm 2: the round of an alarm enters two instances.",
-        "the printed rule", the_detector, restarted, (enumeration,),
-    ),
-    Bug(
-        "printed-noise-of-losses", "Algorithm 3: N losses are noised for a sensitivity of 1.",
-        "tampered parameters", the_share, one_coordinate, (replay, likelihood),
-    ),
-    Bug(
-        "printed-norm-of-losses", "Lemma 16: noise for M l, where M (l - l') is twice as long.",
-        "tampered parameters", the_net, quieter(2.0), (replay,),
-    ),
-    Bug(
-        "printed-constant-of-the-net", "Theorem 14: C_1 = 1, the far end of the net is forgotten.",
-        "tampered parameters", the_net, quieter(math.sqrt(1.375)), (replay,),
-    ),
-    Bug(
-        "printed-width-of-likelihoods", "Lemma 6: log(KT) for values that are further apart.",
-        "the printed option", the_channel,
+        "printed-width-of-likelihoods", the_channel,
         lambda subject: other(subject, worst=lambda: report_ratio("printed")), (enumeration,),
     ),
 ]  # fmt: skip

@@ -174,50 +174,26 @@ class FrozenQueries(AboveThreshold):
 
 
 BUGS = [
+    Bug("exponential-mechanism-without-the-two", the_maximum, halved, (replay, likelihood)),
     Bug(
-        "exponential-mechanism-without-the-two", "Scale 1/epsilon where scores move either way.",
-        "tampered parameters", the_maximum, halved, (replay, likelihood),
-    ),
-    Bug(
-        "monotone-scale-for-moves-both-ways",
-        "Half the noise, as for counts, for scores of which one rises while others fall.",
-        "maker of another promise", the_counter,
+        "monotone-scale-for-moves-both-ways", the_counter,
         lambda subject: other(subject, run=picks(COUNTS)), (black_box,),
     ),
+    Bug("selection-noise-reused", the_maximum, remade(Stuck), (replay, likelihood)),
+    Bug("early-exit-for-clear-winners", the_maximum, remade(Hasty), (replay,)),
+    Bug("scores-that-remember", the_loud_maximum, remade(Remembering), (replay,)),
+    Bug("argmin-for-argmax", the_useful_maximum, remade(largest=False), (utility,)),
     Bug(
-        "selection-noise-reused", "Every selection compares with the noise of the first.",
-        "subclass", the_maximum, remade(Stuck), (replay, likelihood),
-    ),
-    Bug(
-        "early-exit-for-clear-winners", "No noise is drawn where one score is far ahead.",
-        "subclass", the_maximum, remade(Hasty), (replay,),
-    ),
-    Bug(
-        "scores-that-remember", "A selection counts the scores of earlier ones again.",
-        "subclass", the_loud_maximum, remade(Remembering), (replay,),
-    ),
-    Bug(
-        "argmin-for-argmax", "The selection returns a worst candidate, as privately as a best.",
-        "tampered parameters", the_useful_maximum, remade(largest=False), (utility,),
-    ),
-    Bug(
-        "queries-without-noise", "Only the threshold is noisy, the queries are not.",
-        "tampered parameters", the_heard_threshold, heard(remade(query_noise_scale=1e-3)),
+        "queries-without-noise", the_heard_threshold, heard(remade(query_noise_scale=1e-3)),
         (black_box,),
     ),
     Bug(
-        "threshold-noise-too-small", "The threshold's noise is half of what was accounted for.",
-        "tampered parameters", the_threshold,
+        "threshold-noise-too-small", the_threshold,
         lambda subject: remade(
             threshold_noise_scale=0.5 * ALARM.honest().parameters.threshold_noise_scale
-        )(subject), (replay,),
+        )(subject),
+        (replay,),
     ),
-    Bug(
-        "query-noise-reused", "All queries are tested with one draw of noise.",
-        "subclass", the_threshold, remade(FrozenQueries), (replay,),
-    ),
-    Bug(
-        "threshold-kept-after-its-alarm", "The same noisy threshold answers on after the alarm.",
-        "tampered parameters", the_threshold, remade(alarms=3), (replay,),
-    ),
+    Bug("query-noise-reused", the_threshold, remade(FrozenQueries), (replay,)),
+    Bug("threshold-kept-after-its-alarm", the_threshold, remade(alarms=3), (replay,)),
 ]  # fmt: skip

@@ -206,52 +206,27 @@ def handed_out_first(right: Any) -> Any:
 
 
 BUGS = [
+    Bug("clamped-horizon", the_sum, of_kind(Clamped), (horizon,)),
+    Bug("one-round-too-many", the_sum, of_kind(OneMore), (horizon,)),
+    Bug("restart-with-a-fresh-key", the_sum, with_fresh_key, (resume, once)),
+    Bug("restart-without-a-counter", the_sum, without_position, (resume,)),
     Bug(
-        "clamped-horizon", "Past the horizon the index is clamped, and the last noise used again.",
-        "subclass", the_sum, of_kind(Clamped), (horizon,),
-    ),
-    Bug(
-        "one-round-too-many", "The engine allows one round more than was accounted for.",
-        "subclass", the_sum, of_kind(OneMore), (horizon,),
-    ),
-    Bug(
-        "restart-with-a-fresh-key", "A restarted sum answers old rounds with new noise.",
-        "tampered state", the_sum, with_fresh_key, (resume, once),
-    ),
-    Bug(
-        "restart-without-a-counter", "A restarted sum repeats the noise of its first rounds.",
-        "tampered state", the_sum, without_position, (resume,),
-    ),
-    Bug(
-        "unpickled-copies-go-on", "What comes out of a pickle adds the same noise to other data.",
-        "patched class", the_sum, as_it_is, (copies,),
+        "unpickled-copies-go-on", the_sum, as_it_is, (copies,),
         Patch(Stateful, "_check_active", lambda right: lambda self: None),
     ),
     Bug(
-        "deep-copies-share-noise", "A deep copy of a started sum goes on beside it.",
-        "patched class", the_sum, as_it_is, (copies,),
+        "deep-copies-share-noise", the_sum, as_it_is, (copies,),
         Patch(Stateful, "__deepcopy__", copied_with_noise),
     ),
     Bug(
-        "clones-share-noise", "A clone is keyed like its original.",
-        "patched class", the_sum, as_it_is, (copies,),
+        "clones-share-noise", the_sum, as_it_is, (copies,),
         Patch(Stateful, "clone", cloned_with_noise),
     ),
+    Bug("exception-with-data", the_sum, of_kind(Talkative), (messages,)),
+    Bug("exception-for-data", the_sum, of_kind(Strict), (messages,)),
+    Bug("repr-with-data", the_sum, of_kind(Showing), (messages,)),
     Bug(
-        "exception-with-data", "A refused record is quoted.",
-        "subclass", the_sum, of_kind(Talkative), (messages,),
-    ),
-    Bug(
-        "exception-for-data", "A record that is not finite raises.",
-        "subclass", the_sum, of_kind(Strict), (messages,),
-    ),
-    Bug(
-        "repr-with-data", "The sum without noise is printed.",
-        "subclass", the_sum, of_kind(Showing), (messages,),
-    ),
-    Bug(
-        "ledger-that-charges-afterwards", "A learner is handed out before it is paid for.",
-        "patched ledger", the_ledger, as_it_is, (charged_first,),
+        "ledger-that-charges-afterwards", the_ledger, as_it_is, (charged_first,),
         Patch(Ledger, "open", handed_out_first),
     ),
 ]  # fmt: skip

@@ -241,64 +241,30 @@ class Averaging(ContinualSum):
 
 
 BUGS = [
+    Bug("half-the-sensitivity", the_sum, scaled(0.5), (replay, likelihood)),
+    Bug("missing-root-two", the_long_sum, scaled(math.sqrt(0.5)), (replay, likelihood)),
+    Bug("clip-in-the-wrong-norm", the_cube_sum, clipper(1.0, math.inf), (replay, likelihood)),
+    Bug("no-clip", the_sum, clipper(1e6, 2.0), (replay,)),
     Bug(
-        "half-the-sensitivity", "Replacing a record moves a sum by twice its bound, not once.",
-        "tampered parameters", the_sum, scaled(0.5), (replay, likelihood),
-    ),
-    Bug(
-        "missing-root-two", "The noise lacks a factor sqrt 2 that the accountant counts on.",
-        "tampered parameters", the_long_sum, scaled(math.sqrt(0.5)), (replay, likelihood),
-    ),
-    Bug(
-        "clip-in-the-wrong-norm", "Vectors are clipped in l_inf, and accounted for in l_2.",
-        "clipper of the engine", the_cube_sum, clipper(1.0, math.inf), (replay, likelihood),
-    ),
-    Bug(
-        "no-clip", "Vectors enter the sum as they are.",
-        "clipper of the engine", the_sum, clipper(1e6, 2.0), (replay,),
-    ),
-    Bug(
-        "clip-after-noise", "Not the records are clipped but what is released.",
-        "subclass, clipper of the engine", the_sum,
+        "clip-after-noise", the_sum,
         lambda subject: clipper(1e6, 2.0)(remade(ClippedAfterwards)(subject)), (replay,),
     ),
+    Bug("non-finite-record-passes", the_sum, remade(PoisonedSum), (replay,)),
+    Bug("noise-of-the-first-round-for-ever", the_sum, remade(SameNoise), (likelihood,)),
+    Bug("stream-restarted-every-round", the_sum, remade(Restarted), (replay, likelihood)),
     Bug(
-        "non-finite-record-passes", "NaN compares as within the bound, and its record is released.",
-        "subclass", the_sum, remade(PoisonedSum), (replay,),
-    ),
-    Bug(
-        "noise-of-the-first-round-for-ever", "Every release adds one and the same noise.",
-        "subclass", the_sum, remade(SameNoise), (likelihood,),
-    ),
-    Bug(
-        "stream-restarted-every-round", "Every release rewinds the generator to its start.",
-        "subclass", the_sum, remade(Restarted), (replay, likelihood),
-    ),
-    Bug(
-        "noise-once-per-block", "A tree draws noise for blocks of leaves, not for its nodes.",
-        "subclass", the_tree, functools.partial(noded, PerBlock),
+        "noise-once-per-block", the_tree, functools.partial(noded, PerBlock),
         (likelihood, difference_attack),
     ),
     Bug(
-        "noise-reused-by-the-next-node", "A node takes over the noise of the node before it.",
-        "subclass", the_tree, functools.partial(noded, PerLevel),
+        "noise-reused-by-the-next-node", the_tree, functools.partial(noded, PerLevel),
         (likelihood, difference_attack),
     ),
     Bug(
-        "drift-of-rounded-sums", "Sums in single precision drift apart by more than a record.",
-        "another sum", the_rounded_sum, lambda subject: other(subject, total=single_precision),
-        (drift,),
+        "drift-of-rounded-sums", the_rounded_sum,
+        lambda subject: other(subject, total=single_precision), (drift,),
     ),
-    Bug(
-        "noise-chosen-by-the-data", "A branch on the record decides over the scale of the noise.",
-        "subclass", the_sum, remade(LouderForLarge), (replay,),
-    ),
-    Bug(
-        "early-exit-for-empty-records", "Where nothing is added nothing is drawn.",
-        "subclass", the_sum, remade(SkipsZeros), (replay,),
-    ),
-    Bug(
-        "record-kept-for-a-second-round", "A record is added in its round and half in the next.",
-        "subclass", the_sum, remade(Averaging), (replay,),
-    ),
+    Bug("noise-chosen-by-the-data", the_sum, remade(LouderForLarge), (replay,)),
+    Bug("early-exit-for-empty-records", the_sum, remade(SkipsZeros), (replay,)),
+    Bug("record-kept-for-a-second-round", the_sum, remade(Averaging), (replay,)),
 ]  # fmt: skip
