@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dpoco._validation import real_float
 from dpoco.accounting._coupled_costs import assess, bernstein_cap, clip_widths, hazard, switch_cap
 from dpoco.accounting._coupled_parameters import CoupledParameters, mechanism
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.gaussian import check_delta
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import state, stated_delta
@@ -272,8 +272,7 @@ def guarantee(
     p, drawn = parameters, mechanism_of(domain, loss, parameters)
     problem = euclidean_problem(domain, loss, p.unbounded)
     delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
-    if not 0.0 < real_float("budget", delta) < 1.0:
-        raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+    check_delta(delta)
     rounds = p.horizon * problem.lipschitz
     largest = math.inf if problem.unbounded else rounds * problem.diameter
     regret, switches = assess(p)

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting._search import raised_until
 from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, plan, regret_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
+from dpoco.accounting.noisy_max import raised_until
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.release import DEFAULT_NUMERICS
