@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -272,15 +272,11 @@ class BatchShare(Weighted):
 
     @classmethod
     def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
+        cls, arguments: Mapping[str, Any], parameters: Any, *more: Any, **named: Any
     ) -> None:
-        # Without a budget there is no noise, whatever law was asked for.
-        free = ("noise",) if parameters.noise == "none" else ()
-        super()._check_restated(arguments, parameters, defaults, free)
+        if parameters.noise == "none":  # without a budget, whatever law was asked for
+            named["free"] = ("noise",)
+        super()._check_restated(arguments, parameters, *more, **named)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
