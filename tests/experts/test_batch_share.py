@@ -1,12 +1,17 @@
-"""The batched share against an independent implementation; protocol, states, edge cases."""
+"""The batched share against an independent implementation; sums, states, edge cases."""
 
 from __future__ import annotations
+
+import math
+import struct
 
 import numpy as np
 import pytest
 
 import dpoco
+from dpoco import _state
 from dpoco.experts import BatchShare
+from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
 
 from . import batch_share_reference as reference
@@ -106,3 +111,77 @@ def test_endless_streams():
         BatchShare(N, horizon=10, budget=PURE, nominal_horizon=10)
     planned.run(LOSSES)
     assert dpoco.experts.BatchShare._from_bytes(planned._to_bytes()).round == T
+
+
+def with_word(payload, at, value):
+    words = bytearray(payload)
+    struct.pack_into("<Q" if isinstance(value, int) else "<d", words, at, value)
+    return bytes(words)
+
+
+@pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
+def test_impossible_states_are_refused(index):
+    learner = make(index)
+    learner.run(LOSSES[:22])
+    header, payload = _state.unpack(learner._to_bytes())
+    BatchShare._from_bytes(_state.pack(header, payload))
+    size = len(payload)
+    weights = size - 8 * N  # the last array
+    sums = weights - 8 - 8 * N
+    bad = [with_word(payload, weights, v) for v in (-1.0, np.nan, np.inf)]
+    bad += [with_word(payload, sums, v) for v in (-1.0, np.nan, 1e3)]
+    bad += [with_word(payload, 0, v) for v in (10, 12, 2**40, 42)]  # the round
+    bad += [with_word(payload, 8, N)]  # the decision
+    bad += [with_word(payload, sums - 8 - 8 * k, 0.123) for k in range(1, 6)]  # settings
+    for body in bad:
+        with pytest.raises(dpoco.StateError):
+            BatchShare._from_bytes(_state.pack(header, body))
+    if learner.parameters.share_rate > 0.0:  # weights that do not sum to 1
+        with pytest.raises(dpoco.StateError):
+            BatchShare._from_bytes(_state.pack(header, with_word(payload, weights, 0.9)))
+    for name, value in [("noise_scale", 7.0), ("batch", 6), ("experts", 10**9), ("horizon", 3)]:
+        changed = {**header["object"], "parameters": {**header["object"]["parameters"]}}
+        changed["parameters"][name] = value
+        with pytest.raises(dpoco.StateError):
+            BatchShare._from_bytes(_state.pack({**header, "object": changed}, payload))
+
+
+def test_centring_is_what_keeps_an_odd_number_of_experts_in_the_ball():
+    n = 3
+    options = {"horizon": 9, "budget": dpoco.Budget(1.0, 1e-6), "batch": 4, "learning_rate": 0.1}
+    inputs = {}
+    for noise in ("gaussian", "knorm"):
+        for world in (0.0, 1.0):
+            learner = BatchShare(
+                n, noise=noise, numerics="float", source=Source.seeded(0), **options
+            )
+            rows = np.full((4, n), 0.5)
+            rows[2] = [world, 1 - world, 1 - world]
+            learner.run(rows)
+            inputs[noise, world] = learner._engine.nonprivate_input()
+    moved = {k: np.linalg.norm(inputs[k, 0.0] - inputs[k, 1.0]) for k in ("gaussian", "knorm")}
+    declared = movement("gaussian", 3)
+    assert 0.999999998 * declared < moved["gaussian"] <= declared
+    assert moved["knorm"] == pytest.approx(math.sqrt(3))
+    assert inputs["gaussian", 0.0].sum() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_sums_of_long_batches_do_not_drift_apart():
+    # In plain double precision equal losses round to one unit below a power of two and to another
+    # above it: neighbours that stand on either side would drift apart, without end.
+    half = 2**17
+    learners = []
+    for first in (0.0, 1.0):
+        learner = BatchShare(
+            2, horizon=None, budget=dpoco.Budget(1.0, 0.0), batch=2**22, learning_rate=1e-6,
+            share_rate=0.1, source=Source.seeded(0),
+        )  # fmt: skip
+        learner.run(np.array([[first, 0.0]]))
+        learner.run(np.ones((half - 1, 2)))
+        tiny = 0.6 * 2.0 ** (17 - 53) * 2.0  # 1.2 units below 2^17, 0.6 above
+        learner.run(np.full((2**19, 2), tiny))
+        learners.append(learner)
+    states = [learner._engine.state() for learner in learners]
+    sums = [np.frombuffer(state, dtype="<f8")[-5:-3] for state in states]
+    assert sums[1][0] - sums[0][0] == 1.0
+    assert sums[0][1] == sums[1][1]

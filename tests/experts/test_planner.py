@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.experts import plan_experts
-from dpoco.experts._planner import ADVERSARIES
+from dpoco.experts import ADVERSARIES, plan_experts
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

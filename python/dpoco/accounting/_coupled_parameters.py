@@ -23,12 +23,18 @@ COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
 _LARGE_CURVATURE = 0.1
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
 
+_AGREED = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
+NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
+
 Keep = kinds.Always | kinds.Window | kinds.Dartboard | kinds.Anchored | kinds.Maximal
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Shared(Parameters):
     """What both learners' parameters have."""
+
+    # What domain and loss have, too, under the same names.
+    agreed: ClassVar[tuple[str, ...]] = _AGREED
 
     horizon: int
     dimension: int
@@ -62,6 +68,19 @@ class _Shared(Parameters):
                 "not private: forced_switch 0 (a stay would reveal the loss), max_switches None "
                 "(every switch spends budget), coupling 'maximal'"
             )
+
+    def check(self, problem: EuclideanProblem) -> None:
+        """Raise `ValueError` unless the parameters were made for this domain and loss."""
+        for name in self.agreed:
+            given, needed = getattr(self, name), getattr(problem, name)
+            if not math.isclose(given, needed, rel_tol=1e-9):
+                raise ValueError(
+                    f"parameters have {name} {given!r}, but domain and loss give {needed!r}"
+                )
+        if self.private:
+            require_global_bounds(problem)
+        if self.coupling == "maximal" and self.block != 1:
+            raise ValueError("coupling 'maximal' has block 1")
 
     @property
     def noise_dominates(self) -> bool:
@@ -169,6 +188,24 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
             raise ValueError("coupling 'dartboard' needs bounded decisions")
         if (self.coupling == "anchored") != (self.anchors > 0):
             raise ValueError("anchors is positive for coupling 'anchored' and 0 otherwise")
+
+    def check(self, problem: EuclideanProblem) -> None:
+        """Raise `ValueError` also if the coupling does not fit domain and loss."""
+        super().check(problem)
+        known = problem.exact_normalizer if self.private else normalized(problem)
+        if self.coupling in ("density_ratio", "maximal") and not known:
+            raise ValueError(
+                f"coupling {self.coupling!r} needs the normalising constant, known for linear "
+                "losses on a ball, a box or R^d"
+            )
+        anchored = not self.unbounded and self.clip_high == self.clip_low > 0.0
+        if self.coupling == "anchored" and not anchored:
+            raise ValueError("coupling 'anchored' needs bounded decisions, and one positive width")
+        least = problem.factor_range * (1.0 - 1e-9)
+        if self.coupling == "dartboard" and self.factor_range < least:
+            raise ValueError(f"factor_range must be at least {problem.factor_range!r}")
+        if self.sampler == "exact" and not problem.linear_sampler:
+            raise ValueError(NO_SAMPLER)
 
     @property
     def ratios(self) -> tuple[float, float, int]:
@@ -293,6 +330,8 @@ expected_switches
         "docs/privacy/objective_perturbation.md, docs/privacy/oco_regret.md"
     )
 
+    agreed: ClassVar[tuple[str, ...]] = (*_AGREED, "smoothness", "rank")
+
     coupling: str = one_of(*LEADER_COUPLINGS)
     smoothness: float = at_least(0.0)
     rank: int = at_least(0)
@@ -311,6 +350,17 @@ expected_switches
             raise ValueError("step_size is infinite exactly with noise_growth")
         if self.noise_growth and (self.strong_convexity == 0.0 or self.private):
             raise ValueError("noise_growth needs strong_convexity and no privacy")
+
+    def check(self, problem: EuclideanProblem) -> None:
+        """Raise `ValueError` also for curvature and barrier of another domain or loss."""
+        super().check(problem)
+        if self.strong_convexity > problem.strong_convexity:
+            raise ValueError("strong_convexity exceeds what the loss declares")
+        if self.noise_growth and problem.unbounded:
+            raise ValueError("growing noise needs bounded decisions")
+        weight = problem.barrier_weight(self.horizon)
+        if not math.isclose(self.barrier_weight, weight, rel_tol=1e-9):
+            raise ValueError(f"barrier_weight must be {weight!r}; got {self.barrier_weight!r}")
 
     @property
     def ratios(self) -> tuple[float, float, int]:
@@ -377,6 +427,20 @@ expected_switches
 
 
 CoupledParameters = ContinuousMultiplicativeWeightsParameters | CoupledRegularizedLeaderParameters
+
+
+def normalized(problem: EuclideanProblem) -> bool:
+    """Whether the engine knows ln Z: beyond what is proved private, for quadratics over R^d."""
+    return problem.exact_normalizer or (problem.unbounded and problem.family == "quadratic")
+
+
+def require_global_bounds(problem: EuclideanProblem) -> None:
+    """Raise for private learning over R^d with losses whose bounds hold on the domain only."""
+    if problem.unbounded and problem.family in ("quadratic", "custom"):
+        raise ValueError(
+            f"{problem.family} losses are not known to be Lipschitz on R^d: unbounded=True is not "
+            "private"
+        )
 
 
 def mechanism(p: CoupledParameters, problem: EuclideanProblem) -> kinds.CoupledDraws:

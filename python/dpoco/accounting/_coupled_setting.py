@@ -10,14 +10,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dpoco._validation import real_float
 from dpoco.accounting._coupled_costs import assess, bernstein_cap, clip_widths, hazard, switch_cap
 from dpoco.accounting._coupled_parameters import CoupledParameters, mechanism
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.euclidean import EuclideanProblem
+from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.gaussian import check_delta
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import state, stated_delta
+from dpoco.domains import Domain
+from dpoco.losses import Loss
 from dpoco.privacy.losses.combined import Tailed
 from dpoco.privacy.losses.coupled_bits import Bits
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
@@ -228,37 +230,49 @@ class Setting(ABC, Generic[P]):
         return loss.ideal.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
 
 
-def require_global_bounds(problem: EuclideanProblem) -> None:
-    """Raise for private learning over R^d with losses whose bounds hold on the domain only."""
-    if problem.unbounded and problem.family in ("quadratic", "custom"):
-        raise ValueError(
-            f"{problem.family} losses are not known to be Lipschitz on R^d: unbounded=True is not "
-            "private"
-        )
+def mechanism_of(domain: Domain, loss: Loss, parameters: CoupledParameters) -> CoupledDraws:
+    """Return what the engine built from these draws and enforces.
+
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss, or their coupling does not fit them.
+    """
+    problem = euclidean_problem(domain, loss, parameters.unbounded)
+    parameters.check(problem)
+    return mechanism(parameters, problem)
 
 
-def check_agreement(p: CoupledParameters, problem: EuclideanProblem, *fields: str) -> None:
-    """Raise `ValueError` unless the parameters were made for this domain and loss."""
-    for name in ("dimension", "lipschitz", "radius", "diameter", "unbounded", *fields):
-        given, needed = getattr(p, name), getattr(problem, name)
-        if not math.isclose(given, needed, rel_tol=1e-9):
-            raise ValueError(
-                f"parameters have {name} {given!r}, but domain and loss give {needed!r}"
-            )
-    if p.private:
-        require_global_bounds(problem)
-    if p.coupling == "maximal" and p.block != 1:
-        raise ValueError("coupling 'maximal' has block 1")
+def guarantee(
+    domain: Domain,
+    loss: Loss,
+    parameters: CoupledParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, recomputed from coupling, noise and cap.
 
+    Parameters
+    ----------
+    domain, loss
+        The domain and loss the learner runs with.
+    parameters
+        Of the learner, calibrated or the user's own; regret and switches in them are not trusted.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
 
-def stated(
-    p: CoupledParameters, problem: EuclideanProblem, drawn: CoupledDraws,
-    budget: Budget | float | None, seeded: bool,
-) -> Guarantee:  # fmt: skip
-    """Return the guarantee of parameters of which `drawn` is the mechanism."""
+    Raises
+    ------
+    ValueError
+        If the parameters contradict the domain or the loss, or their coupling does not fit them.
+    """
+    p, drawn = parameters, mechanism_of(domain, loss, parameters)
+    problem = euclidean_problem(domain, loss, p.unbounded)
     delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
-    if not 0.0 < real_float("budget", delta) < 1.0:
-        raise ValueError(f"delta must be strictly between 0 and 1; got {delta!r}")
+    check_delta(delta)
     rounds = p.horizon * problem.lipschitz
     largest = math.inf if problem.unbounded else rounds * problem.diameter
     regret, switches = assess(p)
@@ -279,8 +293,8 @@ def stated(
         none = Guarantee.none(p.horizon, p.released)
         said |= {"details": details, "reference": p.reference}
         return replace(none, conditions=(*none.conditions, *conditions), **said)
-    loss = drawn.loss(near)
-    bits = loss.ideal if isinstance(loss, Tailed) else loss
+    cost = drawn.loss(near)
+    bits = cost.ideal if isinstance(cost, Tailed) else cost
     claim = paper = None
     if p.relation == "replace" and p.decisions > 0:
         paper = p.claim(delta, False)

@@ -11,7 +11,8 @@ expected regret is at most L / eta + eta Q / 8, L = -log of the sequence's prior
 of the squared lengths of the batches. On an endless stream, a round of a stream whose sequences
 switch at the rate sigma costs at most h(sigma) / eta + eta B / 8 in the long run.
 
-Proof of the bound and of the accounting: ``docs/privacy/tracker_accounting.md``.
+Proof of the bound and of the accounting: ``docs/privacy/tracker_accounting.md``. Source of the root
+finder: regula falsi, Illinois variant (Dowell and Jarratt, 1971).
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco._validation import FloatArray
-from dpoco.accounting._search import last_below
 from dpoco.accounting._share_regret import log_class_size, share_log_prior
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import raised
@@ -343,6 +343,37 @@ class Search:
         gap = delta * (1.0 + math.exp(-pure))
         start = max(0.0, pure + math.log1p(-gap)) if gap < 1.0 else 0.0
         return min(epsilon, raised(start, lambda e: pure_delta(e, pure) <= delta, pure))
+
+
+def last_below(
+    excess: Callable[[float], float], low: float, high: float, tolerance: float
+) -> float:
+    """Return an x in [low, high], within `tolerance` of the largest with ``excess(x) <= 0``.
+
+    Needs ``excess(low) <= 0`` (else `low` is returned) and an increasing function.
+    """
+    if excess(high) <= 0.0:
+        return high
+    at_low, step = excess(low), 0.25
+    while True:  # gallop up
+        x = min(high, low + step)
+        value = excess(x)
+        if value > 0.0:
+            break
+        low, at_low, step = x, value, 2.0 * step
+    upper, at_upper = x, value
+    while upper - low > tolerance:
+        if at_upper == math.inf:
+            x = 0.5 * (low + upper)
+        else:
+            x = low - at_low * (upper - low) / (at_upper - at_low)
+        x = min(max(x, low + 0.1 * tolerance), upper - 0.1 * tolerance)
+        value = excess(x)
+        if value <= 0.0:
+            low, at_low, at_upper = x, value, 0.5 * at_upper
+        else:
+            upper, at_upper, at_low = x, value, 0.5 * at_low
+    return low
 
 
 def unforced_moments(draws: FlaggedDraws, orders: FloatArray, group_ratio: float) -> FloatArray:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, SMALLEST_SCALE, positive_float, real_float
-from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.statement import state
 from dpoco.privacy.mechanisms.base import Mechanism, Open

@@ -26,7 +26,7 @@ from dpoco._validation import choice, positive_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
-from dpoco.accounting.parameters import Parameters
+from dpoco.accounting.parameters import Parameters, one_of
 from dpoco.accounting.release import plain_numerics
 from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
 from dpoco.accounting.truncation import (
@@ -105,12 +105,16 @@ def batch_bounds(domain: Domain, loss: Any) -> BatchBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchParameters(Parameters, ABC):
-    """Base of the parameters of all batch baselines; `derivative_bound` is a field of all, too.
+    """Base of the parameters of all batch baselines.
 
     Attributes
     ----------
     records : int
         n.
+    derivative_bound : float
+        Enforced bound on a record's derivative in the margin.
+    calibration : {"tight", "paper"}
+        How the noise was found.
     """
 
     version = 2
@@ -118,14 +122,15 @@ class BatchParameters(Parameters, ABC):
     method: ClassVar[str]  # in words
     noise: ClassVar[str]  # the field that is 0 without privacy
     records: int
+    derivative_bound: float
+    calibration: str = one_of(*CALIBRATIONS, default="tight")
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        own: Any = self
         if self.private:
             positive_float(self.noise, getattr(self, self.noise))
-        if getattr(self, "numerics", "float") == "lattice" and own.calibration != "tight":
+        if getattr(self, "numerics", "float") == "lattice" and self.calibration != "tight":
             raise ValueError("numerics 'lattice' is for calibration 'tight'")
 
     @property
@@ -184,7 +189,7 @@ def guarantee(
     """
     if not isinstance(parameters, BatchParameters):
         raise TypeError(f"not parameters of a batch baseline: {type(parameters).__name__}")
-    p: Any = parameters
+    p = parameters
     found, what = batch_bounds(domain, loss), f"the model of {p.method}"
     if not p.private:
         return Guarantee.none(1, what, unit="one record")

@@ -26,8 +26,9 @@ from dpoco.accounting import published
 from dpoco.accounting._coupled_costs import age_quantile, anchor_width
 from dpoco.accounting._coupled_parameters import (
     COUPLINGS,
+    NO_SAMPLER,
     ContinuousMultiplicativeWeightsParameters,
-    mechanism,
+    normalized,
 )
 from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import (
@@ -35,17 +36,15 @@ from dpoco.accounting._coupled_setting import (
     CONSTANT_SPREAD,
     Law,
     Setting,
-    check_agreement,
-    stated,
+    guarantee,
+    mechanism_of,
     tried,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
-from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 
 __all__ = [
     "ContinuousMultiplicativeWeightsParameters",
@@ -58,7 +57,6 @@ _Parameters = ContinuousMultiplicativeWeightsParameters
 
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
-_NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
 # Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
@@ -140,11 +138,6 @@ class _Setting(Setting[_Parameters]):
         return 0.0, q.lipschitz * horizon / lam + np.sqrt(q.dimension / (beta * lam)), beta
 
 
-def _normalized(problem: EuclideanProblem) -> bool:
-    """Whether the engine knows ln Z: beyond what is proved private, for quadratics over R^d."""
-    return problem.exact_normalizer or (problem.unbounded and problem.family == "quadratic")
-
-
 def envelope_acceptance(
     p: ContinuousMultiplicativeWeightsParameters, problem: EuclideanProblem
 ) -> float:
@@ -205,9 +198,9 @@ def calibrate(
     problem = euclidean_problem(domain, loss, unbounded)
     choice("sampler", sampler, ("auto", "exact", "mcmc"))
     if sampler == "exact" and not problem.linear_sampler:
-        raise ValueError(f"{_NO_SAMPLER}: use sampler='mcmc'")
+        raise ValueError(f"{NO_SAMPLER}: use sampler='mcmc'")
     known = ("density_ratio",) if problem.exact_normalizer else ()
-    lazy = ("maximal", "density_ratio") if _normalized(problem) else ()
+    lazy = ("maximal", "density_ratio") if normalized(problem) else ()
     bounded = () if problem.unbounded else ("dartboard", "anchored")
     setting = _Setting(
         problem, horizon, relation, calibration, budget, ("scheduled", *known, *bounded),
@@ -222,61 +215,3 @@ def calibrate(
             return p
     chained = {"sampler": "mcmc", "sampler_tolerance": _SMALLEST_TOLERANCE}
     return calibrated(replace(setting, own=chained), *asked)
-
-
-def mechanism_of(
-    domain: Domain, loss: Loss, parameters: ContinuousMultiplicativeWeightsParameters
-) -> CoupledDraws:
-    """Return what the engine built from these draws and enforces.
-
-    Raises
-    ------
-    ValueError
-        If the parameters contradict the domain or the loss, or their coupling does not fit them.
-    """
-    p, problem = parameters, euclidean_problem(domain, loss, parameters.unbounded)
-    check_agreement(p, problem)
-    known = problem.exact_normalizer if p.private else _normalized(problem)
-    if p.coupling in ("density_ratio", "maximal") and not known:
-        raise ValueError(
-            f"coupling {p.coupling!r} needs the normalising constant, known for linear losses "
-            "on a ball, a box or R^d"
-        )
-    if p.coupling == "anchored" and (p.unbounded or not p.clip_high == p.clip_low > 0.0):
-        raise ValueError("coupling 'anchored' needs bounded decisions, and one positive width")
-    if p.coupling == "dartboard" and p.factor_range < problem.factor_range * (1.0 - 1e-9):
-        raise ValueError(f"factor_range must be at least {problem.factor_range!r}")
-    if p.sampler == "exact" and not problem.linear_sampler:
-        raise ValueError(_NO_SAMPLER)
-    return mechanism(p, problem)
-
-
-def guarantee(
-    domain: Domain,
-    loss: Loss,
-    parameters: ContinuousMultiplicativeWeightsParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from coupling, noise and cap.
-
-    Parameters
-    ----------
-    domain, loss
-        The domain and loss the learner runs with.
-    parameters : ContinuousMultiplicativeWeightsParameters
-        Calibrated or the user's own; regret and switches in it are not trusted.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters contradict the domain or the loss, or their coupling does not fit them.
-    """
-    drawn = mechanism_of(domain, loss, parameters)
-    problem = euclidean_problem(domain, loss, parameters.unbounded)
-    return stated(parameters, problem, drawn, budget, seeded)

@@ -24,17 +24,14 @@ from dpoco.accounting._coupled_costs import curving
 from dpoco.accounting._coupled_parameters import (
     LEADER_COUPLINGS,
     CoupledRegularizedLeaderParameters,
-    mechanism,
 )
 from dpoco.accounting._coupled_search import calibrated
-from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, check_agreement, stated
+from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee, mechanism_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import euclidean_problem
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
-from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 
 __all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of"]
 
@@ -215,56 +212,3 @@ def calibrate(
         },
     )  # fmt: skip
     return calibrated(setting, LEADER_COUPLINGS, coupling, block, max_switches)
-
-
-def mechanism_of(
-    domain: Domain, loss: Loss, parameters: CoupledRegularizedLeaderParameters
-) -> CoupledDraws:
-    """Return what the engine built from these draws and enforces.
-
-    Raises
-    ------
-    ValueError
-        If the parameters contradict the domain or the loss.
-    """
-    p, problem = parameters, euclidean_problem(domain, loss, parameters.unbounded)
-    check_agreement(p, problem, "smoothness", "rank")
-    if p.strong_convexity > problem.strong_convexity:
-        raise ValueError("strong_convexity exceeds what the loss declares")
-    if p.noise_growth and problem.unbounded:
-        raise ValueError("growing noise needs bounded decisions")
-    weight = problem.barrier_weight(p.horizon)
-    if not math.isclose(p.barrier_weight, weight, rel_tol=1e-9):
-        raise ValueError(f"barrier_weight must be {weight!r}; got {p.barrier_weight!r}")
-    return mechanism(p, problem)
-
-
-def guarantee(
-    domain: Domain,
-    loss: Loss,
-    parameters: CoupledRegularizedLeaderParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from coupling, noise, step size and cap.
-
-    Parameters
-    ----------
-    domain, loss
-        The domain and loss the learner runs with.
-    parameters : CoupledRegularizedLeaderParameters
-        Calibrated or the user's own; regret and switches in it are not trusted.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters contradict the domain or the loss.
-    """
-    drawn = mechanism_of(domain, loss, parameters)
-    problem = euclidean_problem(domain, loss, parameters.unbounded)
-    return stated(parameters, problem, drawn, budget, seeded)

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
-from dpoco.accounting._search import scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.noisy_max import mean_excess, selection_budget
+from dpoco.accounting.noisy_max import mean_excess, scale_for, selection_budget
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts

@@ -60,9 +60,6 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
     method = "localised mirror descent"
 
     steps: int = at_least(1, _MOST_STEPS)
-    step_size: float
-    derivative_bound: float
-    noise_multiplier: float = at_least(0.0)
     calibration: str = one_of("tight", default="tight")
     numerics: str = one_of(*NUMERICS, default="float")
 

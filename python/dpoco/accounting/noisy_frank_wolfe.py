@@ -65,12 +65,10 @@ class NoisyFrankWolfeParameters(fits.BatchParameters):
     batch: int = at_least(0)
     steps: int
     step_size: float = at_least(SMALLEST_SCALE, 1.0)
-    derivative_bound: float
     difference_bound: float
     first_scale: float = at_least(0.0)
     later_scale: float = at_least(0.0)
     mu: float = at_least(0.0, infinite=True)
-    calibration: str = one_of(*fits.CALIBRATIONS, default="tight")
     numerics: str = one_of(*NUMERICS, default="float")
 
     def __post_init__(self) -> None:

@@ -15,11 +15,11 @@ report-noisy-max with exponential noise" (2021).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import Parameters, at_least, one_of
@@ -45,6 +45,8 @@ __all__ = [
 
 NOISES = ("exponential", "gumbel", "laplace", "permute_and_flip")
 LARGEST_CANDIDATES = 2**32
+# Scales beyond would overflow in sums and products.
+LARGEST_NOISE = 1e200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,30 @@ def mean_excess(candidates: int, noise: str) -> float:
     if n > 1000:
         harmonic = (math.log(n) + 0.5772156649015329 + 0.5 / n) * (1.0 + 1e-15)
     return harmonic - (1.0 if law == "exponential" else 0.0)
+
+
+def scale_for(reach: float, epsilon: float) -> float:
+    """Return the smallest scale b, a double of at least 1e-200, with ``reach / b <= epsilon``.
+
+    Raises
+    ------
+    CalibrationError
+        If it exceeds 1e200.
+    """
+    if not epsilon * LARGEST_NOISE >= reach:
+        raise CalibrationError(
+            f"this budget needs a noise scale above {LARGEST_NOISE:g}; the smallest epsilon (of "
+            f"this part of it) that does not is {reach / LARGEST_NOISE:.6g}"
+        )
+    return raised_until(max(reach / epsilon, 1.0 / LARGEST_NOISE), lambda b: reach / b <= epsilon)
+
+
+def raised_until(scale: float, holds: Callable[[float], bool]) -> float:
+    """Return the smallest double from `scale` on that holds; further away, one not far above."""
+    step = 2.0**-58
+    while not holds(scale):
+        scale, step = math.nextafter(scale, math.inf) * (1.0 + step), 2.0 * step
+    return scale
 
 
 def selection_budget(budget: Budget, noise: str, count: int = 1) -> float:

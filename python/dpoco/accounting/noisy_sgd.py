@@ -67,9 +67,7 @@ class NoisySGDParameters(fits.BatchParameters):
 
     steps: int = at_least(1, LARGEST_STEPS)
     step_size: float
-    derivative_bound: float
     noise_scale: float = at_least(0.0)
-    calibration: str = one_of(*fits.CALIBRATIONS, default="tight")
     numerics: str = one_of(*NUMERICS, default="float")
 
     def mechanism(self, domain: Domain, loss: Any) -> SampledGaussian:

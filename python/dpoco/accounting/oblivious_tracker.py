@@ -221,13 +221,8 @@ def calibrate(
             None if share_rate is None else p.share_rate,
         )
         draws = Search(comparison, budget, learning_rate, asked, p.max_resamples).plan()
-        p = replace(
-            p,
-            learning_rate=draws.learning_rate,
-            forced_switch=draws.forced_switch,
-            batch=draws.batch,
-            share_rate=draws.share_rate,
-        )
+        found = ("learning_rate", "forced_switch", "batch", "share_rate")
+        p = replace(p, **{name: getattr(draws, name) for name in found})
     bound, terms = _regret(p)
     return replace(p, regret_bound=bound, regret_terms=terms)
 

@@ -18,7 +18,7 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.parameters import at_least
 from dpoco.accounting.statement import require_published
 from dpoco.accounting.truncation import charged_gaussian_delta, truncation_mass
 from dpoco.domains import Box, Domain, LpBall
@@ -42,6 +42,8 @@ class PhasedParameters(fits.BatchParameters):
 
     noise = "noise_multiplier"
     phases: int
+    step_size: float
+    noise_multiplier: float = at_least(0.0)
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
@@ -76,11 +78,7 @@ class PhasedSGDParameters(PhasedParameters):
     added = None
     method = "phased stochastic gradient descent"
 
-    step_size: float
     largest_step: float
-    derivative_bound: float
-    noise_multiplier: float = at_least(0.0)
-    calibration: str = one_of(*fits.CALIBRATIONS, default="tight")
 
     @property
     def step_sizes(self) -> list[float]:

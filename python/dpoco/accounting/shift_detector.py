@@ -21,7 +21,6 @@ import warnings
 from dataclasses import replace
 
 from dpoco._validation import choice, positive_int, real_float
-from dpoco.accounting._search import raised_until, scale_for
 from dpoco.accounting._shift_regret import (
     CALIBRATIONS,
     SHORTEST_HORIZON,
@@ -34,6 +33,7 @@ from dpoco.accounting.above_threshold import split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import LOSS_SUMS
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import Selections

@@ -1,22 +1,37 @@
-"""How much noise exact accounting saves over the published constants of DP-TOFW.
+"""The tables of ``dpoco table``: noise of published constants, and proven regret side by side.
 
-Every number is computed; the smoothness constant and the leaf bound are common factors and cancel.
+Every number is computed by the accountants themselves.
 
-Proof: ``docs/privacy/tree_frank_wolfe.md``. Source of the compared constants: Han et al., DP-TOFW,
-Theorem 3.1.
+* `noise_table`: how much noise exact accounting saves over the published constants of DP-TOFW; the
+  smoothness constant and the leaf bound are common factors and cancel.
+* `regret_table`: every Euclidean learner, for losses that are 1-Lipschitz on a ball of diameter 1:
+  bounds are in units of G D, and the decision that never moves has 1/2.
+* `expert_table`: every learner of experts, for losses in [0, 1] and against the best sequence of
+  experts with at most S switches.
+
+Proofs: ``docs/privacy/tree_frank_wolfe.md``; ``docs/privacy/noisy_ftrl.md`` and
+``docs/privacy/oco_regret.md``; ``docs/privacy/prefix_hedge.md``,
+``docs/privacy/tracker_accounting.md`` and ``docs/privacy/batch_share.md``. Source of the compared
+constants: Han et al., DP-TOFW, Theorem 3.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Any
 
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continual_sum import column_norm, max_error, worst_row_norm
-from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
-from dpoco.accounting.published import published_sigma
 
-__all__ = ["NoiseTableEntry", "format_markdown", "noise_table"]
+__all__ = [
+    "ExpertTableEntry",
+    "NoiseTableEntry",
+    "RegretTableEntry",
+    "expert_table",
+    "format_markdown",
+    "noise_table",
+    "regret_table",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +59,145 @@ class NoiseTableEntry:
     spent_epsilon: float
 
 
+@dataclass(frozen=True, slots=True)
+class RegretTableEntry:
+    """Bounds on the expected regret per round, in units of G D, at one budget.
+
+    Attributes
+    ----------
+    horizon, dimension : int
+        Rounds T and dimension d.
+    ftrl : float
+        `NoisyFTRL`, linear losses.
+    leader, leader_glm : float
+        `CoupledRegularizedLeader`: losses with Hessians up to G/D, of any rank and of rank one.
+    weights : float
+        `ContinuousMultiplicativeWeights`, linear losses.
+    published_leader, published_weights : float
+        The same two with their published parameters, the bound proven anew at these.
+    """
+
+    horizon: int
+    dimension: int
+    ftrl: float
+    leader: float
+    leader_glm: float
+    weights: float
+    published_leader: float
+    published_weights: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertTableEntry:
+    """Bounds on the expected regret over the horizon at one budget.
+
+    Attributes
+    ----------
+    experts, horizon, switches : int
+        N, T and S.
+    hedge : float or None
+        `PrefixHedge`; None if S > 0.
+    tracker : float
+        `ObliviousTracker`.
+    share, share_pure : float
+        `BatchShare` with the better of its noises, and with the pure one.
+    share_adaptive : float
+        `BatchShare` against losses that react to the decisions, with the better noise.
+    nonprivate : float
+        Without privacy: the tracker's algorithm with the best learning rate.
+    """
+
+    experts: int
+    horizon: int
+    switches: int
+    hedge: float | None
+    tracker: float
+    share: float
+    share_pure: float
+    share_adaptive: float
+    nonprivate: float
+
+
 def noise_table(
     horizons: Iterable[int] = (10**3, 10**4, 10**5, 10**6, 10**7),
     epsilons: Iterable[float] = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0),
 ) -> list[NoiseTableEntry]:
     """Return the comparison for every pair, horizons in the outer loop."""
     epsilons = tuple(epsilons)
-    return [_entry(horizon, epsilon) for horizon in horizons for epsilon in epsilons]
+    return [_noise_entry(horizon, epsilon) for horizon in horizons for epsilon in epsilons]
 
 
-def format_markdown(table: Sequence[NoiseTableEntry], digits: int = 3) -> str:
-    """Return the table as Markdown, one row per horizon, cells "tree / blt / spent"."""
-    epsilons = list(dict.fromkeys(entry.epsilon for entry in table))
-    cells = {(entry.horizon, entry.epsilon): entry for entry in table}
-    lines = [
-        "| rounds | " + " | ".join(f"epsilon = {epsilon:g}" for epsilon in epsilons) + " |",
-        "|---|" + "---|" * len(epsilons),
-    ]
-    for horizon in dict.fromkeys(entry.horizon for entry in table):
-        row = []
-        for epsilon in epsilons:
-            e = cells.get((horizon, epsilon))
-            values = () if e is None else (e.tree_ratio, e.blt_ratio, e.spent_epsilon)
-            row.append(" / ".join(f"{value:.{digits}g}" for value in values))
-        lines.append(f"| {horizon} | " + " | ".join(row) + " |")
-    return "\n".join(lines)
+def regret_table(
+    cases: Iterable[tuple[int, int]] = (
+        (10**4, 2), (10**4, 10), (10**5, 2), (10**5, 10), (10**6, 2), (10**6, 10), (10**6, 50),
+        (10**7, 10), (10**7, 50),
+    ),
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+) -> list[RegretTableEntry]:  # fmt: skip
+    """Return the bounds for every pair of horizon and dimension."""
+    return [_regret_entry(horizon, d, Budget._derived(epsilon, delta)) for horizon, d in cases]
 
 
-def _entry(horizon: int, epsilon: float) -> NoiseTableEntry:
+def expert_table(
+    cases: Iterable[tuple[int, int, int]] = (
+        (10, 10**5, 0), (1000, 10**5, 0), (10, 10**4, 2), (2, 10**5, 5), (10, 10**5, 5),
+        (100, 10**5, 5), (1000, 10**5, 5), (1000, 10**6, 5),
+    ),
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+) -> list[ExpertTableEntry]:  # fmt: skip
+    """Return the bounds for every triple of experts, horizon and switches."""
+    return [_expert_entry(*case, Budget._derived(epsilon, delta)) for case in cases]
+
+
+_REGRET = "T|d|noisy FTRL|CTRL|CTRL, rank one|P-COMW|CTRL, published|P-COMW, published"
+_EXPERTS = (
+    "N|T|S|prefix Hedge|tracker|batch share|the same, pure|the same, adaptive losses|no privacy"
+)
+
+
+def format_markdown(
+    table: Sequence[NoiseTableEntry] | Sequence[RegretTableEntry] | Sequence[ExpertTableEntry],
+    digits: int | None = None,
+) -> str:
+    """Return a table as Markdown; of noise with one row per horizon, cells "tree / blt / spent".
+
+    `digits` are 3 of noise and 2 of regret per round by default; regret of experts is whole.
+    """
+    names, rows = ["rounds"], []
+    noise: dict[int, dict[float, str]] = {}
+    for entry in table:
+        if isinstance(entry, NoiseTableEntry):
+            values = (entry.tree_ratio, entry.blt_ratio, entry.spent_epsilon)
+            cell = " / ".join(f"{value:.{digits or 3}g}" for value in values)
+            noise.setdefault(entry.horizon, {})[entry.epsilon] = cell
+        elif isinstance(entry, RegretTableEntry):
+            names = _REGRET.split("|")
+            horizon, dimension, *bounds = astuple(entry)
+            cells = [f"{bound:.{digits or 2}g}" for bound in bounds]
+            rows.append([f"{horizon:.0e}", str(dimension), *cells])
+        else:
+            names = _EXPERTS.split("|")
+            experts, horizon, switches, *bounds = astuple(entry)
+            cells = ["-" if bound is None else f"{bound:.0f}" for bound in bounds]
+            rows.append([str(experts), f"{horizon:.0e}", str(switches), *cells])
+    if noise:
+        epsilons = list(dict.fromkeys(e for row in noise.values() for e in row))
+        names += [f"epsilon = {epsilon:g}" for epsilon in epsilons]
+        rows = [[str(n), *(row.get(e, "") for e in epsilons)] for n, row in noise.items()]
+    lines = [names, *rows]
+    body = [f"| {' | '.join(line)} |".replace("e+0", "e") for line in lines]
+    return "\n".join([body[0], "|" + "---|" * len(names), *body[1:]])
+
+
+def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
+    from dpoco.accounting.continual_sum import column_norm, max_error, worst_row_norm
+    from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+    from dpoco.accounting.published import published_sigma
+
     delta = 1.0 / horizon
     mu = gaussian_mu(epsilon, delta)
     published = published_sigma(
@@ -85,4 +211,56 @@ def _entry(horizon: int, epsilon: float) -> NoiseTableEntry:
         tree_ratio=published / tree,
         blt_ratio=published * worst_row_norm("tree", horizon) / blt_error,
         spent_epsilon=gaussian_epsilon(mu * tree / published, delta),
+    )
+
+
+def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEntry:
+    from dpoco.accounting import (
+        continuous_multiplicative_weights,
+        coupled_regularized_leader,
+        noisy_ftrl,
+    )
+    from dpoco.domains import LpBall
+    from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss
+
+    ball, linear = LpBall(dimension, 2.0, 0.5), LinearLoss(1.0)
+    smooth = CustomLoss(lipschitz=1.0, smoothness=1.0)
+    # Records this long give a logistic loss its largest Hessian 1 = 1/4 * 2^2; its slope, at most
+    # 2 sigmoid(1), is divided out below.
+    logistic = LogisticLoss(feature_bound=2.0)
+    slope = float(logistic.lipschitz(ball))
+    leader = coupled_regularized_leader.calibrate
+    weights = continuous_multiplicative_weights.calibrate
+    options: dict[str, Any] = {"horizon": horizon, "budget": budget}
+    printed = {**options, "calibration": "paper"}
+    return RegretTableEntry(
+        horizon=horizon,
+        dimension=dimension,
+        ftrl=noisy_ftrl.calibrate(ball, linear, **options).regret_bound / horizon,
+        leader=leader(ball, smooth, **options).regret_bound / horizon,
+        leader_glm=leader(ball, logistic, **options).regret_bound / (slope * horizon),
+        weights=weights(ball, linear, **options).regret_bound / horizon,
+        published_leader=leader(ball, smooth, **printed).regret_bound / horizon,
+        published_weights=weights(ball, linear, **printed).regret_bound / horizon,
+    )
+
+
+def _expert_entry(experts: int, horizon: int, switches: int, budget: Budget) -> ExpertTableEntry:
+    from dpoco.accounting import batch_share, oblivious_tracker, prefix_hedge
+
+    def bound(accountant: Any, budget: Budget | None = budget, **options: Any) -> float:
+        found = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
+        return float(found.regret_bound)
+
+    compared: dict[str, Any] = {"switches": switches}
+    return ExpertTableEntry(
+        experts=experts,
+        horizon=horizon,
+        switches=switches,
+        hedge=bound(prefix_hedge) if switches == 0 else None,
+        tracker=bound(oblivious_tracker, **compared),
+        share=bound(batch_share, **compared),
+        share_pure=bound(batch_share, noise="knorm", **compared),
+        share_adaptive=bound(batch_share, adversary="adaptive", **compared),
+        nonprivate=bound(oblivious_tracker, None, **compared),
     )

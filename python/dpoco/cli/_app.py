@@ -87,10 +87,10 @@ def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag =
         Privacy budget.
     """
     with shell.errors_in_one_line():
-        from dpoco.accounting import regret_table
+        from dpoco.accounting import tables
 
-        entries = regret_table.regret_table(epsilon=epsilon, delta=delta)
-        _say("regret", entries, regret_table.format_markdown(entries), as_json)
+        entries = tables.regret_table(epsilon=epsilon, delta=delta)
+        _say("regret", entries, tables.format_markdown(entries), as_json)
 
 
 @table_app.command()
@@ -112,10 +112,10 @@ def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag 
         Privacy budget, positive.
     """
     with shell.errors_in_one_line():
-        from dpoco.accounting import expert_table
+        from dpoco.accounting import tables
 
-        entries = expert_table.expert_table(epsilon=epsilon, delta=delta)
-        _say("experts", entries, expert_table.format_markdown(entries), as_json)
+        entries = tables.expert_table(epsilon=epsilon, delta=delta)
+        _say("experts", entries, tables.format_markdown(entries), as_json)
 
 
 _DATASETS = "dpoco.datasets/1"

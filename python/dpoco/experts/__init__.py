@@ -6,9 +6,13 @@ the whole sequence of indices is differentially private.
 
 from __future__ import annotations
 
-from dpoco.experts._expert_learner import ExpertTrace
-from dpoco.experts._oblivious_tracker import ObliviousTracker, ObliviousTrackerParameters
-from dpoco.experts._planner import ExpertPlan, plan_experts
+from dataclasses import dataclass
+from typing import Any
+
+from dpoco._validation import choice, positive_int
+from dpoco.accounting import Budget, Guarantee
+from dpoco.errors import CalibrationError
+from dpoco.experts._expert_learner import ExpertLearner, ExpertTrace
 from dpoco.experts._selectors import (
     EpochSelector,
     EpochSelectorParameters,
@@ -18,6 +22,8 @@ from dpoco.experts._selectors import (
 from dpoco.experts._weights import (
     BatchShare,
     BatchShareParameters,
+    ObliviousTracker,
+    ObliviousTrackerParameters,
     PrefixHedge,
     PrefixHedgeParameters,
 )
@@ -37,3 +43,129 @@ __all__ = [
     "ShiftDetectorParameters",
     "plan_experts",
 ]
+
+# From the most to the least special: what holds for a later one holds for those before.
+ADVERSARIES = ("stationary", "shifting", "oblivious", "adaptive")
+
+
+@dataclass(frozen=True)
+class ExpertPlan:
+    """One learner, calibrated, with what is proved about it.
+
+    Attributes
+    ----------
+    learner : str
+        Its class in `dpoco.experts`.
+    parameters : object
+        What calibration chose; goes into the class as ``parameters=``.
+    guarantee : Guarantee
+        Privacy of all decisions together.
+    regret_bound : float
+        Bound on the regret against the best sequence of experts with the planned number of
+        switches, in units of the loss range. In expectation; for ``ShiftDetector`` and
+        ``EpochSelector`` as their accountants say.
+    scope : str
+        For which losses the bound holds, one of ``ADVERSARIES``.
+    """
+
+    learner: str
+    parameters: Any
+    guarantee: Guarantee
+    regret_bound: float
+    scope: str
+
+    @property
+    def useful(self) -> bool:
+        """Whether the bound says anything: losses in [0, 1] never have more regret than T."""
+        return self.regret_bound < self.guarantee.horizon
+
+    def make(self, **options: Any) -> Any:
+        """Return the learner; `options` are its ``loss_range``, ``on_violation`` and ``source``."""
+        p = self.parameters
+        budget = None
+        if self.guarantee.private and self.guarantee.epsilon > 0.0:
+            budget = Budget._derived(self.guarantee.epsilon, self.guarantee.delta)
+        learner = globals()[self.learner]
+        return learner(p.experts, horizon=p.horizon, budget=budget, parameters=p, **options)
+
+
+def plan_experts(
+    experts: int,
+    *,
+    horizon: int,
+    budget: Budget,
+    switches: int = 0,
+    adversary: str = "oblivious",
+) -> tuple[ExpertPlan, ...]:
+    """Return every learner whose regret is bounded for these losses, smallest bound first.
+
+    Parameters
+    ----------
+    experts : int
+        N.
+    horizon : int
+        Rounds T.
+    budget : Budget
+        Of all decisions together; ``delta = 0`` asks for pure privacy.
+    switches : int, default 0
+        S: the learner is compared with the best sequence of experts that changes at most S times.
+    adversary : {"stationary", "shifting", "oblivious", "adaptive"}
+        How the losses arise: drawn independently from one law; from a law that changes S times;
+        fixed in advance; in reaction to the decisions. It is never weakened silently: a bound for
+        special losses is not offered for general ones.
+
+    Returns
+    -------
+    tuple of ExpertPlan
+
+    Raises
+    ------
+    CalibrationError
+        If no learner can be calibrated to the budget.
+
+    Notes
+    -----
+    Privacy holds for all losses, whatever `adversary` is: it concerns regret only. The bounds are
+    in units of the range of the losses. A second or two, without any data.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> plans = dpoco.experts.plan_experts(
+    ...     10, horizon=100_000, budget=dpoco.Budget(1.0, 1e-6), switches=5)
+    >>> plans[0].learner
+    'ObliviousTracker'
+    """
+    positive_int("horizon", horizon)
+    if isinstance(switches, bool) or not isinstance(switches, int) or switches < 0:
+        raise ValueError("switches must be an int of at least 0")
+    level = ADVERSARIES.index(choice("adversary", adversary, ADVERSARIES))
+    candidates: list[tuple[type[ExpertLearner], dict[str, Any]]] = [
+        (ShiftDetector, {"expected_shifts": min(switches, horizon - 1)}),
+        (ObliviousTracker, {"switches": switches}),
+    ]
+    if switches == 0 and budget.delta > 0.0:
+        candidates.insert(0, (PrefixHedge, {}))
+    if switches == 0:
+        candidates.insert(0, (EpochSelector, {}))
+    attack = "adaptive" if adversary == "adaptive" else "oblivious"
+    for noise in ("knorm", "gaussian") if budget.delta > 0.0 else ("knorm",):
+        options = {"switches": switches, "noise": noise, "adversary": attack}
+        candidates.append((BatchShare, options))
+    plans = []
+    refusals = []
+    for learner, options in candidates:
+        name, accountant = learner.__name__, learner._accountant
+        try:
+            parameters = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
+        except CalibrationError as error:
+            refusals.append(f"{name}: {error}")
+            continue
+        if ADVERSARIES.index(parameters.regret_scope) < level:
+            continue
+        guarantee = accountant.guarantee(experts, parameters, budget=budget)
+        bound = parameters.regret_bound
+        plans.append(ExpertPlan(name, parameters, guarantee, bound, parameters.regret_scope))
+    if not plans:
+        raise CalibrationError("; ".join(refusals) or "no learner has a bound for these losses")
+    return tuple(sorted(plans, key=lambda plan: plan.regret_bound))

@@ -29,8 +29,9 @@ class Mechanism(Calibrated, Stateful):
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
 
-        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
+        `constructed` is the class whose constructor it is; `arguments` are its ``locals()``.
         """
+        arguments.pop("self", None)
         self._check_common(arguments)
         budget, source = arguments["budget"], arguments["source"]
         if arguments["parameters"] is None:

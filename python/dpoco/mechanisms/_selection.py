@@ -84,18 +84,7 @@ class NoisyMax(Mechanism):
         parameters: NoisyMaxParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            NoisyMax,
-            candidates=candidates,
-            horizon=horizon,
-            budget=budget,
-            sensitivity=sensitivity,
-            noise=noise,
-            one_directional=one_directional,
-            largest=largest,
-            parameters=parameters,
-            source=source,
-        )
+        self._begin(NoisyMax, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
         p, drawn = self._parameters, self._mechanism.part(Selections)
@@ -194,30 +183,21 @@ class AboveThreshold(Mechanism):
         parameters: AboveThresholdParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            AboveThreshold,
-            horizon=horizon,
-            budget=budget,
-            sensitivity=sensitivity,
-            spread=spread,
-            alarms=alarms,
-            false_alarm=false_alarm,
-            parameters=parameters,
-            source=source,
-        )
+        self._begin(AboveThreshold, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
         p, drawn = self._parameters, self._mechanism.part(ThresholdTests)
-        law, alarms = "exponential", p.alarms  # no claim rests on these
-        scales = p.threshold_noise_scale, p.query_noise_scale
-        if drawn is not None:
-            law, alarms, scales = (
-                drawn.law,
-                drawn.alarms,
-                (drawn.threshold_scale, drawn.query_scale),
-            )
-        noise = {"noise": law, "threshold_scale": scales[0], "query_scale": scales[1]}
-        return _core.AboveThreshold({**noise, "alarms": alarms, "horizon": self.horizon, **claim})
+        # Without noise no claim rests on the parameters' numbers.
+        return _core.AboveThreshold(
+            {
+                "noise": drawn.law if drawn else "exponential",
+                "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
+                "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
+                "alarms": drawn.alarms if drawn else p.alarms,
+                "horizon": self.horizon,
+                **claim,
+            }
+        )
 
     @property
     def parameters(self) -> AboveThresholdParameters:
