@@ -20,7 +20,6 @@ from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._hedge_regret import GROWING, HedgeParameters, HedgeRun
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import (
@@ -35,6 +34,7 @@ from dpoco.accounting.nets import (
     shape_of,
 )
 from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.prefix_hedge import GROWING, HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import calibrate_noise, sum_of
 from dpoco.accounting.statement import REGRET_SCOPES, state_sum, stated_delta

@@ -16,7 +16,7 @@ from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
-from dpoco.accounting.high_dimensional_arms import HighDimensionalBanditParameters, forced_of
+from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters, forced_of
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings
 from dpoco.privacy.mechanisms.base import Parts
@@ -157,27 +157,7 @@ class HighDimensionalBandit(BanditLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            HighDimensionalBandit,
-            arms=arms,
-            domain=domain,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            link=link,
-            context_bound=context_bound,
-            reward_bound=reward_bound,
-            arm_learner=arm_learner,
-            selector=selector,
-            batch=batch,
-            forced_rounds=forced_rounds,
-            gap=gap,
-            sum_method=sum_method,
-            relation=relation,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(HighDimensionalBandit, **locals())
 
     def _noise_note(self) -> str | None:
         if self._parameters.forced_only:

@@ -18,7 +18,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, RoundOrderError
-from dpoco.frank_wolfe._leaf_learner import start_in
+from dpoco.frank_wolfe._online import start_in
 from dpoco.random import Source
 
 __all__ = ["BatchLearner"]
@@ -46,11 +46,12 @@ class BatchLearner(Calibrated, ABC):
     _theta: FloatArray | None = None
     _fitted: bool = False
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
+    def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Take a constructor's arguments, and calibrate if the number of records is known.
 
-        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
+        `constructed` is the class whose constructor it is; `arguments` are its ``locals()``.
         """
+        arguments.pop("self", None)
         self._check(arguments)
         self._arguments = arguments
         parameters, records, budget = (arguments[k] for k in ("parameters", "records", "budget"))

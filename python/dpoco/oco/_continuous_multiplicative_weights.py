@@ -123,23 +123,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ContinuousMultiplicativeWeights,
-            domain=domain,
-            loss=loss,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            coupling=coupling,
-            block=block,
-            relation=relation,
-            unbounded=unbounded,
-            max_switches=max_switches,
-            sampler=sampler,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(ContinuousMultiplicativeWeights, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
         p, draw, keep = self._parameters, self._mechanism.draw, self._mechanism.keep

@@ -114,22 +114,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            CoupledRegularizedLeader,
-            domain=domain,
-            loss=loss,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            coupling=coupling,
-            block=block,
-            relation=relation,
-            unbounded=unbounded,
-            max_switches=max_switches,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(CoupledRegularizedLeader, **locals())
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
         p, draw = self._parameters, self._mechanism.draw
