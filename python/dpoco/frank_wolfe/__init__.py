@@ -22,7 +22,7 @@ from dpoco.frank_wolfe._batch_fits import (
     NoisySGD,
     PhasedSGD,
 )
-from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe
+from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe, model_settings
 
 __all__ = [
     "LocalizedMirrorDescent",
@@ -37,4 +37,5 @@ __all__ = [
     "PolyhedralFrankWolfeParameters",
     "TreeFrankWolfe",
     "TreeFrankWolfeParameters",
+    "model_settings",
 ]

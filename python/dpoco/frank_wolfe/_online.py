@@ -11,13 +11,13 @@ from dpoco import _core, domains, losses
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting.leaf_bounds import L1Geometry, LeafBounds, enforced_leaf_bounds
+from dpoco.accounting.leaf_bounds import L1Geometry, enforced_leaf_bounds
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.domains import Domain
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.privacy.mechanisms.base import Nothing
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
@@ -34,10 +34,49 @@ def start_in(domain: Domain, start: Any) -> FloatArray:
     return point
 
 
+def model_settings(
+    domain: Domain, loss: losses.Loss, mechanism: Mechanism, parameters: Any
+) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
+    """Return what clips records, and what a compiled model and its noise are built from.
+
+    What privacy rests on is the mechanism's, which states nothing of the domain without noise, but
+    that a single point is one.
+    """
+    p, leaf = parameters, enforced_leaf_bounds(loss, parameters)
+    model = {
+        "rounds": p.horizon,
+        "batch": p.batch,
+        "leaf_scalar_bound": leaf.slope or 0.0,
+        "step_scale": getattr(p, "step_scale", 1.0),
+        "published_weights": p.weights == "paper",
+    }
+    if isinstance(mechanism, GaussianSum):
+        summand = mechanism.summand
+        slope = summand.slope if isinstance(summand, GlmGradient) else 0.0
+        model |= {"batch": mechanism.batch, "leaf_scalar_bound": slope}
+        return clipper_of(summand), model, continual_sum_settings(mechanism, {})
+    bounds = leaf.bound, leaf.bound_l2
+    noise = {"selector": p.selector, "scale": 0.0, "exponent": p.exponent}
+    sizes = [0.0 if isinstance(mechanism, Nothing) else np.inf] * 3
+    if isinstance(mechanism, Selections):
+        scores = mechanism.scores
+        assert isinstance(scores, VertexScores)
+        bounds = scores.leaf, scores.leaf_l2
+        model |= {"batch": scores.batch, "published_weights": scores.offset == 1}
+        model["leaf_scalar_bound"] = scores.slope if loss.glm else 0.0
+        noise = {name: getattr(mechanism, name) for name in ("scale", "exponent")}
+        noise["selector"] = mechanism.law
+        sizes = [scores.diameter_l1, scores.diameter_l2, scores.diameter_max]
+    noise |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
+    clipper = _core.RecordClipper(domain.dimension, bounds[0], np.inf, bounds[1])
+    return clipper, model, noise
+
+
 class LeafLearner(RecordLearner):
     """Base of the learners that move from a start towards vertices, by clipped gradient leaves."""
 
     _noise: ClassVar[str] = "fresh"
+    _rule: ClassVar[str]  # how data reach decisions: by a "sum", or by a "selection"
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -51,6 +90,18 @@ class LeafLearner(RecordLearner):
             # As it was at construction: the caller's array may have changed.
             arguments["start"] = self._start.tolist()
         return arguments
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
+        """Return a compiled learner in round 0 on the stream of `claim`."""
+        problem = self._domain, self._loss
+        clipper, model, noise = model_settings(*problem, self._mechanism, self._parameters)
+        return _core.FrankWolfe(
+            self._arguments["domain"]._engine,
+            self._loss._glm_engine,
+            clipper,
+            {**model, self._rule: {**noise, **claim}},
+            np.array(self._start),
+        )
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
@@ -141,6 +192,7 @@ class TreeFrankWolfe(LeafLearner):
     _parameters: TreeFrankWolfeParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = tree_frank_wolfe
+    _rule = "sum"
     _parameters_class = TreeFrankWolfeParameters
 
     def __init__(
@@ -168,25 +220,6 @@ class TreeFrankWolfe(LeafLearner):
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
-
-    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
-        """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters, total = self._parameters, self._mechanism
-        leaf = total.summand
-        return _core.FrankWolfe(
-            self._domain._engine,
-            self._loss._glm_engine,
-            clipper_of(leaf),
-            {
-                "rounds": parameters.horizon,
-                "batch": total.batch,
-                "step_scale": parameters.step_scale,
-                "leaf_scalar_bound": leaf.slope if isinstance(leaf, GlmGradient) else 0.0,
-                "published_weights": parameters.weights == "paper",
-                "sum": continual_sum_settings(total, claim),
-            },
-            np.array(self._start),
-        )
 
     @property
     def parameters(self) -> TreeFrankWolfeParameters:
@@ -273,6 +306,7 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     _parameters: PolyhedralFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = polyhedral_frank_wolfe
+    _rule = "selection"
     _parameters_class = PolyhedralFrankWolfeParameters
 
     def __init__(
@@ -301,45 +335,6 @@ class PolyhedralFrankWolfe(LeafLearner):
         super()._set_up(arguments, parameters, seeded, claim)
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.
         self._domain = cast(domains.Domain, L1Geometry(arguments["domain"]))
-
-    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
-        """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, mechanism = self._parameters, self._mechanism
-        leaf, batch, published = enforced_leaf_bounds(self._loss, p), p.batch, p.weights == "paper"
-        # Without noise nothing is stated of the domain, but that a single point is one.
-        size = 0.0 if isinstance(mechanism, Nothing) else np.inf
-        selection = {"selector": p.selector, "scale": 0.0, "exponent": p.exponent}
-        sizes = dict.fromkeys(("diameter_l1", "diameter_l2", "diameter_linf"), size)
-        if isinstance(mechanism, Selections):
-            scores = mechanism.scores
-            assert isinstance(scores, VertexScores)
-            slope = scores.slope if self._loss.glm else None
-            leaf = LeafBounds(slope, scores.leaf, scores.leaf_l2)
-            batch, published = scores.batch, scores.offset == 1
-            selection = {
-                "selector": mechanism.law,
-                "scale": mechanism.scale,
-                "exponent": mechanism.exponent,
-            }
-            sizes = {
-                "diameter_l1": scores.diameter_l1,
-                "diameter_l2": scores.diameter_l2,
-                "diameter_linf": scores.diameter_max,
-            }
-        return _core.FrankWolfe(
-            self._arguments["domain"]._engine,
-            self._loss._glm_engine,
-            _core.RecordClipper(self._domain.dimension, leaf.bound, np.inf, leaf.bound_l2),
-            {
-                "rounds": p.horizon,
-                "batch": batch,
-                "leaf_scalar_bound": leaf.slope or 0.0,
-                "step_scale": 1.0,
-                "published_weights": published,
-                "selection": {**selection, **sizes, **claim},
-            },
-            np.array(self._start),
-        )
 
     @property
     def domain(self) -> domains.Domain:
