@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -44,8 +44,6 @@ LINKS = ("identity", "logistic")
 _DOMINATES = 0.9  # measured: see `noise_dominates`
 _FEWEST_FORCED = 50
 _POINTS = 200  # of a mean over rounds
-# Of the worst-case curvature in the comparison of batches, as in the planner of polyhedral arms.
-_CURVATURE = 0.125
 # Noise in sums is charged for the worst pair of vertices, and stays the same from one update to
 # the next; measured regret of both kinds of arms is equal where that bound is 2.5 times larger.
 _SUM_SHARE = 0.4
@@ -279,10 +277,8 @@ def noise_error(own: ArmParameters, domain: Any) -> float:
 
 def total_error(own: ArmParameters, domain: Any, loss: Any) -> float:
     """Return the predicted excess loss of noise and of few updates: what learners compete in."""
-    view = L1Geometry(domain)
-    updates = own.horizon // own.batch
-    curvature = _CURVATURE * float(loss.smoothness(cast(Any, view))) * view.diameter() ** 2
-    return noise_error(own, domain) + curvature * (1.0 + math.log(updates)) / (2.0 * updates)
+    slow = polyhedral_frank_wolfe.slowness(L1Geometry(domain), loss, own.horizon // own.batch)
+    return noise_error(own, domain) + slow
 
 
 def attainable_gain(link: str, margin: float, reward_bound: float, arms: int) -> float:
