@@ -22,6 +22,7 @@ from typing import Any
 
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
 
 __all__ = [
     "CALIBRATIONS",
@@ -29,6 +30,7 @@ __all__ = [
     "L1Geometry",
     "LeafBounds",
     "check_fixed",
+    "clipped",
     "enforced_leaf_bounds",
     "lossless_leaf_bounds",
     "published_leaf_bound",
@@ -74,6 +76,13 @@ class LeafBounds:
             "leaf_bound": self.dual,
             "leaf_bound_l2": None if self.l2 == math.inf else self.l2,
         }
+
+    def summand(self, domain: Any) -> ClippedVector | GlmGradient:
+        """Return what a round adds: a leaf, bounded as a product or as it is."""
+        d, q = domain.dimension, float(domain.dual_exponent)
+        if self.slope is None:
+            return ClippedVector(d, q, self.bound, self.bound_l2)
+        return GlmGradient(d, q, self.bound, self.bound_l2, float(self.slope))
 
     def condition(self, dual_exponent: float) -> str:
         """Return the clipping condition in words."""
@@ -145,17 +154,17 @@ def lossless_leaf_bounds(
     published = weights == "paper" or calibration != "tight"
     if loss.glm and published:
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
-        return _clipped(loss, slope)
+        return clipped(loss, slope)
     if loss.glm:
-        return _clipped(loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale)))
+        return clipped(loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale)))
     if hasattr(loss, "gradient_bound"):
-        return _clipped(loss)
+        return clipped(loss)
     if not hasattr(loss, "leaf_bound"):
         raise TypeError("a QuadraticLoss is for the learners of dpoco.oco; use a CustomLoss here")
     dual = loss.leaf_bound
     if published or dual is None:
         dual = published_leaf_bound(domain, loss, step_scale)
-    return _clipped(loss, None, dual, loss.leaf_bound_l2)
+    return clipped(loss, None, dual, loss.leaf_bound_l2)
 
 
 def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
@@ -171,7 +180,7 @@ def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
         raise ValueError(
             f"leaf_scalar_bound is {'required by' if loss.glm else 'not for'} this loss"
         )
-    leaf = _clipped(loss, p.leaf_scalar_bound, p.leaf_bound, p.leaf_bound_l2)
+    leaf = clipped(loss, p.leaf_scalar_bound, p.leaf_bound, p.leaf_bound_l2)
     for name, own in leaf.fields.items():
         given = getattr(p, name)
         if (own is None) != (given is None) or not math.isclose(own or 0.0, given or 0.0):
@@ -179,7 +188,7 @@ def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
     return leaf
 
 
-def _clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None) -> LeafBounds:
+def clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None) -> LeafBounds:
     """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
     if loss.glm:
         dual, l2 = loss.feature_bound, loss.feature_bound_l2

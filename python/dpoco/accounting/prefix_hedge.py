@@ -41,14 +41,13 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import NoiseField
 from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.regret_bounds import uniform_is_as_good
+from dpoco.accounting.regret_bounds import RegretBound, uniform_is_as_good
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    calibrate_noise,
+    candidate_methods,
     check_numerics,
     check_scale,
-    numerics_of,
-    plain_numerics,
+    planned_noise,
     sum_of,
 )
 from dpoco.accounting.statement import check_experts, state_experts
@@ -90,15 +89,6 @@ class HedgeParameters(Parameters):
     def private(self) -> bool:
         """Whether anything is promised: there is noise, or nothing depends on the data."""
         return self.noise_scale > 0.0 or not self.depends_on_data
-
-
-@dataclass(frozen=True, slots=True)
-class Regret:
-    """A bound on expected regret (loss), its terms, and the losses it holds for."""
-
-    total: float
-    terms: dict[str, float]
-    scope: str
 
 
 @dataclass(frozen=True)
@@ -179,20 +169,19 @@ class HedgeRun:
         """Return the rounding term of (b)."""
         return 0.25 * eta * (self.horizon - 1) * self.loss_range * self.reach
 
-    def regret(self, learning_rate: float) -> Regret:
+    def regret(self, learning_rate: float) -> RegretBound:
         """Return the least proved bound for a learning rate eta > 0."""
         if self.points == 1:
-            return Regret(0.0, {}, "adaptive")
+            return RegretBound(0.0, {}, "adaptive")
         noise = 0.5 * learning_rate * self.loss_range * self.maximum * self.sum_of_scales
         rounding = self._rounding(learning_rate)
         bounds = [self._bound(learning_rate, noise, rounding, "adaptive")]
         if self.noisy and self.method in GROWING:
             bounds.append(self.growing_regret(learning_rate))
-        trivial = self.horizon * self.loss_range
-        bounds.append(Regret(trivial, {"trivial": trivial}, "adaptive"))
+        bounds.append(RegretBound.of({"trivial": self.horizon * self.loss_range}, "adaptive"))
         return min(bounds, key=lambda bound: bound.total)
 
-    def growing_regret(self, learning_rate: float) -> Regret:
+    def growing_regret(self, learning_rate: float) -> RegretBound:
         """Return bound (a), proved for growing noise only; to compare nets by for any."""
         eta, s, w, square = learning_rate, self.last_scale, self.maximum, self.square
         small = eta * square * s <= w
@@ -239,14 +228,14 @@ class HedgeRun:
         each = 0.125 * self.loss_range * shift * (math.sqrt(entries) * unit + spread)
         return (self.horizon - 1) * (1.0 + unit) ** 2 * each
 
-    def _bound(self, eta: float, noise: float, rounding: float, scope: str) -> Regret:
+    def _bound(self, eta: float, noise: float, rounding: float, scope: str) -> RegretBound:
         terms = {"entropy": math.log(self.points) / eta, "stability": eta * self.stability}
         if self.field is None:
             terms |= {"rounding": rounding, "noise": noise}
         else:
             missed = self.horizon * self.discretisation
             terms |= {"discretisation": missed, "noise": noise, "rounding": rounding}
-        return Regret(math.fsum(terms.values()), terms, scope)
+        return RegretBound.of(terms, scope)
 
 
 @lru_cache(maxsize=64)
@@ -386,38 +375,26 @@ def calibrate(
     trivial = n == 1 or rounds == 1
     if budget is not None and not trivial:
         budget.require_delta()
-    pushes = max(rounds - 1, 1)
-    if sum_method not in (None, "auto"):
-        methods: tuple[str, ...] = (choice("sum_method", sum_method, continual_sum.METHODS),)
-    elif budget is None:
-        methods = ("blt",)
-    else:
-        long = pushes > continual_sum.TOEPLITZ_LIMIT
-        methods = ("blt", "honaker", "tree", *(() if long else ("toeplitz",)))
     best: PrefixHedgeParameters | None = None
-    for method in methods:
-        found = sum_of(CentredLosses(n), method, pushes, NEAR)
-        arithmetic, mu = plain_numerics(numerics, "gaussian"), 0.0 if trivial else math.inf
-        if budget is not None and not trivial:
-            found, mu = calibrate_noise(found, NEAR, budget=budget, numerics=numerics)
-            arithmetic = numerics_of(found)
-        run = HedgeRun(n, rounds, method, found.scale)
+    for method in candidate_methods(sum_method, max(rounds - 1, 1), budget):
+        plain = sum_of(CentredLosses(n), method, max(rounds - 1, 1), NEAR)
+        noise = planned_noise(plain, NEAR, budget=None if trivial else budget, numerics=numerics)
+        noise["sensitivity"] = math.sqrt(n - (n % 2) / n)
+        if trivial:
+            noise["mu"] = 0.0
+        run = HedgeRun(n, rounds, method, noise["noise_scale"])
         eta = run.best_learning_rate() if learning_rate is None else learning_rate
         regret = run.regret(positive_float("learning_rate", eta))
         candidate = PrefixHedgeParameters(
             experts=n,
             horizon=rounds,
             sum_method=method,
-            noise_scale=found.scale,
             learning_rate=eta,
             calibration=calibration,
-            sensitivity=math.sqrt(n - (n % 2) / n),
-            column_norm=found.factorisation.column(pushes),
-            mu=mu,
             regret_bound=regret.total,
             regret_terms=regret.terms,
             regret_scope=regret.scope,
-            numerics=arithmetic,
+            **noise,
         )
         # The first candidate is the default; another must be clearly better.
         if best is None or candidate.regret_bound < 0.99 * best.regret_bound:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco._calibrated import Calibrated
+from dpoco._clipping import record_clipper
 from dpoco._learner import Progress
 from dpoco._validation import (
     FloatArray,
@@ -193,12 +194,7 @@ class BatchLearner(Calibrated, ABC):
         """Return a compiled fit on a stream of the source that nothing else gets."""
         loss, domain = self._loss, self._domain
         claim = (Source() if self._source is None else self._source)._claim()
-        clipper = _core.RecordClipper(
-            domain.dimension,
-            loss.feature_bound,
-            domain.dual_exponent,
-            np.inf if loss.feature_bound_l2 is None else loss.feature_bound_l2,
-        )
+        clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
         settings = {
             "method": self._method,
             "derivative_bound": self._parameters.derivative_bound,

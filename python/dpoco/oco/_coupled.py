@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
+from dpoco._clipping import record_clipper
 from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array
@@ -102,9 +103,9 @@ class CoupledLearner(RecordLearner):
             )
         elif isinstance(loss, losses.LinearLoss):
             bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
-            settings.update(kind="linear", clipper=_clipper(domain, bound, bound_l2))
+            settings.update(kind="linear", clipper=record_clipper(domain, bound, bound_l2))
         elif isinstance(loss, losses.GlmLoss):
-            clipper = _clipper(domain, loss.feature_bound, loss.feature_bound_l2)
+            clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
             settings.update(kind="glm", clipper=clipper, glm=loss._glm_engine)
         return settings
 
@@ -454,11 +455,6 @@ class CoupledRegularizedLeader(CoupledLearner):
         """Everything calibration fixed: noise, step, coupling, cap, regret bound."""
         parameters: CoupledRegularizedLeaderParameters = self._parameters
         return parameters
-
-
-def _clipper(domain: domains.Domain, bound: float, bound_l2: float | None) -> _core.RecordClipper:
-    limit = math.inf if bound_l2 is None else bound_l2
-    return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
 
 
 def _clip_error(p: ContinuousMultiplicativeWeightsParameters) -> float:
