@@ -50,8 +50,7 @@ _SUM_SHARE = 0.4
 
 ArmParameters: TypeAlias = PolyhedralFrankWolfeParameters | TreeFrankWolfeParameters
 _ARM_KINDS: dict[str, type[ArmParameters]] = {
-    "dpoco.polyhedral_frank_wolfe_parameters": PolyhedralFrankWolfeParameters,
-    "dpoco.tree_frank_wolfe_parameters": TreeFrankWolfeParameters,
+    each.kind: each for each in (PolyhedralFrankWolfeParameters, TreeFrankWolfeParameters)
 }
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "CALIBRATIONS",
@@ -34,6 +35,7 @@ __all__ = [
     "enforced_leaf_bounds",
     "lossless_leaf_bounds",
     "published_leaf_bound",
+    "record_length",
 ]
 
 CALIBRATIONS = ("tight", "corrected", "paper")
@@ -126,17 +128,6 @@ class L1Geometry:
         """Largest distance, in l_1 by default."""
         return float(self.domain.diameter(1.0 if order is None else order))
 
-    def diameters(self, l2: bool) -> dict[str, float]:
-        """Return the sizes that the sensitivity of the vertices' scores rests on.
-
-        Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
-        """
-        return {
-            "diameter_l1": self.diameter(1.0),
-            "diameter_l2": self.diameter(2.0) if l2 or self.is_box else math.inf,
-            "diameter_linf": self.diameter(math.inf) if l2 and self.is_box else math.inf,
-        }
-
     def max_norm(self, order: float | None = None) -> float:
         """Largest norm, in l_1 by default."""
         return float(self.domain.max_norm(1.0 if order is None else order))
@@ -195,6 +186,12 @@ def clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = N
     elif hasattr(loss, "gradient_bound"):
         dual, l2 = loss.gradient_bound, loss.gradient_bound_l2
     return LeafBounds(slope, float(dual), math.inf if l2 is None else float(l2))
+
+
+def record_length(domain: Any, loss: Any) -> float:
+    """Return the bound in l2 on a record's features, or on the gradient of a linear loss."""
+    leaf = clipped(loss, 1.0 if loss.glm else None)
+    return leaf.summand(domain).movement(Neighbours("zero_out"))
 
 
 def published_leaf_bound(domain: Any, loss: Any, step_scale: float) -> float:

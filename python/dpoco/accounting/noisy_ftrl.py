@@ -21,12 +21,11 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import clipped
+from dpoco.accounting.leaf_bounds import clipped, record_length
 from dpoco.accounting.noisy_ftrl_regret import (
     SCOPES_IN_WORDS,
     STATISTICS,
     NoisyFTRLParameters,
-    Run,
     run_of,
 )
 from dpoco.accounting.regret_bounds import stated_regret
@@ -46,7 +45,6 @@ from dpoco.privacy.neighbours import CHANGES, Neighbours
 __all__ = ["NoisyFTRLParameters", "best_vector_scale", "calibrate", "guarantee", "mechanism_of"]
 
 STEPS = ("predicted",)
-_EMPTIED = Neighbours("zero_out")  # moves a vector by its own length
 
 
 def calibrate(
@@ -113,7 +111,8 @@ def calibrate(
     for method in candidate_methods(sum_method, pushes, budget):
         plain = sum_of(summand, method, pushes, near, batch=batch)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
-        run = _run(domain, loss, scale, n, batch, method, noise["noise_scale"])
+        schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
+        run = run_of(domain, loss, _slope(domain, loss), scale, method=method, **schedule)
         eta = positive_float("step_size", step_size) if fixed else run.best_step()
         regret = run.regret(eta)
         # The first candidate is the default; another must be clearly better.
@@ -175,8 +174,11 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    schedule = (p.horizon, p.batch, p.sum_method, p.noise_scale)
-    regret = _run(domain, loss, p.vector_scale, *schedule).regret(p.step_size)
+    schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
+    run = run_of(
+        domain, loss, _slope(domain, loss), p.vector_scale, method=p.sum_method, **schedule
+    )
+    regret = run.regret(p.step_size)
     still = p.lipschitz * p.radius
     if isinstance(loss, GlmLoss):
         still = min(still, loss.center_regret(domain))
@@ -244,7 +246,7 @@ def best_vector_scale(domain: Domain, loss: Any, relation: str) -> float:
     proportional to D(a)^2 (h^2 (d + 1)/2 + d/a^2); its minimiser in u = (a Y / B)^2 is
     sqrt(k) for "zero_out", k = 2 d Y^2 / ((d + 1) h^2 B^2), and (sqrt(k^2 + 16 k) - k)/4 otherwise.
     """
-    length, label = _feature_length(domain, loss), float(loss.label_bound)
+    length, label = record_length(domain, loss), float(loss.label_bound)
     reach = max(float(domain.max_norm(2.0)), 1e-6 * label / length)  # a domain {0} has h = 0
     d = domain.dimension
     k = 2.0 * d / (d + 1.0) * (label / (reach * length)) ** 2
@@ -261,26 +263,15 @@ def _check_statistics(loss: Any, statistics: str) -> str:
     return statistics
 
 
-def _feature_length(domain: Domain, loss: Any) -> float:
-    """Return the enforced l2 bound on the features."""
-    return clipped(loss, 1.0).summand(domain).movement(_EMPTIED)
-
-
 def _slope(domain: Domain, loss: Any) -> float:
     """Return the largest l2 norm of a gradient."""
-    return _summand(domain, loss, None).movement(_EMPTIED)
-
-
-def _run(domain: Domain, loss: Any, vector_scale: float | None, *schedule: Any) -> Run:
-    names = ("horizon", "batch", "method", "noise_scale")
-    own = dict(zip(names, schedule, strict=True))
-    return run_of(domain, loss, _slope(domain, loss), vector_scale, **own)
+    return _summand(domain, loss, None).movement(Neighbours("zero_out"))
 
 
 def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:
     if statistics == "quadratic":
         return (
-            f"features are clipped to l_2 norm {_feature_length(domain, loss):g} and labels to "
+            f"features are clipped to l_2 norm {record_length(domain, loss):g} and labels to "
             f"[-{loss.label_bound:g}, {loss.label_bound:g}], enforced"
         )
     text = f"the gradient a round adds to the sum is clipped to l_2 norm {_slope(domain, loss):g}"

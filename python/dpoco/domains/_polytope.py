@@ -56,6 +56,7 @@ class Polytope(Domain):
     bounding_box: tuple[FloatArray, FloatArray]
     _extents: tuple[float, float, float]
     _known: dict[float, tuple[float, float, float]]
+    _walls: tuple[FloatArray, FloatArray]  # distinct rows of length 1, and their bounds
 
     def __init__(self, matrix: Any, bounds: Any) -> None:
         a, b = _inequalities(matrix, bounds)
@@ -93,12 +94,13 @@ class Polytope(Domain):
             bounding_box=(lower, upper),
             _extents=extents,
             _known={2.0: extents},
+            _walls=(rows, limits),
         )
 
     @property
     def constraints(self) -> int:
         """Number of distinct inequalities, redundant ones included."""
-        return len(shape.distinct_rows(self.matrix, self.bounds)[1])
+        return len(self._walls[1])
 
     def diameter(self, order: float | None = None) -> float:
         """Upper bound of the largest distance in l_order; exact for few vertices (see Notes)."""
@@ -115,7 +117,7 @@ class Polytope(Domain):
     def _sizes(self, order: float | None) -> tuple[float, float, float]:
         power = self._order(order)
         if power not in self._known:
-            rows, limits = shape.distinct_rows(self.matrix, self.bounds)
+            rows, limits = self._walls
             center, (lower, upper) = self.center, self.bounding_box
             box = np.vstack([center - lower, upper - center])
             points = shape.corners(rows, limits - rows @ center, box)

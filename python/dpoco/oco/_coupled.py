@@ -102,8 +102,8 @@ class CoupledLearner(RecordLearner):
                 radius=math.inf if unbounded else domain.radius_from_center(),
             )
         elif isinstance(loss, losses.LinearLoss):
-            bound, bound_l2 = loss.gradient_bound, loss.gradient_bound_l2
-            settings.update(kind="linear", clipper=record_clipper(domain, bound, bound_l2))
+            clipper = record_clipper(domain, loss.gradient_bound, loss.gradient_bound_l2)
+            settings.update(kind="linear", clipper=clipper)
         elif isinstance(loss, losses.GlmLoss):
             clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
             settings.update(kind="glm", clipper=clipper, glm=loss._glm_engine)
