@@ -184,7 +184,8 @@ class HighDimensionalBandit(BanditLearner):
     def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
         p, domain = self._parameters, self.domain
         low, high = self._reward_range()
-        clipper, model, noise = model_settings(domain, p.loss, self._mechanism.parts[0], p.arm)
+        one = self._mechanism.parts[0]
+        clipper, model, noise = model_settings(domain, p.loss, one, p.arm, {})
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()

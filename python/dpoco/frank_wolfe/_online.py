@@ -35,12 +35,16 @@ def start_in(domain: Domain, start: Any) -> FloatArray:
 
 
 def model_settings(
-    domain: Domain, loss: losses.Loss, mechanism: Mechanism, parameters: Any
+    domain: Domain,
+    loss: losses.Loss,
+    mechanism: Mechanism,
+    parameters: Any,
+    claim: dict[str, Any],
 ) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
     """Return what clips records, and what a compiled model and its noise are built from.
 
-    What privacy rests on is the mechanism's, which states nothing of the domain without noise, but
-    that a single point is one.
+    `claim` is the stream of the noise. What privacy rests on is the mechanism's, which states
+    nothing of the domain without noise, but that a single point is one.
     """
     p, leaf = parameters, enforced_leaf_bounds(loss, parameters)
     model = {
@@ -54,7 +58,7 @@ def model_settings(
         summand = mechanism.summand
         slope = summand.slope if isinstance(summand, GlmGradient) else 0.0
         model |= {"batch": mechanism.batch, "leaf_scalar_bound": slope}
-        return clipper_of(summand), model, continual_sum_settings(mechanism, {})
+        return clipper_of(summand), model, continual_sum_settings(mechanism, claim)
     bounds = leaf.bound, leaf.bound_l2
     noise = {"selector": p.selector, "scale": 0.0, "exponent": p.exponent}
     sizes = [0.0 if isinstance(mechanism, Nothing) else np.inf] * 3
@@ -69,7 +73,7 @@ def model_settings(
         sizes = [scores.diameter_l1, scores.diameter_l2, scores.diameter_max]
     noise |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
     clipper = _core.RecordClipper(domain.dimension, bounds[0], np.inf, bounds[1])
-    return clipper, model, noise
+    return clipper, model, {**noise, **claim}
 
 
 class LeafLearner(RecordLearner):
@@ -93,13 +97,14 @@ class LeafLearner(RecordLearner):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        problem = self._domain, self._loss
-        clipper, model, noise = model_settings(*problem, self._mechanism, self._parameters)
+        clipper, model, noise = model_settings(
+            self._domain, self._loss, self._mechanism, self._parameters, claim
+        )
         return _core.FrankWolfe(
             self._arguments["domain"]._engine,
             self._loss._glm_engine,
             clipper,
-            {**model, self._rule: {**noise, **claim}},
+            {**model, self._rule: noise},
             np.array(self._start),
         )
 
