@@ -10,8 +10,7 @@ from measurement import Row, compare, rate
 from numpy.typing import NDArray
 
 import dpoco
-from dpoco.accounting.linucb import calibrate
-from dpoco.accounting.linucb_parameters import confidence_of
+from dpoco.accounting.linucb import calibrate, confidence_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

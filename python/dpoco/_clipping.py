@@ -24,15 +24,19 @@ def lp_norm(x: FloatArray, order: float) -> float:
     return _core.norm(np.ascontiguousarray(x), order)
 
 
+def record_clipper(domain: Domain, bound: float, bound_l2: float | None) -> _core.RecordClipper:
+    """Return what clips records to their bounds in the dual norm and, if there is one, in l_2."""
+    limit = math.inf if bound_l2 is None else bound_l2
+    return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
+
+
 def record_multipliers(
     domain: Domain, records: FloatArray, bound: float, bound_l2: float | None
 ) -> FloatArray:
     """Clipping factors in [0, 1], shape (T,), of the rows of `records` (T, d); 0 = not finite."""
     if records.ndim != 2 or records.shape[1] != domain.dimension:
         raise ValueError(f"records must have shape (any, {domain.dimension}); got {records.shape}")
-    limit = math.inf if bound_l2 is None else bound_l2
-    clipper = _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
-    return clipper.multipliers(np.ascontiguousarray(records))
+    return record_clipper(domain, bound, bound_l2).multipliers(np.ascontiguousarray(records))
 
 
 def record_flags(

@@ -205,7 +205,7 @@ def bandit(source, numerics):
 
 MECHANISMS = {
     **{f"ContinualSum, {m}": a_sum(m) for m in ("blt", "tree", "honaker", "toeplitz")},
-    "TreeFrankWolfe": ("dpoco.frank_wolfe._tree", frank_wolfe),
+    "TreeFrankWolfe": ("dpoco.frank_wolfe._online", frank_wolfe),
     "NoisyFTRL": ("dpoco.oco._noisy_ftrl", leader),
     "PrefixHedge": ("dpoco.experts._weights", hedge),
     "LinUCB": ("dpoco.bandits._linucb", bandit),

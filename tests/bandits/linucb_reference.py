@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpoco.accounting.linucb_parameters import confidence_of
+from dpoco.accounting.linucb import confidence_of
 
 
 def clip(x, r, p):

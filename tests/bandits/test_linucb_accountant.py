@@ -12,8 +12,7 @@ import pytest
 import dpoco
 from dpoco.accounting import continual_sum, linucb
 from dpoco.accounting.gaussian import gaussian_mu, gaussian_sigma
-from dpoco.accounting.linucb import LinUCBParameters, guarantee
-from dpoco.accounting.linucb_parameters import confidence_of, leading_term
+from dpoco.accounting.linucb import LinUCBParameters, confidence_of, guarantee, leading_term
 from dpoco.bandits import LinUCB
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.neighbours import Neighbours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 
@@ -40,19 +39,13 @@ HIGH_DIMENSIONAL = [
 ]
 
 
-def framed(header, payload):
-    text = json.dumps(header).encode()
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload
-    return frame + hashlib.sha256(frame).digest()
-
-
 def saved(kind, configuration, rounds=21):
     options = {"budget": dpoco.Budget(1.0, 1e-5), **configuration}
     problem = (K, D) if kind is LinUCB else (K, LpBall(D, 1.0))
     learner = kind(*problem, horizon=T, source=Source.seeded(1), **options)
     learner.run(X[:rounds], R[:rounds])
     header, payload = _state.unpack(learner._to_bytes())
-    assert kind._from_bytes(framed(header, payload)).round == rounds
+    assert kind._from_bytes(_state.pack(header, payload)).round == rounds
     return header, payload
 
 
@@ -64,7 +57,7 @@ def refused(kind, header, payload, *forged):
             form = "<d" if isinstance(value, float) else "<Q"
             struct.pack_into(form, words, at % len(words), value)
         with pytest.raises(dpoco.StateError):
-            kind._from_bytes(framed(header, bytes(words)))
+            kind._from_bytes(_state.pack(header, bytes(words)))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +140,7 @@ def test_a_box_is_not_built_for_arms_the_file_does_not_hold(dimension, monkeypat
                                     forced_rounds=0, batch=2)  # fmt: skip
     header, payload = _state.unpack(learner._to_bytes())
     assert HighDimensionalBandit._header_dimension(header["object"]) == 2 * dimension
-    assert HighDimensionalBandit._from_bytes(framed(header, payload)).arms == 2
+    assert HighDimensionalBandit._from_bytes(_state.pack(header, payload)).arms == 2
     many = 4 * len(payload) // (8 * dimension)
     parameters = accountant.calibrate(many, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
                                       forced_rounds=0, batch=2)  # fmt: skip
@@ -156,4 +149,4 @@ def test_a_box_is_not_built_for_arms_the_file_does_not_hold(dimension, monkeypat
     # Nothing of the size the header claims may be built before the file is found to be short.
     monkeypatch.setattr(HighDimensionalBandit, "_set_up", None)
     with pytest.raises(dpoco.StateError, match="differ in size"):
-        HighDimensionalBandit._from_bytes(framed(header, payload))
+        HighDimensionalBandit._from_bytes(_state.pack(header, payload))

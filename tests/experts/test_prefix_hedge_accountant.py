@@ -12,9 +12,13 @@ import pytest
 
 import dpoco
 from dpoco.accounting import continual_sum, prefix_hedge
-from dpoco.accounting._hedge_regret import HedgeRun, expected_maximum
 from dpoco.accounting.gaussian import gaussian_sigma
-from dpoco.accounting.prefix_hedge import PrefixHedgeParameters, guarantee
+from dpoco.accounting.prefix_hedge import (
+    HedgeRun,
+    PrefixHedgeParameters,
+    expected_maximum,
+    guarantee,
+)
 from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.neighbours import Neighbours
 

@@ -14,8 +14,11 @@ import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import L1Geometry, lossless_leaf_bounds
-from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters, scores_of
-from dpoco.accounting.polyhedral_planner import Ranges
+from dpoco.accounting.polyhedral_frank_wolfe import (
+    PolyhedralFrankWolfeParameters,
+    Ranges,
+    scores_of,
+)
 from dpoco.accounting.rdp import DEFAULT_ORDERS
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpoco.accounting import Budget
-from dpoco.accounting.polyhedral_planner import Ranges, least_at
+from dpoco.accounting.polyhedral_frank_wolfe import Ranges, least_at
 from dpoco.privacy.losses.decaying import Decay
 
 CASES = [(Budget(epsilon, delta), Ranges(law, 2.0, 2.0, Decay(power, 0, updates)))

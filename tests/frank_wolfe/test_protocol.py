@@ -9,6 +9,7 @@ import dpoco
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
+from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -16,8 +17,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 BUDGET = dpoco.Budget(1.0, 1e-6)
 
 
-def make(d=3, horizon=20, *, seed=1, loss=None, domain=None, budget=BUDGET, **options):
-    return TreeFrankWolfe(
+def make(
+    d=3, horizon=20, *, kind=TreeFrankWolfe, seed=1, loss=None, domain=None, budget=BUDGET,
+    **options,
+):  # fmt: skip
+    return kind(
         domain or LpBall(d, 2.0, 1.0),
         loss or SquaredLoss(1.0, 1.0),
         horizon=horizon,
@@ -32,9 +36,10 @@ def stream(T, d=3, seed=0):
     return rng.normal(size=(T, d)), rng.normal(size=T)
 
 
-def test_incomplete_last_batch_is_discarded():
+@pytest.mark.parametrize("kind", [TreeFrankWolfe, NoisyFTRL])
+def test_incomplete_last_batch_is_discarded(kind):
     X, y = stream(11)
-    learner = make(horizon=11, batch=4)
+    learner = make(kind=kind, horizon=11, batch=4)
     trace = learner.run(X, y)
     assert list(trace.switches) == [3, 7]
     assert learner.guarantee.horizon == 11
@@ -140,8 +145,15 @@ def test_custom_loss_equals_the_built_in_one():
         built_in.observe(X[t], y[t])
 
 
-def test_custom_leaves_are_clipped_and_bad_gradients_vanish():
-    learner = make(loss=CustomLoss(lipschitz=1.0, smoothness=0.5), budget=None)
+@pytest.mark.parametrize(
+    ("kind", "options", "name"),
+    [(TreeFrankWolfe, {}, "leaf_bound"), (NoisyFTRL, {"leaf_bound": 0.7}, "lipschitz")],
+)
+def test_custom_gradients_are_clipped_and_bad_ones_vanish(kind, options, name):
+    loss = CustomLoss(lipschitz=1.0, smoothness=0.5, **options)
+    learner = make(kind=kind, loss=loss, budget=None)
+    bound = getattr(learner.parameters, name)
+    assert bound == options.get("leaf_bound", bound)
 
     class Wild:
         def __init__(self, g):
@@ -155,7 +167,7 @@ def test_custom_leaves_are_clipped_and_bad_gradients_vanish():
         learner.decide()
         learner.observe(Wild(np.array(g, dtype=float)))
         change = np.linalg.norm(learner._engine.nonprivate_sum() - before)
-        assert change <= learner.parameters.leaf_bound * (1 + 1e-9)
+        assert change <= bound * (1 + 1e-9)
         before = np.array(learner._engine.nonprivate_sum())
     learner.decide()
     state = learner._engine.state()
@@ -163,6 +175,8 @@ def test_custom_leaves_are_clipped_and_bad_gradients_vanish():
         learner.observe(Wild(np.zeros(4)))
     with pytest.raises(TypeError, match="gradient"):
         learner.observe(np.zeros(3))
+    with pytest.raises(TypeError, match="label"):
+        learner.observe(Wild(np.zeros(3)), 1.0)
     with pytest.raises(TypeError, match="run"):
         learner.run(np.zeros((2, 3)))
 

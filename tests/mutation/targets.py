@@ -45,7 +45,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.ledger": _tests("ledger_value", "ledger_use", "ledger"),
     "accounting.nets": _tests(_PLANE, _NETS),
     "accounting.noisy_max": _tests("three_ways_learners", _SELECTIONS),
-    "accounting.polyhedral_planner": _tests(_FRANK_WOLFE),
     "accounting.published": _tests("tree_frank_wolfe_published", "oco_regret_bounds"),
     "accounting.rdp": _tests("concentrated_accountants"),
     "accounting.release": _tests("sum_release", "guarantee_value"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import struct
@@ -70,17 +69,11 @@ def _started(coupled, name, rounds=7):
     return learner
 
 
-def _framed(header, payload):
-    text = json.dumps(header).encode()
-    frame = struct.pack("<8sIIQ", b"dpocost\n", 1, len(text), len(payload)) + text + payload
-    return frame + hashlib.sha256(frame).digest()
-
-
 @pytest.mark.parametrize("name", SAVED)
 def test_resealed_states_of_other_learners_are_refused(coupled, name, tmp_path):
     learner, path = _started(coupled, name), tmp_path / "state"
     header, payload = _state.unpack(learner._to_bytes())
-    path.write_bytes(_framed(header, payload))
+    path.write_bytes(_state.pack(header, payload))
     assert dpoco.load(path).round == 7  # resealing itself is fine
 
     def changed(key, value):
@@ -90,7 +83,7 @@ def test_resealed_states_of_other_learners_are_refused(coupled, name, tmp_path):
         for part in parts:
             target = target[part]
         target[last] = value
-        return _framed(new, payload)
+        return _state.pack(new, payload)
 
     for key, value in [
         ("kind", "TreeFrankWolfe"),
@@ -112,12 +105,12 @@ def test_resealed_states_of_other_learners_are_refused(coupled, name, tmp_path):
     ]:
         _refused(changed(key, value), path)
     for body in (payload[:-8], payload + bytes(8), b"", payload[8:]):
-        _refused(_framed(header, body), path)
+        _refused(_state.pack(header, body), path)
     rounds_at = payload.index(struct.pack("<Q", 7))
     for count in (T + 1, 2**63):
         broken = bytearray(payload)
         struct.pack_into("<Q", broken, rounds_at, count)
-        _refused(_framed(header, bytes(broken)), path)
+        _refused(_state.pack(header, bytes(broken)), path)
 
 
 @pytest.mark.parametrize("name", CUSTOM)

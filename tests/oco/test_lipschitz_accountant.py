@@ -10,7 +10,6 @@ import pytest
 
 import dpoco
 from dpoco.accounting import continual_sum
-from dpoco.accounting._hedge_regret import HedgeRun
 from dpoco.accounting.gaussian import gaussian_sigma
 from dpoco.accounting.lipschitz import calibrate, guarantee
 from dpoco.accounting.nets import (
@@ -23,6 +22,7 @@ from dpoco.accounting.nets import (
     published_sensitivity,
     shape_of,
 )
+from dpoco.accounting.prefix_hedge import HedgeRun
 from dpoco.domains import Box, LpBall, Polytope, Simplex
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.neighbours import Neighbours

@@ -7,7 +7,7 @@ import pytest
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
@@ -67,14 +67,6 @@ def test_long_linear_runs_are_blocked_without_a_trace():
     assert split._engine.state() == whole._engine.state()
 
 
-def test_incomplete_last_batch_is_discarded():
-    X, y = stream(11)
-    learner = make(horizon=11, batch=4)
-    trace = learner.run(X, y)
-    assert list(trace.switches) == [3, 7]
-    assert learner.parameters.pushes == 2
-
-
 # -- bad input ------------------------------------------------------------------------------------
 
 
@@ -121,47 +113,6 @@ def test_huge_records_are_clipped_in_every_geometry(p, statistics):
 def test_arguments_that_do_not_fit_each_other_are_refused(options):
     with pytest.raises((ValueError, TypeError)):
         make(**options)
-
-
-def test_custom_gradients_are_clipped_and_bad_ones_vanish():
-    learner = make(loss=CustomLoss(lipschitz=1.0, smoothness=0.5, leaf_bound=0.7), budget=None)
-    assert learner.parameters.lipschitz == 0.7
-
-    class Wild:
-        def __init__(self, g):
-            self.g = g
-
-        def gradient(self, theta):
-            return self.g
-
-    before = np.zeros(3)
-    for g in ([1e9, 0, 0], [np.nan, 0, 0], [0, -np.inf, 0], [1e308, -1e308, 1e308]):
-        learner.decide()
-        learner.observe(Wild(np.array(g, dtype=float)))
-        total = np.array(learner._engine.nonprivate_sum())
-        assert np.linalg.norm(total - before) <= 0.7 * (1 + 1e-9)
-        before = total
-    learner.decide()
-    state = learner._engine.state()
-    with pytest.raises(ValueError, match="gradient"):
-        learner.observe(Wild(np.zeros(4)))
-    with pytest.raises(TypeError, match="gradient"):
-        learner.observe(np.zeros(3))
-    with pytest.raises(TypeError, match="label"):
-        learner.observe(Wild(np.zeros(3)), 1.0)
-    with pytest.raises(TypeError, match="run"):
-        learner.run(np.zeros((2, 3)))
-
-    class Meddling:
-        def gradient(self, theta):
-            learner.decide()
-            learner.observe(Wild(np.zeros(3)))
-            learner.decide()
-            return np.zeros(3)
-
-    assert learner._engine.state() == state
-    with pytest.raises(dpoco.RoundOrderError, match="alternate"):
-        learner.observe(Meddling())
 
 
 def test_quadratic_statistics_are_of_records_only():

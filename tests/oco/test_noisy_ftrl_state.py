@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 
@@ -43,12 +42,6 @@ def play(learner, start, stop):
     if isinstance(learner.loss, LinearLoss):
         return learner.run(X[start:stop]).decisions
     return learner.run(X[start:stop], Y[start:stop]).decisions
-
-
-def framed(header, payload, *, version=1, magic=b"dpocost\n"):
-    text = json.dumps(header).encode()
-    frame = struct.pack("<8sIIQ", magic, version, len(text), len(payload)) + text + payload
-    return frame + hashlib.sha256(frame).digest()
 
 
 def saved(index, rounds=20):
@@ -104,24 +97,24 @@ def test_descriptions_must_fit_their_parameters(index):
         ("object.arguments.loss", {"type": "SquaredLoss"}),
         ("object.arguments.budget", {"epsilon": -1}),
     ]:
-        refused(framed(changed(header, key, value), payload))
+        refused(_state.pack(changed(header, key, value), payload))
     for body in (payload[:-8], payload + bytes(8), b""):
-        refused(framed(header, body))
+        refused(_state.pack(header, body))
 
 
 @pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
 def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index):
     header, payload = saved(index)
-    NoisyFTRL._from_bytes(framed(header, payload))
+    NoisyFTRL._from_bytes(_state.pack(header, payload))
     for round_ in (41, 24, 10, 2**63):  # past the horizon, out of step with the sum
-        refused(framed(header, with_words(payload, {0: round_})))
+        refused(_state.pack(header, with_words(payload, {0: round_})))
     for value in (float("nan"), float("inf"), 50.0):
-        refused(framed(header, with_words(payload, {16: value})))  # the decision
+        refused(_state.pack(header, with_words(payload, {16: value})))  # the decision
     leaf = 16 + 8 * D + 8
-    refused(framed(header, with_words(payload, {leaf: float("nan")})))
+    refused(_state.pack(header, with_words(payload, {leaf: float("nan")})))
     if CONFIGURATIONS[index].get("budget", 0) is not None:
         for position in (0, 1, 10**6):
-            refused(framed(header, with_words(payload, {-48 + 2 * 8: position})))
+            refused(_state.pack(header, with_words(payload, {-48 + 2 * 8: position})))
 
 
 @pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded

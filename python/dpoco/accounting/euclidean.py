@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import LARGEST_SCALE
+from dpoco.accounting.leaf_bounds import record_length
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, QuadraticLoss
 
@@ -199,11 +200,9 @@ def _shape(domain: Domain) -> str:
 def _bounds(domain: Domain, loss: Any, unbounded: bool, n: int) -> tuple[str, float, float, int]:
     stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
     if isinstance(loss, LinearLoss):
-        own = math.inf if loss.gradient_bound_l2 is None else loss.gradient_bound_l2
-        return "linear", min(own, loss.gradient_bound * stretch), 0.0, 0
+        return "linear", record_length(domain, loss), 0.0, 0
     if isinstance(loss, GlmLoss):
-        own = math.inf if loss.feature_bound_l2 is None else loss.feature_bound_l2
-        length = min(own, loss.feature_bound * stretch)
+        length = record_length(domain, loss)
         margin = _FARTHER if unbounded else loss.margin_bound(domain)
         slope, curvature = loss.derivative_bound(margin), loss.curvature_bound(margin)
         if unbounded and slope > loss.derivative_bound(_FAR):

@@ -22,6 +22,8 @@ from typing import Any
 
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
+from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [
     "CALIBRATIONS",
@@ -29,9 +31,11 @@ __all__ = [
     "L1Geometry",
     "LeafBounds",
     "check_fixed",
+    "clipped",
     "enforced_leaf_bounds",
     "lossless_leaf_bounds",
     "published_leaf_bound",
+    "record_length",
 ]
 
 CALIBRATIONS = ("tight", "corrected", "paper")
@@ -75,6 +79,13 @@ class LeafBounds:
             "leaf_bound_l2": None if self.l2 == math.inf else self.l2,
         }
 
+    def summand(self, domain: Any) -> ClippedVector | GlmGradient:
+        """Return what a round adds: a leaf, bounded as a product or as it is."""
+        d, q = domain.dimension, float(domain.dual_exponent)
+        if self.slope is None:
+            return ClippedVector(d, q, self.bound, self.bound_l2)
+        return GlmGradient(d, q, self.bound, self.bound_l2, float(self.slope))
+
     def condition(self, dual_exponent: float) -> str:
         """Return the clipping condition in words."""
         norm = "l_inf" if dual_exponent == math.inf else f"l_{dual_exponent:g}"
@@ -117,17 +128,6 @@ class L1Geometry:
         """Largest distance, in l_1 by default."""
         return float(self.domain.diameter(1.0 if order is None else order))
 
-    def diameters(self, l2: bool) -> dict[str, float]:
-        """Return the sizes that the sensitivity of the vertices' scores rests on.
-
-        Those in l_2 and l_inf only for a box, or if leaves are bounded in l_2; else infinite.
-        """
-        return {
-            "diameter_l1": self.diameter(1.0),
-            "diameter_l2": self.diameter(2.0) if l2 or self.is_box else math.inf,
-            "diameter_linf": self.diameter(math.inf) if l2 and self.is_box else math.inf,
-        }
-
     def max_norm(self, order: float | None = None) -> float:
         """Largest norm, in l_1 by default."""
         return float(self.domain.max_norm(1.0 if order is None else order))
@@ -145,17 +145,17 @@ def lossless_leaf_bounds(
     published = weights == "paper" or calibration != "tight"
     if loss.glm and published:
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
-        return _clipped(loss, slope)
+        return clipped(loss, slope)
     if loss.glm:
-        return _clipped(loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale)))
+        return clipped(loss, float(loss.leaf_scalar_bound(loss.margin_bound(domain), step_scale)))
     if hasattr(loss, "gradient_bound"):
-        return _clipped(loss)
+        return clipped(loss)
     if not hasattr(loss, "leaf_bound"):
         raise TypeError("a QuadraticLoss is for the learners of dpoco.oco; use a CustomLoss here")
     dual = loss.leaf_bound
     if published or dual is None:
         dual = published_leaf_bound(domain, loss, step_scale)
-    return _clipped(loss, None, dual, loss.leaf_bound_l2)
+    return clipped(loss, None, dual, loss.leaf_bound_l2)
 
 
 def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
@@ -171,7 +171,7 @@ def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
         raise ValueError(
             f"leaf_scalar_bound is {'required by' if loss.glm else 'not for'} this loss"
         )
-    leaf = _clipped(loss, p.leaf_scalar_bound, p.leaf_bound, p.leaf_bound_l2)
+    leaf = clipped(loss, p.leaf_scalar_bound, p.leaf_bound, p.leaf_bound_l2)
     for name, own in leaf.fields.items():
         given = getattr(p, name)
         if (own is None) != (given is None) or not math.isclose(own or 0.0, given or 0.0):
@@ -179,13 +179,19 @@ def enforced_leaf_bounds(loss: Any, parameters: Any) -> LeafBounds:
     return leaf
 
 
-def _clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None) -> LeafBounds:
+def clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = None) -> LeafBounds:
     """Return what is clipped: features, gradients of linear losses, or leaves to these bounds."""
     if loss.glm:
         dual, l2 = loss.feature_bound, loss.feature_bound_l2
     elif hasattr(loss, "gradient_bound"):
         dual, l2 = loss.gradient_bound, loss.gradient_bound_l2
     return LeafBounds(slope, float(dual), math.inf if l2 is None else float(l2))
+
+
+def record_length(domain: Any, loss: Any) -> float:
+    """Return the bound in l2 on a record's features, or on the gradient of a linear loss."""
+    leaf = clipped(loss, 1.0 if loss.glm else None)
+    return leaf.summand(domain).movement(Neighbours("zero_out"))
 
 
 def published_leaf_bound(domain: Any, loss: Any, step_scale: float) -> float:

@@ -20,7 +20,6 @@ from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._hedge_regret import GROWING, HedgeParameters, HedgeRun
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import (
@@ -35,8 +34,9 @@ from dpoco.accounting.nets import (
     shape_of,
 )
 from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.prefix_hedge import GROWING, HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import calibrate_noise, sum_of
+from dpoco.accounting.release import planned_noise, sum_of
 from dpoco.accounting.statement import REGRET_SCOPES, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
@@ -161,13 +161,15 @@ class _Setting:
 
     def plan(self, counts: tuple[int, ...], method: str) -> tuple[LipschitzParameters, float]:
         """Return the parameters of one net and sum, and the bound to compare nets by."""
-        total, published = self.total(counts, method), self.calibration == "paper"
-        mu = 0.0 if self.trivial(counts) else math.inf
-        if self.budget is not None and mu:
-            total, mu = calibrate_noise(total, NEAR, budget=self.budget, numerics="float")
-        run, eta = self.run(counts, method, total.scale), self.learning_rate
+        plain, trivial = self.total(counts, method), self.trivial(counts)
+        budget = None if trivial else self.budget
+        noise = planned_noise(plain, NEAR, budget=budget, numerics="float")
+        del noise["numerics"]
+        if trivial:
+            noise["mu"] = 0.0
+        run, eta = self.run(counts, method, noise["noise_scale"]), self.learning_rate
         if eta is None:
-            eta = run.best_learning_rate(published)
+            eta = run.best_learning_rate(self.calibration == "paper")
             if "trivial" in run.regret(eta).terms:
                 eta = run.best_learning_rate(True)
         regret = run.regret(eta)
@@ -177,16 +179,13 @@ class _Setting:
             resolution=counts,
             transform=self.transform,
             sum_method=method,
-            noise_scale=total.scale,
             learning_rate=eta,
             enforce=self.enforce,
             calibration=self.calibration,
-            sensitivity=total.summand.movement(NEAR),
-            column_norm=total.factorisation.column(max(total.pushes, 1)),
-            mu=mu,
             regret_bound=regret.total,
             regret_terms=regret.terms,
             regret_scope=regret.scope,
+            **noise,
         )
         return parameters, run.growing_regret(eta).total if run.points > 1 else 0.0
 

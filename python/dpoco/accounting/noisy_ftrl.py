@@ -21,15 +21,20 @@ from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.leaf_bounds import clipped, record_length
 from dpoco.accounting.noisy_ftrl_regret import (
     SCOPES_IN_WORDS,
     STATISTICS,
     NoisyFTRLParameters,
-    Run,
     run_of,
 )
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import DEFAULT_NUMERICS, planned_noise, sum_of
+from dpoco.accounting.release import (
+    DEFAULT_NUMERICS,
+    candidate_methods,
+    planned_noise,
+    sum_of,
+)
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss
@@ -103,10 +108,11 @@ def calibrate(
             raise ValueError("step_size='predicted' is for gradient statistics")
     fixed = step_size is not None and not isinstance(step_size, str)
     near, summand, best = Neighbours(relation), _summand(domain, loss, scale), None
-    for method in _candidates(sum_method, pushes, budget):
+    for method in candidate_methods(sum_method, pushes, budget):
         plain = sum_of(summand, method, pushes, near, batch=batch)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
-        run = _run(domain, loss, scale, n, batch, method, noise["noise_scale"])
+        schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
+        run = run_of(domain, loss, _slope(domain, loss), scale, method=method, **schedule)
         eta = positive_float("step_size", step_size) if fixed else run.best_step()
         regret = run.regret(eta)
         # The first candidate is the default; another must be clearly better.
@@ -168,8 +174,11 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    schedule = (p.horizon, p.batch, p.sum_method, p.noise_scale)
-    regret = _run(domain, loss, p.vector_scale, *schedule).regret(p.step_size)
+    schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
+    run = run_of(
+        domain, loss, _slope(domain, loss), p.vector_scale, method=p.sum_method, **schedule
+    )
+    regret = run.regret(p.step_size)
     still = p.lipschitz * p.radius
     if isinstance(loss, GlmLoss):
         still = min(still, loss.center_regret(domain))
@@ -215,22 +224,18 @@ def _summand(
     domain: Domain, loss: Any, vector_scale: float | None
 ) -> SecondMoments | GlmGradient | ClippedVector:
     """Return what a round adds: a gradient, or the statistics of a squared loss."""
-    d, q = domain.dimension, float(domain.dual_exponent)
     if vector_scale is not None:
-        bounds = (
-            float(loss.feature_bound),
-            _or_inf(loss.feature_bound_l2),
-            float(loss.label_bound),
-        )
-        return SecondMoments(d, q, *bounds, weight=vector_scale)
+        leaf, d = clipped(loss), domain.dimension
+        bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
+        return SecondMoments(d, float(domain.dual_exponent), *bounds, weight=vector_scale)
     if isinstance(loss, GlmLoss):
         slope = float(loss.derivative_bound(loss.margin_bound(domain)))
-        return GlmGradient(d, q, float(loss.feature_bound), _or_inf(loss.feature_bound_l2), slope)
+        return clipped(loss, slope).summand(domain)
     if isinstance(loss, LinearLoss):
-        return ClippedVector(d, q, float(loss.gradient_bound), _or_inf(loss.gradient_bound_l2))
+        return clipped(loss).summand(domain)
     if isinstance(loss, CustomLoss):
-        dual = min(loss.lipschitz_bound, _or_inf(loss.leaf_bound))
-        return ClippedVector(d, q, float(dual), _or_inf(loss.leaf_bound_l2))
+        dual = min(loss.lipschitz_bound, loss.leaf_bound or math.inf)
+        return clipped(loss, None, dual, loss.leaf_bound_l2).summand(domain)
     raise TypeError(f"loss must be generalised linear, linear or custom; got {type(loss).__name__}")
 
 
@@ -241,7 +246,7 @@ def best_vector_scale(domain: Domain, loss: Any, relation: str) -> float:
     proportional to D(a)^2 (h^2 (d + 1)/2 + d/a^2); its minimiser in u = (a Y / B)^2 is
     sqrt(k) for "zero_out", k = 2 d Y^2 / ((d + 1) h^2 B^2), and (sqrt(k^2 + 16 k) - k)/4 otherwise.
     """
-    length, label = _feature_length(domain, loss), float(loss.label_bound)
+    length, label = record_length(domain, loss), float(loss.label_bound)
     reach = max(float(domain.max_norm(2.0)), 1e-6 * label / length)  # a domain {0} has h = 0
     d = domain.dimension
     k = 2.0 * d / (d + 1.0) * (label / (reach * length)) ** 2
@@ -258,40 +263,15 @@ def _check_statistics(loss: Any, statistics: str) -> str:
     return statistics
 
 
-def _feature_length(domain: Domain, loss: Any) -> float:
-    """Return the enforced l2 bound on the features."""
-    stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
-    return min(float(loss.feature_bound) * stretch, _or_inf(loss.feature_bound_l2))
-
-
-def _or_inf(bound: float | None) -> float:
-    return math.inf if bound is None else float(bound)
-
-
 def _slope(domain: Domain, loss: Any) -> float:
     """Return the largest l2 norm of a gradient."""
     return _summand(domain, loss, None).movement(Neighbours("zero_out"))
 
 
-def _run(domain: Domain, loss: Any, vector_scale: float | None, *schedule: Any) -> Run:
-    names = ("horizon", "batch", "method", "noise_scale")
-    own = dict(zip(names, schedule, strict=True))
-    return run_of(domain, loss, _slope(domain, loss), vector_scale, **own)
-
-
-def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> tuple[str, ...]:
-    if sum_method not in (None, "auto"):
-        return (choice("sum_method", sum_method, continual_sum.METHODS),)
-    if budget is None:
-        return ("blt",)
-    rest = ("honaker", "tree", "toeplitz")
-    return ("blt", *(m for m in rest if m != "toeplitz" or pushes <= continual_sum.TOEPLITZ_LIMIT))
-
-
 def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:
     if statistics == "quadratic":
         return (
-            f"features are clipped to l_2 norm {_feature_length(domain, loss):g} and labels to "
+            f"features are clipped to l_2 norm {record_length(domain, loss):g} and labels to "
             f"[-{loss.label_bound:g}, {loss.label_bound:g}], enforced"
         )
     text = f"the gradient a round adds to the sum is clipped to l_2 norm {_slope(domain, loss):g}"

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.release import check_scale
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import GlmLoss
@@ -164,14 +165,6 @@ class NoisyFTRLParameters(Parameters):
         return self.private and self.predicted_error > 1.2 * self.lipschitz * self.radius
 
 
-class Regret(NamedTuple):
-    """A bound on expected regret (loss), its terms, and the streams it holds for."""
-
-    total: float
-    terms: dict[str, float]
-    scope: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """Euclidean constants of a domain and a loss, and what noise does, whatever the step size.
@@ -260,7 +253,7 @@ class Run:
         """Whether bound (a) holds, of linear losses and noise that never falls."""
         return self.linear and self.method in GROWING and self.amplification is None
 
-    def regret(self, eta: float) -> Regret:
+    def regret(self, eta: float) -> RegretBound:
         """Return the least proved bound for a step size eta > 0."""
         n, w, s = self.dimension, self.width, self.deviations[0]
         common = {
@@ -275,8 +268,7 @@ class Run:
             noise = 0.5 * eta * n * s * s if flat else w * s - 0.5 * w * w / (eta * n)
             bounds.append((common | {"noise": noise} | rounding, "oblivious"))
         bounds.append(({"trivial": self.lipschitz * self.diameter * self.horizon}, "adaptive"))
-        found = (Regret(math.fsum(terms.values()), terms, scope) for terms, scope in bounds)
-        return min(found, key=lambda bound: bound.total)
+        return min((RegretBound.of(*bound) for bound in bounds), key=lambda found: found.total)
 
     def best_step(self) -> float:
         """Return the step size of the least bound; 1 if the domain is a single point."""

@@ -6,30 +6,48 @@ common shift is removed; hence all decisions together are mu-GDP with mu = D col
 also when the losses react to the decisions. With one expert or one round they do not depend on the
 data at all.
 
-Proof: ``docs/privacy/prefix_hedge.md``. Source: Agarwal and Singh, "The price of differential
-privacy for online learning" (2017), with exact Gaussian accounting, better sums and a sensitivity
-that leaves out the common shift.
+Regret, of experts and of the points of a net (`dpoco.accounting.lipschitz`), for N points with
+losses of range R, decisions drawn from softmax(-eta (L_{t-1} + n_{t-1})), n_0 = 0, n_t of scale
+s_t, times a fixed Gaussian field of `radius` rho and E max at most w:
+
+(a) losses fixed in advance, s_t non-decreasing: E Reg <= ln N/eta + eta T R^2/8 + T c + M, where
+    M = eta (rho s)^2/2 if eta rho^2 s <= w, else w s - w^2/(2 eta rho^2), and s = s_{T-1};
+(b) all losses, also such as react to the decisions: E Reg <= ln N/eta + eta T R^2/8 + T c
+    + (eta R w/2) sum_{t < T} s_t,
+
+with c what a round costs to play on a net, G times half a cell's diagonal. T R is always a bound.
+
+N experts have losses in [0, 1], noise that is independent over coordinates, rho^2 = 1 - 1/N, c = 0.
+The rounding of their released sums to a grid g adds eta (T - 1) g/4 to both. On a net, that of sums
+of m entries adds (T - 1) eta R rho sqrt(m) g/4 to (b), and to (a), with sigma the scale of one draw
+and u = g/sigma, (T - 1) (1 + u)^2 eta R rho g
+(sqrt(m) u + eta rho g exp(eta rho sqrt(m) g) (1 + m u^2/4))/8.
+
+Proofs: ``docs/privacy/prefix_hedge.md``, ``docs/privacy/lipschitz.md``. Source: Agarwal and Singh,
+"The price of differential privacy for online learning" (2017), with exact Gaussian accounting,
+better sums, a sensitivity that leaves out the common shift, and the noise in (a) counted once.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
-from dpoco.accounting._hedge_regret import HedgeParameters, HedgeRun
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.regret_bounds import uniform_is_as_good
+from dpoco.accounting.nets import NoiseField
+from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.regret_bounds import RegretBound, uniform_is_as_good
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    calibrate_noise,
+    candidate_methods,
     check_numerics,
-    numerics_of,
-    plain_numerics,
+    check_scale,
+    planned_noise,
     sum_of,
 )
 from dpoco.accounting.statement import check_experts, state_experts
@@ -38,6 +56,209 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
+
+# Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
+GROWING = ("blt", "toeplitz")
+
+
+class HedgeParameters(Parameters):
+    """What parameters of Hedge on noisy sums share: their scale and mu, and what they depend on."""
+
+    experts: Any
+    horizon: int
+    noise_scale: float
+    mu: float
+
+    def __post_init__(self) -> None:
+        """Check that the fields fit each other, too."""
+        super().__post_init__()
+        if self.depends_on_data or self.noise_scale > 0.0:
+            check_scale(self.noise_scale, self.mu)
+
+    @property
+    def pushes(self) -> int:
+        """Rounds that enter the sum: all but the last; at least 1."""
+        return max(self.horizon - 1, 1)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether decisions can depend on data at all: two points and two rounds."""
+        return self.experts > 1 and self.horizon > 1
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        return self.noise_scale > 0.0 or not self.depends_on_data
+
+
+@dataclass(frozen=True)
+class HedgeRun:
+    """What a run looks like, whatever the learning rate.
+
+    Attributes
+    ----------
+    points, horizon : int
+        N and T.
+    method : str
+        Continual sum.
+    noise_scale : float
+        Scale of one draw.
+    field : NoiseField or None
+        What unit noise does to the values on a net; None for experts.
+    loss_range : float
+        R.
+    discretisation : float
+        Loss a round that playing on a net costs.
+    """
+
+    points: int
+    horizon: int
+    method: str
+    noise_scale: float
+    field: NoiseField | None = None
+    loss_range: float = 1.0
+    discretisation: float = 0.0
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any decision has noise behind it."""
+        return self.noise_scale > 0.0 and self.horizon > 1
+
+    @property
+    def pushes(self) -> int:
+        """Rounds that enter the sum: all but the last, which decides nothing."""
+        return max(self.horizon - 1, 1)
+
+    @property
+    def stability(self) -> float:
+        """Factor of eta in the stability term."""
+        return 0.125 * self.horizon * self.loss_range**2
+
+    @property
+    def square(self) -> float:
+        """The square of rho."""
+        return 1.0 - 1.0 / self.points if self.field is None else self.field.radius**2
+
+    @property
+    def maximum(self) -> float:
+        """The bound w on E max."""
+        return expected_maximum(self.points) if self.field is None else self.field.maximum
+
+    @property
+    def last_scale(self) -> float:
+        """The largest s_t if they grow: that of the last decision."""
+        if not self.noisy:
+            return 0.0
+        return self.noise_scale * continual_sum.worst_row_norm(self.method, self.pushes)
+
+    @property
+    def sum_of_scales(self) -> float:
+        """Bound on the sum of all s_t (Cauchy-Schwarz)."""
+        if not self.noisy:
+            return 0.0
+        mean = continual_sum.root_mean_square_row(self.method, self.pushes)
+        return self.noise_scale * self.pushes * mean
+
+    @property
+    def reach(self) -> float:
+        """Twice the largest distance that rounding moves a point: rho sqrt(m) g on a net."""
+        grid, field = continual_sum.release_grid(self.noise_scale), self.field
+        return grid if field is None else field.radius * math.sqrt(self.points - 1) * grid
+
+    def _rounding(self, eta: float) -> float:
+        """Return the rounding term of (b)."""
+        return 0.25 * eta * (self.horizon - 1) * self.loss_range * self.reach
+
+    def regret(self, learning_rate: float) -> RegretBound:
+        """Return the least proved bound for a learning rate eta > 0."""
+        if self.points == 1:
+            return RegretBound(0.0, {}, "adaptive")
+        noise = 0.5 * learning_rate * self.loss_range * self.maximum * self.sum_of_scales
+        rounding = self._rounding(learning_rate)
+        bounds = [self._bound(learning_rate, noise, rounding, "adaptive")]
+        if self.noisy and self.method in GROWING:
+            bounds.append(self.growing_regret(learning_rate))
+        bounds.append(RegretBound.of({"trivial": self.horizon * self.loss_range}, "adaptive"))
+        return min(bounds, key=lambda bound: bound.total)
+
+    def growing_regret(self, learning_rate: float) -> RegretBound:
+        """Return bound (a), proved for growing noise only; to compare nets by for any."""
+        eta, s, w, square = learning_rate, self.last_scale, self.maximum, self.square
+        small = eta * square * s <= w
+        noise = 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
+        if self.field is None:
+            rounding = self._rounding(eta)
+        else:
+            rounding = self._fine_rounding(eta, self.field) if self.noisy else 0.0
+        return self._bound(eta, noise, rounding, "oblivious")
+
+    def best_learning_rate(self, as_if_growing: bool = False) -> float:
+        """Return the learning rate of the least bound; 1 for a single point.
+
+        `as_if_growing` takes the one of bound (a), which does not hold for noise that shrinks at
+        times: the better choice where (b) is too coarse to choose by.
+        """
+        if self.points == 1:
+            return 1.0
+        entropy, s, w = math.log(self.points), self.last_scale, self.maximum
+        # (a) counts rounding as (b) does for experts only.
+        flat, fine = self.stability, 0.0
+        if self.field is None:
+            flat += self._rounding(1.0)
+        else:
+            fine = self._rounding(1.0)
+        noise = 0.5 * self.loss_range * w * self.sum_of_scales
+        calm = math.sqrt(entropy / (flat + noise + fine))
+        if not self.noisy or not (as_if_growing or self.method in GROWING):
+            return calm
+        turn = w / (self.square * s)
+        rest = max(0.0, entropy - 0.5 * w * w / self.square)
+        candidates = (
+            min(turn, math.sqrt(entropy / (flat + 0.5 * self.square * s * s))),
+            max(turn, math.sqrt(rest / flat)),
+        )
+        best = min(candidates, key=lambda eta: self.growing_regret(eta).total)
+        return best if as_if_growing else min(calm, best, key=lambda eta: self.regret(eta).total)
+
+    def _fine_rounding(self, eta: float, field: NoiseField) -> float:
+        grid, entries = continual_sum.release_grid(self.noise_scale), self.points - 1
+        unit = grid / self.noise_scale
+        shift = eta * field.radius * grid  # of one entry, in units of log weight
+        spread = shift * math.exp(min(700.0, eta * self.reach)) * (1.0 + 0.25 * entries * unit**2)
+        each = 0.125 * self.loss_range * shift * (math.sqrt(entries) * unit + spread)
+        return (self.horizon - 1) * (1.0 + unit) ** 2 * each
+
+    def _bound(self, eta: float, noise: float, rounding: float, scope: str) -> RegretBound:
+        terms = {"entropy": math.log(self.points) / eta, "stability": eta * self.stability}
+        if self.field is None:
+            terms |= {"rounding": rounding, "noise": noise}
+        else:
+            missed = self.horizon * self.discretisation
+            terms |= {"discretisation": missed, "noise": noise, "rounding": rounding}
+        return RegretBound.of(terms, scope)
+
+
+@lru_cache(maxsize=64)
+def expected_maximum(n: int) -> float:
+    """Return E max of n independent standard normal variables, rounded up by 1e-9."""
+    if n == 1:
+        return 0.0
+    from scipy.integrate import quad
+    from scipy.special import log_ndtr
+
+    # E max = int_0^inf P(max > x) dx - int_0^inf P(max < -x) dx.
+    turn = math.sqrt(2.0 * math.log(n))
+
+    def above(x: float) -> float:
+        return -math.expm1(n * float(log_ndtr(x)))
+
+    def below(x: float) -> float:
+        return math.exp(n * float(log_ndtr(-x)))
+
+    upper = quad(above, 0.0, turn + 9.0, points=[turn], limit=200, epsabs=1e-12, epsrel=1e-12)[0]
+    lower = quad(below, 0.0, 9.0, limit=200, epsabs=1e-12, epsrel=1e-12)[0]
+    return min(turn, (float(upper) - float(lower)) * (1.0 + 1e-9))
+
 
 NEAR = Neighbours()
 CALIBRATIONS = ("tight",)
@@ -154,38 +375,26 @@ def calibrate(
     trivial = n == 1 or rounds == 1
     if budget is not None and not trivial:
         budget.require_delta()
-    pushes = max(rounds - 1, 1)
-    if sum_method not in (None, "auto"):
-        methods: tuple[str, ...] = (choice("sum_method", sum_method, continual_sum.METHODS),)
-    elif budget is None:
-        methods = ("blt",)
-    else:
-        long = pushes > continual_sum.TOEPLITZ_LIMIT
-        methods = ("blt", "honaker", "tree", *(() if long else ("toeplitz",)))
     best: PrefixHedgeParameters | None = None
-    for method in methods:
-        found = sum_of(CentredLosses(n), method, pushes, NEAR)
-        arithmetic, mu = plain_numerics(numerics, "gaussian"), 0.0 if trivial else math.inf
-        if budget is not None and not trivial:
-            found, mu = calibrate_noise(found, NEAR, budget=budget, numerics=numerics)
-            arithmetic = numerics_of(found)
-        run = HedgeRun(n, rounds, method, found.scale)
+    for method in candidate_methods(sum_method, max(rounds - 1, 1), budget):
+        plain = sum_of(CentredLosses(n), method, max(rounds - 1, 1), NEAR)
+        noise = planned_noise(plain, NEAR, budget=None if trivial else budget, numerics=numerics)
+        noise["sensitivity"] = math.sqrt(n - (n % 2) / n)
+        if trivial:
+            noise["mu"] = 0.0
+        run = HedgeRun(n, rounds, method, noise["noise_scale"])
         eta = run.best_learning_rate() if learning_rate is None else learning_rate
         regret = run.regret(positive_float("learning_rate", eta))
         candidate = PrefixHedgeParameters(
             experts=n,
             horizon=rounds,
             sum_method=method,
-            noise_scale=found.scale,
             learning_rate=eta,
             calibration=calibration,
-            sensitivity=math.sqrt(n - (n % 2) / n),
-            column_norm=found.factorisation.column(pushes),
-            mu=mu,
             regret_bound=regret.total,
             regret_terms=regret.terms,
             regret_scope=regret.scope,
-            numerics=arithmetic,
+            **noise,
         )
         # The first candidate is the default; another must be clearly better.
         if best is None or candidate.regret_bound < 0.99 * best.regret_bound:

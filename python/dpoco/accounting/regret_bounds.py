@@ -29,14 +29,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RegretBound:
-    """A bound on expected regret, in units of loss, and the terms it is the sum of."""
+    """A bound on expected regret, in units of loss, the terms it is the sum of, and its streams."""
 
     total: float
     terms: dict[str, float] = field(default_factory=dict)
+    scope: str = "oblivious"
 
-
-def _bound(**terms: float) -> RegretBound:
-    return RegretBound(math.fsum(terms.values()), terms)
+    @classmethod
+    def of(cls, terms: dict[str, float], scope: str = "oblivious") -> RegretBound:
+        """Return the sum of some terms, which holds for "oblivious" or "adaptive" streams."""
+        return cls(math.fsum(terms.values()), terms, scope)
 
 
 def stated_regret(bound: float, still: float, largest: float = math.inf) -> dict[str, Any]:
@@ -97,10 +99,10 @@ def gibbs_regret(
     unbounded : bool
         Whether the draws range over R^n.
     """
-    return _bound(
-        regularization=0.5 * regularization * radius**2,
-        stability=0.5 * (block * lipschitz) ** 2 * -(-horizon // block) / regularization,
-        entropy=entropy_term(
+    terms = {
+        "regularization": 0.5 * regularization * radius**2,
+        "stability": 0.5 * (block * lipschitz) ** 2 * -(-horizon // block) / regularization,
+        "entropy": entropy_term(
             horizon,
             dimension,
             lipschitz,
@@ -108,9 +110,10 @@ def gibbs_regret(
             inverse_temperature,
             regularization=regularization if unbounded else None,
         ),
-        clip=clip,
-        cap=cap,
-    )
+        "clip": clip,
+        "cap": cap,
+    }
+    return RegretBound.of(terms)
 
 
 def entropy_term(
@@ -202,14 +205,15 @@ def leader_regret(
     noise = 0.5 * step_size * noise_scale**2 * dimension
     if not unbounded:
         noise = min(noise, noise_scale * math.sqrt(dimension) * radius)
-    return _bound(
-        regularization=0.5 * radius**2 / step_size,
-        stability=0.5 * step_size * (block * lipschitz) ** 2 * -(-horizon // block),
-        noise=noise,
-        barrier=2.0 * lipschitz * diameter if barrier else 0.0,
-        clip=clip,
-        cap=cap,
-    )
+    terms = {
+        "regularization": 0.5 * radius**2 / step_size,
+        "stability": 0.5 * step_size * (block * lipschitz) ** 2 * -(-horizon // block),
+        "noise": noise,
+        "barrier": 2.0 * lipschitz * diameter if barrier else 0.0,
+        "clip": clip,
+        "cap": cap,
+    }
+    return RegretBound.of(terms)
 
 
 def best_step_size(

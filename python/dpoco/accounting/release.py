@@ -130,6 +130,18 @@ def calibrate_noise(
     return exact, exact.reach(near) / exact.scale
 
 
+def candidate_methods(
+    sum_method: str | None, pushes: int, budget: Budget | None
+) -> tuple[str, ...]:
+    """Return the sums to compare: the one asked for, or the usual one and what may be better."""
+    if sum_method not in (None, "auto"):
+        return (choice("sum_method", sum_method, continual_sum.METHODS),)
+    if budget is None:
+        return ("blt",)
+    short = pushes <= continual_sum.TOEPLITZ_LIMIT
+    return ("blt", "honaker", "tree", *(("toeplitz",) if short else ()))
+
+
 def planned_noise(
     plain: GaussianSum,
     near: Neighbours,

@@ -27,7 +27,7 @@ from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.statement import check_claim, require_published, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
-from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, smoothness_constant
+from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
@@ -206,7 +206,7 @@ def calibrate(
     leaf = leaf_bounds.lossless_leaf_bounds(
         domain, loss, chosen["weights"], calibration, step_scale
     )
-    near, summand = Neighbours(relation), _summand(domain, leaf)
+    near, summand = Neighbours(relation), leaf.summand(domain)
     found = release.sum_of(summand, chosen["sum_method"], pushes, near, batch=batch, order=order)
     arithmetic, mu = release.plain_numerics(numerics, noise), math.inf
     release.check_numerics(arithmetic, noise, calibration)
@@ -322,7 +322,7 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     """
     p = parameters
     return release.sum_of(
-        _summand(domain, leaf_bounds.enforced_leaf_bounds(loss, p)),
+        leaf_bounds.enforced_leaf_bounds(loss, p).summand(domain),
         p.sum_method,
         p.pushes,
         Neighbours(p.relation),
@@ -331,14 +331,6 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
         batch=p.batch,
         order=p.norm_order,
     )
-
-
-def _summand(domain: Domain, leaf: leaf_bounds.LeafBounds) -> ClippedVector | GlmGradient:
-    """Return what a round adds: a leaf, bounded as a product or as it is."""
-    d, q = domain.dimension, float(domain.dual_exponent)
-    if leaf.slope is None:
-        return ClippedVector(d, q, leaf.bound, leaf.bound_l2)
-    return GlmGradient(d, q, leaf.bound, leaf.bound_l2, float(leaf.slope))
 
 
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:

@@ -16,13 +16,10 @@ from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import high_dimensional_bandit as accountant
-from dpoco.accounting.high_dimensional_arms import HighDimensionalBanditParameters, forced_of
+from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters, forced_of
 from dpoco.bandits._bandit import BanditLearner
-from dpoco.mechanisms import clipper_of, continual_sum_settings
+from dpoco.frank_wolfe import model_settings
 from dpoco.privacy.mechanisms.base import Parts
-from dpoco.privacy.mechanisms.bounds import GlmGradient
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
 
 __all__ = ["HighDimensionalBandit", "HighDimensionalBanditParameters"]
@@ -157,27 +154,7 @@ class HighDimensionalBandit(BanditLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            HighDimensionalBandit,
-            arms=arms,
-            domain=domain,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            link=link,
-            context_bound=context_bound,
-            reward_bound=reward_bound,
-            arm_learner=arm_learner,
-            selector=selector,
-            batch=batch,
-            forced_rounds=forced_rounds,
-            gap=gap,
-            sum_method=sum_method,
-            relation=relation,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(HighDimensionalBandit, **locals())
 
     def _noise_note(self) -> str | None:
         if self._parameters.forced_only:
@@ -207,7 +184,8 @@ class HighDimensionalBandit(BanditLearner):
     def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
         p, domain = self._parameters, self.domain
         low, high = self._reward_range()
-        clipper, model, noise = self._arm_settings()
+        one = self._mechanism.parts[0]
+        clipper, model, noise = model_settings(domain, p.loss, one, p.arm, {})
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()
@@ -230,35 +208,6 @@ class HighDimensionalBandit(BanditLearner):
             },
             np.array(domain.center),
         )
-
-    def _arm_settings(self) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
-        """Return what bounds contexts, and what an arm's learner and its noise are built from."""
-        p, own, one = self._parameters, self._parameters.arm, self._mechanism.parts[0]
-        model = {
-            "rounds": own.horizon,
-            "batch": own.batch,
-            "leaf_scalar_bound": own.leaf_scalar_bound,
-            "step_scale": getattr(own, "step_scale", 1.0),
-            "published_weights": own.weights == "paper",
-        }
-        if isinstance(one, GaussianSum):
-            assert isinstance(one.summand, GlmGradient)
-            bounds = {"batch": one.batch, "leaf_scalar_bound": one.summand.slope}
-            return clipper_of(one.summand), model | bounds, continual_sum_settings(one, {})
-        # No claim rests on the parameters' numbers: there is no noise, or nothing to choose.
-        within, sizes = (p.context_bound, np.inf), [np.inf] * 3
-        law = {name: getattr(own, name) for name in ("selector", "scale", "exponent")}
-        if isinstance(one, Selections):
-            scores = one.scores
-            assert isinstance(scores, VertexScores)
-            model |= {"batch": scores.batch, "leaf_scalar_bound": scores.slope}
-            model["published_weights"] = scores.offset == 1
-            within = scores.leaf, scores.leaf_l2
-            sizes = [scores.diameter_l1, scores.diameter_l2, scores.diameter_max]
-            law = {"selector": one.law, "scale": one.scale, "exponent": one.exponent}
-        law |= dict(zip(("diameter_l1", "diameter_l2", "diameter_linf"), sizes, strict=True))
-        clipper = _core.RecordClipper(self._dimension, within[0], np.inf, within[1])
-        return clipper, model, law
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

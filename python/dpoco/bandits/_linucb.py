@@ -13,7 +13,7 @@ from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
-from dpoco.accounting.linucb_parameters import LinUCBParameters, confidence_of
+from dpoco.accounting.linucb import LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
@@ -149,29 +149,7 @@ class LinUCB(BanditLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            LinUCB,
-            arms=arms,
-            dimension=dimension,
-            horizon=horizon,
-            budget=budget,
-            parameters=parameters,
-            calibration=calibration,
-            context_bound=context_bound,
-            reward_bound=reward_bound,
-            parameter_bound=parameter_bound,
-            reward_noise=reward_noise,
-            failure=failure,
-            exploration=exploration,
-            batch=batch,
-            regularization=regularization,
-            reward_weight=reward_weight,
-            sum_method=sum_method,
-            relation=relation,
-            numerics=numerics,
-            on_violation=on_violation,
-            source=source,
-        )
+        self._begin(LinUCB, **locals())
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

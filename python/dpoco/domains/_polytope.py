@@ -56,6 +56,7 @@ class Polytope(Domain):
     bounding_box: tuple[FloatArray, FloatArray]
     _extents: tuple[float, float, float]
     _known: dict[float, tuple[float, float, float]]
+    _walls: tuple[FloatArray, FloatArray]  # distinct rows of length 1, and their bounds
 
     def __init__(self, matrix: Any, bounds: Any) -> None:
         a, b = _inequalities(matrix, bounds)
@@ -93,12 +94,13 @@ class Polytope(Domain):
             bounding_box=(lower, upper),
             _extents=extents,
             _known={2.0: extents},
+            _walls=(rows, limits),
         )
 
     @property
     def constraints(self) -> int:
         """Number of distinct inequalities, redundant ones included."""
-        return len(shape.distinct_rows(self.matrix, self.bounds)[1])
+        return len(self._walls[1])
 
     def diameter(self, order: float | None = None) -> float:
         """Upper bound of the largest distance in l_order; exact for few vertices (see Notes)."""
@@ -115,7 +117,7 @@ class Polytope(Domain):
     def _sizes(self, order: float | None) -> tuple[float, float, float]:
         power = self._order(order)
         if power not in self._known:
-            rows, limits = shape.distinct_rows(self.matrix, self.bounds)
+            rows, limits = self._walls
             center, (lower, upper) = self.center, self.bounding_box
             box = np.vstack([center - lower, upper - center])
             points = shape.corners(rows, limits - rows @ center, box)
@@ -154,7 +156,23 @@ class Polytope(Domain):
         center, lower, upper = vectors
         sizes = float_array("extents", arrays["extents"], (3,))
         extents = (float(sizes[0]), float(sizes[1]), float(sizes[2]))
-        _check_saved(matrix, bounds, center, lower, upper, extents)
+        # Refused is what does not fit together; box and extents themselves are taken as saved.
+        rows, limits = shape.distinct_rows(matrix, bounds)
+        slack = limits - rows @ center
+        # NaN fails the comparisons.
+        if not (slack > 0.0).all() or not shape.stationarity(rows, slack) <= 1e-6:
+            raise ValueError("center is not the analytic centre of the inequalities")
+        below, above = center - lower, upper - center
+        if not (below > 0.0).all() or not (above > 0.0).all():
+            raise ValueError("lower and upper do not hold the centre")
+        radius, diameter, largest = extents
+        inner = max(float(below.max()), float(above.max()))
+        across = float((below + above).max())
+        slip = 1.0 + 1e-6
+        if not inner <= radius * slip or not across <= diameter * slip <= 2.0 * radius * slip**2:
+            raise ValueError("extents do not fit the bounding box")
+        if not max(float(np.abs(lower).max()), float(np.abs(upper).max())) <= largest * slip:
+            raise ValueError("extents do not fit the bounding box")
         self = cls.__new__(cls)
         self._build(matrix, bounds, center, lower, upper, extents)
         return self
@@ -167,30 +185,3 @@ def _inequalities(matrix: Any, bounds: Any) -> tuple[FloatArray, FloatArray]:
     if not (np.abs(a).max(axis=1) >= SMALLEST_SCALE).all():
         raise ValueError("every row of matrix must have an entry of at least 1e-100 in magnitude")
     return a, b
-
-
-def _check_saved(
-    matrix: FloatArray,
-    bounds: FloatArray,
-    center: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    extents: tuple[float, float, float],
-) -> None:
-    """Refuse what does not fit together; the box and the extents themselves are taken as saved."""
-    rows, limits = shape.distinct_rows(matrix, bounds)
-    slack = limits - rows @ center
-    # NaN fails the comparisons.
-    if not (slack > 0.0).all() or not shape.stationarity(rows, slack) <= 1e-6:
-        raise ValueError("center is not the analytic centre of the inequalities")
-    below, above = center - lower, upper - center
-    if not (below > 0.0).all() or not (above > 0.0).all():
-        raise ValueError("lower and upper do not hold the centre")
-    radius, diameter, largest = extents
-    inner = max(float(below.max()), float(above.max()))
-    across = float((below + above).max())
-    slip = 1.0 + 1e-6
-    if not inner <= radius * slip or not across <= diameter * slip <= 2.0 * radius * slip**2:
-        raise ValueError("extents do not fit the bounding box")
-    if not max(float(np.abs(lower).max()), float(np.abs(upper).max())) <= largest * slip:
-        raise ValueError("extents do not fit the bounding box")

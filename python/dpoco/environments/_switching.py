@@ -14,7 +14,13 @@ class _Switching(Oblivious):
     """Base of the worlds with a good expert that changes."""
 
     def __init__(
-        self, experts: int, horizon: int, *, switches: int, gap: float, seed: int | None
+        self,
+        experts: int,
+        horizon: int,
+        *,
+        switches: int = 0,
+        gap: float = 0.4,
+        seed: int | None = None,
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
         self.switches = world_switches(switches, self.horizon, self.experts)
@@ -56,17 +62,6 @@ class SwitchingStochastic(_Switching):
     ValueError, TypeError
         For bad arguments.
     """
-
-    def __init__(
-        self,
-        experts: int,
-        horizon: int,
-        *,
-        switches: int = 0,
-        gap: float = 0.4,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(experts, horizon, switches=switches, gap=gap, seed=seed)
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()

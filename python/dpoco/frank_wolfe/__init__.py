@@ -10,17 +10,19 @@ Baselines that are not streams, but fit one model to a data set at once: `NoisyF
 
 from __future__ import annotations
 
-from dpoco.frank_wolfe._batch_descent import (
+from dpoco.accounting.localized_mirror_descent import LocalizedMirrorDescentParameters
+from dpoco.accounting.noisy_frank_wolfe import NoisyFrankWolfeParameters
+from dpoco.accounting.noisy_sgd import NoisySGDParameters
+from dpoco.accounting.phased_sgd import PhasedSGDParameters
+from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
+from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
+from dpoco.frank_wolfe._batch_fits import (
     LocalizedMirrorDescent,
-    LocalizedMirrorDescentParameters,
+    NoisyFrankWolfe,
     NoisySGD,
-    NoisySGDParameters,
     PhasedSGD,
-    PhasedSGDParameters,
 )
-from dpoco.frank_wolfe._batch_frank_wolfe import NoisyFrankWolfe, NoisyFrankWolfeParameters
-from dpoco.frank_wolfe._polyhedral import PolyhedralFrankWolfe, PolyhedralFrankWolfeParameters
-from dpoco.frank_wolfe._tree import TreeFrankWolfe, TreeFrankWolfeParameters
+from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe, model_settings
 
 __all__ = [
     "LocalizedMirrorDescent",
@@ -35,4 +37,5 @@ __all__ = [
     "PolyhedralFrankWolfeParameters",
     "TreeFrankWolfe",
     "TreeFrankWolfeParameters",
+    "model_settings",
 ]

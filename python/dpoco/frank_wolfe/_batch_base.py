@@ -10,6 +10,7 @@ import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco._calibrated import Calibrated
+from dpoco._clipping import record_clipper
 from dpoco._learner import Progress
 from dpoco._validation import (
     FloatArray,
@@ -18,7 +19,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, RoundOrderError
-from dpoco.frank_wolfe._leaf_learner import start_in
+from dpoco.frank_wolfe._online import start_in
 from dpoco.random import Source
 
 __all__ = ["BatchLearner"]
@@ -46,11 +47,12 @@ class BatchLearner(Calibrated, ABC):
     _theta: FloatArray | None = None
     _fitted: bool = False
 
-    def _begin(self, constructed: type, arguments: dict[str, Any]) -> None:
+    def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Take a constructor's arguments, and calibrate if the number of records is known.
 
-        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
+        `constructed` is the class whose constructor it is; `arguments` are its ``locals()``.
         """
+        arguments.pop("self", None)
         self._check(arguments)
         self._arguments = arguments
         parameters, records, budget = (arguments[k] for k in ("parameters", "records", "budget"))
@@ -192,12 +194,7 @@ class BatchLearner(Calibrated, ABC):
         """Return a compiled fit on a stream of the source that nothing else gets."""
         loss, domain = self._loss, self._domain
         claim = (Source() if self._source is None else self._source)._claim()
-        clipper = _core.RecordClipper(
-            domain.dimension,
-            loss.feature_bound,
-            domain.dual_exponent,
-            np.inf if loss.feature_bound_l2 is None else loss.feature_bound_l2,
-        )
+        clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
         settings = {
             "method": self._method,
             "derivative_bound": self._parameters.derivative_bound,

@@ -14,9 +14,8 @@ from inspect import signature
 from typing import Any
 
 from dpoco.losses._base import Loss
-from dpoco.losses._general import CustomLoss, LinearLoss
+from dpoco.losses._general import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.losses._glm import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpoco.losses._quadratic import QuadraticLoss
 
 __all__ = [
     "CustomLoss",

@@ -97,32 +97,3 @@ class Loss(ABC):
         """Store validated arguments, at construction only."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True, init=False, repr=False)
-class DeclaredLoss(Loss):
-    """A loss whose Lipschitz constant and smoothness are given, not computed."""
-
-    lipschitz_bound: float
-    smoothness_bound: float
-
-    def lipschitz(self, domain: Domain) -> float:
-        """Return the constant given."""
-        return self.lipschitz_bound
-
-    def smoothness(self, domain: Domain) -> float:
-        """Return the constant given."""
-        return self.smoothness_bound
-
-    def to_dict(self) -> dict[str, Any]:
-        """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
-        return {"type": type(self).__name__, **self._arguments()}
-
-    def _arguments(self) -> dict[str, float | None]:
-        own = asdict(self)
-        constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
-        return {**constants, **own}
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
-        return f"{type(self).__name__}({arguments})"

@@ -10,14 +10,11 @@ dimensions that need not be convex: Hedge on a net.
 
 from __future__ import annotations
 
-from dpoco.oco._continuous_multiplicative_weights import (
-    ContinuousMultiplicativeWeights,
+from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
-from dpoco.oco._coupled_regularized_leader import (
-    CoupledRegularizedLeader,
-    CoupledRegularizedLeaderParameters,
-)
+from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
+from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
 from dpoco.oco._noisy_ftrl import NoisyFTRL, NoisyFTRLParameters
 
