@@ -14,7 +14,7 @@ from dpoco.accounting._records import check_types, of_version_1, plain_float, re
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, Tailed, Unknown, with_tails
+from dpoco.privacy.losses.combined import NOTHING, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -129,8 +129,7 @@ def loss_of(
         known.append(Zcdp(rho))
     if profile is not None:
         known.append(read_loss(profile))
-    ideal = known[0] if len(known) == 1 else Least(tuple(known)) if known else UNKNOWN
-    return with_tails(ideal, mass)
+    return with_tails(least(*known), mass)
 
 
 def read_loss(record: Mapping[str, Any]) -> Loss:
@@ -186,8 +185,7 @@ def contradicts_itself(stated: Guarantee) -> bool:
             if not mu >= least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
                 return True
     loss, mass = stated.loss, stated.loss.mass
-    ideal = loss.ideal if isinstance(loss, Tailed) else loss
-    if not stated.private or isinstance(ideal, Unknown):
+    if not stated.private or isinstance(loss.bare, Unknown):
         return False
     # What says more than mu and rho must say as much as they do.
     most = stated.beyond
@@ -213,12 +211,12 @@ def contradicts_itself(stated: Guarantee) -> bool:
 def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
     """Return whether loss, horizon and certificate are such as the mechanism allows."""
     loss = mechanism.loss(stated.neighbours)
-    own = stated.loss.ideal if isinstance(stated.loss, Tailed) else stated.loss
+    own = stated.loss.bare
     if loss is None:
         return not stated.private and isinstance(own, Unknown)
     if not stated.private:
         return loss.epsilon(stated.delta) == math.inf
-    ideal = loss.ideal if isinstance(loss, Tailed) else loss
+    ideal = loss.bare
     longest = math.inf if mechanism.longest is None else mechanism.longest
     if stated.horizon > longest or (stated.certified and mechanism.promised and ideal != NOTHING):
         return False
@@ -226,7 +224,7 @@ def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
         return False
     # Less than what follows is refused to the last digits that machines differ by.
     return _reaches(stated.loss.mass, loss.mass) and all(
-        _one_of(part, ideal) for part in _parts(own)
+        _one_of(part, ideal) for part in own.bounds
     )
 
 
@@ -236,7 +234,7 @@ def _one_of(part: Loss, ideal: Loss) -> bool:
         return _reaches(part.mu, ideal.mu)
     if isinstance(part, Zcdp):
         return _reaches(part.rho, min(ideal.rho, 0.5 * ideal.mu * ideal.mu))
-    return any(_same(part, known) for known in _parts(ideal))
+    return any(_same(part, known) for known in ideal.bounds)
 
 
 def _same(one: Loss, other: Loss) -> bool:
@@ -246,11 +244,6 @@ def _same(one: Loss, other: Loss) -> bool:
         math.isclose(a, b, rel_tol=1.0 - _DIGITS) if isinstance(a, float) else a == b
         for a, b in pairs
     )
-
-
-def _parts(ideal: Loss) -> tuple[Loss, ...]:
-    """Return all that is known of one mechanism."""
-    return ideal.known if isinstance(ideal, Least) else (ideal,)
 
 
 def _grids(description: Description) -> set[float]:

@@ -258,8 +258,7 @@ class Guarantee:
     @property
     def stated(self) -> tuple[Loss, ...]:
         """All that is stated of the ideal noise, without truncated tails."""
-        ideal = getattr(self.loss, "ideal", self.loss)
-        return getattr(ideal, "known", (ideal,))
+        return self.loss.bare.bounds
 
     @property
     def beyond(self) -> Loss | None:

@@ -6,6 +6,7 @@ Proofs: ``docs/privacy/composition.md``; tails: ``docs/privacy/noise.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "Together",
     "either",
     "group",
+    "least",
     "together",
     "with_tails",
 ]
@@ -115,6 +117,11 @@ class Least(Loss):
         for name in ("mu", "rho", "pure"):
             object.__setattr__(self, name, min(getattr(p, name) for p in self.known))
 
+    @property
+    def bounds(self) -> tuple[Loss, ...]:
+        """What is known."""
+        return self.known
+
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return the least of the bounds."""
         return np.asarray(np.min([p.renyi(orders) for p in self.known], axis=0))
@@ -136,6 +143,11 @@ class Tailed(Loss):
     ideal: Loss
     mass: float = field()
 
+    @property
+    def bare(self) -> Loss:
+        """The ideal loss."""
+        return self.ideal
+
     def delta(self, epsilon: float) -> float:
         """Return delta with (1 + e^e) mass on top, at the best e <= epsilon."""
         check_epsilon(epsilon)
@@ -144,8 +156,8 @@ class Tailed(Loss):
 
 def together(*parts: Loss) -> Loss:
     """Return what parts cost that see the same record; all must be fixed in advance."""
-    bare, mass = _bared(parts)
-    bare = [p for p in bare if p != NOTHING]
+    mass = _added(p.mass for p in parts)
+    bare = [p.bare for p in parts if p.bare != NOTHING]
     if not bare:
         return with_tails(NOTHING, mass)
     if len(bare) == 1:
@@ -163,8 +175,9 @@ def either(*parts: Loss) -> Loss:
     The caller must know that which part it is was fixed in advance, or that every part's curve
     holds given any past.
     """
-    bare, mass = _bared(parts)
-    return with_tails(bare[0] if len(set(bare)) == 1 else Either(tuple(bare)), mass)
+    bare = tuple(p.bare for p in parts)
+    ideal = bare[0] if len(set(bare)) == 1 else Either(bare)
+    return with_tails(ideal, _added(p.mass for p in parts))
 
 
 def group(loss: Loss, size: int) -> Loss:
@@ -179,8 +192,7 @@ def group(loss: Loss, size: int) -> Loss:
     """
     if size == 1:
         return loss
-    (bare,), mass = _bared((loss,))
-    found: list[Loss] = []
+    bare, found = loss.bare, list[Loss]()
     if bare.mu < math.inf:
         found.append(Gaussian(size * bare.mu * _UP))
     elif bare.rho < math.inf:
@@ -189,19 +201,22 @@ def group(loss: Loss, size: int) -> Loss:
         found.append(Pure(size * bare.pure * _UP))
     if not found:
         raise ValueError("several records of one person: nothing is proved for this mechanism")
-    return with_tails(found[0] if len(found) == 1 else Least(tuple(found)), mass)
+    return with_tails(least(*found), loss.mass)
+
+
+def least(*known: Loss) -> Loss:
+    """Return what all that is known of one mechanism says together."""
+    return known[0] if len(known) == 1 else Least(known) if known else UNKNOWN
 
 
 def with_tails(loss: Loss, mass: float) -> Loss:
     """Return the loss of a law within total variation `mass` of the one that has `loss`."""
-    (bare,), before = _bared((loss,))
     if mass == 0.0:
         return loss
-    return Tailed(bare, min(1.0, mass if before == 0.0 else (before + mass) * _UP))
+    return Tailed(loss.bare, min(1.0, _added((loss.mass, mass))))
 
 
-def _bared(parts: tuple[Loss, ...]) -> tuple[list[Loss], float]:
-    """Return the ideal losses, and the total variation of all together."""
-    bare = [p.ideal if isinstance(p, Tailed) else p for p in parts]
-    mass = math.fsum(p.mass for p in parts)
-    return bare, mass if sum(p.mass > 0.0 for p in parts) < 2 else mass * _UP
+def _added(masses: Iterable[float]) -> float:
+    """Return the total variation of all together, rounded up if there are several."""
+    found = [mass for mass in masses if mass > 0.0]
+    return math.fsum(found) if len(found) < 2 else math.fsum(found) * _UP

@@ -69,6 +69,16 @@ class Loss:
     pure: float = math.inf
     mass: float = 0.0
 
+    @property
+    def bare(self) -> Loss:
+        """The loss without truncated tails."""
+        return self
+
+    @property
+    def bounds(self) -> tuple[Loss, ...]:
+        """All that is known, of which the least counts."""
+        return (self,)
+
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return bounds on the Renyi divergences of `orders` above 1, shape of `orders`."""
         bound = np.full(orders.shape, math.inf)
