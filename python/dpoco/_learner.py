@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._calibrated import Calibrated
-from dpoco._delayed import Delayed
-from dpoco._memory import require_memory
 from dpoco._state import check_writable
-from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco._tickets import Delayed
+from dpoco._validation import LARGEST_HORIZON, positive_int, require_memory
 from dpoco.accounting import Guarantee
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError
 from dpoco.privacy.mechanisms.base import Mechanism
