@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -76,63 +77,58 @@ class Together(Loss):
 
 
 @dataclass(frozen=True)
-class Either(Loss):
-    """One record meets one of the parts: at every epsilon the worst of them.
+class _OneOf(Loss):
+    """What one of several losses says, at every point and in every currency: `extreme` of them."""
 
-    For parts of which the choice is fixed in advance, or whose curves hold given any past.
-    """
-
-    kind = "either"
+    extreme: ClassVar[np.ufunc]
     parts: tuple[Loss, ...]
     mu: float = field(init=False)
     rho: float = field(init=False)
     pure: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take the worst of what is known."""
+        """Choose among what is known."""
         for name in ("mu", "rho", "pure"):
-            object.__setattr__(self, name, max(getattr(p, name) for p in self.parts))
+            object.__setattr__(self, name, self._chosen([getattr(p, name) for p in self.parts]))
+
+    def _chosen(self, values: list[float]) -> float:
+        return float(self.extreme.reduce(values))
 
     def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the largest of the parts' bounds."""
-        return np.asarray(np.max([p.renyi(orders) for p in self.parts], axis=0))
+        """Return one of the parts' bounds at each order."""
+        return np.asarray(self.extreme.reduce([p.renyi(orders) for p in self.parts]))
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest of the parts' deltas."""
-        return max(p.delta(epsilon) for p in self.parts)
+        """Return one of the parts' deltas."""
+        return self._chosen([p.delta(epsilon) for p in self.parts])
 
 
 @dataclass(frozen=True)
-class Least(Loss):
+class Either(_OneOf):
+    """One record meets one of the parts: at every epsilon the worst of them.
+
+    For parts of which the choice is fixed in advance, or whose curves hold given any past.
+    """
+
+    kind = "either"
+    extreme = np.maximum
+
+
+@dataclass(frozen=True)
+class Least(_OneOf):
     """One mechanism of which several things are known: at every epsilon the least counts."""
 
     kind = "least"
-    known: tuple[Loss, ...]
-    mu: float = field(init=False)
-    rho: float = field(init=False)
-    pure: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Take the best of what is known."""
-        for name in ("mu", "rho", "pure"):
-            object.__setattr__(self, name, min(getattr(p, name) for p in self.known))
+    extreme = np.minimum
 
     @property
     def bounds(self) -> tuple[Loss, ...]:
         """What is known."""
-        return self.known
-
-    def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the least of the bounds."""
-        return np.asarray(np.min([p.renyi(orders) for p in self.known], axis=0))
-
-    def delta(self, epsilon: float) -> float:
-        """Return the least of the deltas."""
-        return min(p.delta(epsilon) for p in self.known)
+        return self.parts
 
     def charged(self, epsilon: float, mass: float) -> float:
         """Return the least of the charged deltas."""
-        return min(p.charged(epsilon, mass) for p in self.known)
+        return self._chosen([p.charged(epsilon, mass) for p in self.parts])
 
 
 @dataclass(frozen=True)
