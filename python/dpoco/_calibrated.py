@@ -16,13 +16,14 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._validation import choice, refuse_contradictions
+from dpoco._validation import choice
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.mechanisms.base import Nothing, Open
 from dpoco.random import Source
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
+_FREE = object()  # what parameters do not fix
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,16 @@ class Calibrated:
         defaults: Mapping[str, Any],
         free: Collection[str] = (),
     ) -> None:
-        """Raise unless arguments that `parameters` fix, too, agree with them, but for `free`."""
-        restated = (name for name in cls._options if hasattr(parameters, name))
-        names = [name for name in restated if name not in free]
-        refuse_contradictions(arguments, parameters, names, defaults)
+        """Raise unless arguments that `parameters` fix, too, agree with them, but for `free`.
+
+        One that is left at its default (of `defaults`, a signature's parameters), None, "auto" or
+        "predicted" says nothing.
+        """
+        for name in cls._options:
+            fixed = getattr(parameters, name, _FREE)
+            if fixed is _FREE or name in free:
+                continue
+            value, default = arguments[name], defaults[name].default
+            chosen = isinstance(value, str) and value in ("auto", "predicted")
+            if value is not None and not chosen and value not in (default, fixed):
+                raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")

@@ -156,25 +156,6 @@ def _from_objects(name: str, array: NDArray[Any]) -> FloatArray:
     return np.array([number(name, item) for item in array.flat]).reshape(array.shape)
 
 
-def refuse_contradictions(
-    arguments: Mapping[str, Any], parameters: Any, names: Collection[str], defaults: Any
-) -> None:
-    """Raise unless every argument restated beside `parameters` says the same.
-
-    An argument left at its default (attribute of the same name in `defaults`, a signature's
-    parameters), None, "auto" or "predicted" says nothing.
-    """
-    for name in names:
-        value = arguments[name]
-        chosen = isinstance(value, str) and value in ("auto", "predicted")
-        if value is None or chosen or value == defaults[name].default:
-            continue
-        if value != getattr(parameters, name):
-            raise ValueError(
-                f"{name}={value!r} contradicts parameters, which have {getattr(parameters, name)!r}"
-            )
-
-
 class MalformedError(ValueError):
     """A file is not what it should be, in words that quote nothing of it."""
 
