@@ -20,7 +20,7 @@ from dpoco.accounting._ledger_sums import FixedPlan
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
-from .by_hand import gaussian, restated, statement_of
+from .by_hand import gaussian, restated, stated
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -257,10 +257,7 @@ def test_a_learner_is_never_seen_before_it_is_charged():
 def test_threads_share_one_budget():
     """200 threads ask for a fortieth each: forty get it, whoever comes first."""
     ledger = Ledger(Budget(1.0, 0.0))
-    pure = statement_of(
-        mechanism="m", horizon=1, delta=0.0, calibration="tight", reference="r", seeded=False,
-        pure=0.025,
-    )  # fmt: skip
+    pure = stated(pure=0.025)
     barrier, refused = threading.Barrier(50), []
 
     def work():
@@ -322,8 +319,8 @@ def test_the_report_shows_every_number():
     assert "decided by the first charge" in empty.report()
     full = Ledger(Budget(1.0, 0.0))
     full.charge(
-        statement_of(mechanism="m", horizon=1, delta=0.0, calibration="tight", reference="r",
-                     seeded=False, pure=1.0), "all",
-    )  # fmt: skip
+        stated(pure=1.0),
+        "all",
+    )
     assert "Left:       nothing" in full.report()
     assert full.remaining is None
