@@ -34,17 +34,21 @@ def positive_float(name: str, value: Any) -> float:
 
 def real_float(name: str, value: Any) -> float:
     """Return `value` as a finite float, or raise naming the argument."""
-    if isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}") from None
-    except OverflowError:
-        raise ValueError(f"{name} must be finite; got more than a float holds") from None
+    number = _float(name, value)
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite; got {number!r}")
     return number
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    except OverflowError:
+        raise ValueError(f"{name} must be finite; got more than a float holds") from None
+    raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
 
 
 def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_HORIZON) -> int:
@@ -65,12 +69,7 @@ def whole_number(name: str, value: Any, low: int = 0, high: int | None = None) -
 
 def exponent(name: str, value: Any) -> float:
     """Return a norm exponent in [1, inf]; within 1e-12 of 1 is 1, from 1e12 on is inf."""
-    if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}") from None
+    number = _float(name, value)
     if not number >= 1.0:
         raise ValueError(f"{name} must be in [1, inf]; got {number!r}")
     if number <= 1.0 + 1e-12:
