@@ -23,7 +23,6 @@ from dpoco.privacy.mechanisms.base import Nothing, Open
 from dpoco.random import Source
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
-_FREE = object()  # what parameters do not fix
 
 
 @dataclass(frozen=True)
@@ -202,10 +201,9 @@ class Calibrated:
         "predicted" says nothing.
         """
         for name in cls._options:
-            fixed = getattr(parameters, name, _FREE)
-            if fixed is _FREE or name in free:
+            if name in free or not hasattr(parameters, name):
                 continue
-            value, default = arguments[name], defaults[name].default
+            value, fixed = arguments[name], getattr(parameters, name)
             chosen = isinstance(value, str) and value in ("auto", "predicted")
-            if value is not None and not chosen and value not in (default, fixed):
+            if value is not None and not chosen and value not in (defaults[name].default, fixed):
                 raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")

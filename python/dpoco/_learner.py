@@ -92,8 +92,7 @@ class OnlineLearner(Calibrated, Delayed):
         self._parameters = parameters
         self._is_seeded = seeded
         self._raises = arguments["on_violation"] == "raise"
-        endless = parameters.horizon is None
-        self._horizon = LARGEST_HORIZON if endless else parameters.horizon
+        self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
         self._mechanism = self._accountant.mechanism_of(*problem, parameters)
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded

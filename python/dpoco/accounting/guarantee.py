@@ -127,11 +127,9 @@ class Guarantee:
             object.__setattr__(self, "person", tuple(self.person))
             if len(self.person) != 2:
                 raise ValueError("person must be rounds and separation")
-        if self.description is None:
-            told = self.person is None  # only a description says what several rounds cost
-        else:
-            told = (self.person is None) == (self.unit != "one person")
-        if not told:
+        # Only a description says what several rounds cost.
+        person = self.description is not None and self.unit == "one person"
+        if person != (self.person is not None):
             raise ValueError("what is said of one person needs a description, and its rounds")
         _ = self.neighbours  # raises for what is none
         if self.numerics is not None:

@@ -89,10 +89,8 @@ class _OneOf(Loss):
     def __post_init__(self) -> None:
         """Choose among what is known."""
         for name in ("mu", "rho", "pure"):
-            object.__setattr__(self, name, self._chosen([getattr(p, name) for p in self.parts]))
-
-    def _chosen(self, values: list[float]) -> float:
-        return float(self.extreme.reduce(values))
+            found = self.extreme.reduce([getattr(p, name) for p in self.parts])
+            object.__setattr__(self, name, float(found))
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return one of the parts' bounds at each order."""
@@ -100,7 +98,7 @@ class _OneOf(Loss):
 
     def delta(self, epsilon: float) -> float:
         """Return one of the parts' deltas."""
-        return self._chosen([p.delta(epsilon) for p in self.parts])
+        return float(self.extreme.reduce([p.delta(epsilon) for p in self.parts]))
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class Least(_OneOf):
 
     def charged(self, epsilon: float, mass: float) -> float:
         """Return the least of the charged deltas."""
-        return self._chosen([p.charged(epsilon, mass) for p in self.parts])
+        return float(self.extreme.reduce([p.charged(epsilon, mass) for p in self.parts]))
 
 
 @dataclass(frozen=True)
