@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._validation import choice, refuse_contradictions
+from dpoco._validation import choice
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.mechanisms.base import Nothing, Open
@@ -195,7 +195,15 @@ class Calibrated:
         defaults: Mapping[str, Any],
         free: Collection[str] = (),
     ) -> None:
-        """Raise unless arguments that `parameters` fix, too, agree with them, but for `free`."""
-        restated = (name for name in cls._options if hasattr(parameters, name))
-        names = [name for name in restated if name not in free]
-        refuse_contradictions(arguments, parameters, names, defaults)
+        """Raise unless arguments that `parameters` fix, too, agree with them, but for `free`.
+
+        One that is left at its default (of `defaults`, a signature's parameters), None, "auto" or
+        "predicted" says nothing.
+        """
+        for name in cls._options:
+            if name in free or not hasattr(parameters, name):
+                continue
+            value, fixed = arguments[name], getattr(parameters, name)
+            chosen = isinstance(value, str) and value in ("auto", "predicted")
+            if value is not None and not chosen and value not in (defaults[name].default, fixed):
+                raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")

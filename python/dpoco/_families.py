@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco import _validation
 from dpoco._state import _REPLACED_CLAIM, Stateful, unpack
-from dpoco._validation import FloatArray
+from dpoco._validation import FloatArray, float_array
 from dpoco.errors import HorizonExceeded
 from dpoco.learners import learner_of
 
@@ -84,12 +83,12 @@ class Vectors(Family):
         quadratic = isinstance(learner.loss, QuadraticLoss)
         _expect(batch, 2 if learner.loss.glm or quadratic else 1)
         if quadratic:
-            matrices = _array("features", batch[0], (None, d, d))
-            return matrices, _array("labels", batch[1], (matrices.shape[0], d))
-        features = _array("features", batch[0], (None, d))
+            matrices = float_array("features", batch[0], (None, d, d))
+            return matrices, float_array("labels", batch[1], (matrices.shape[0], d))
+        features = float_array("features", batch[0], (None, d))
         if not learner.loss.glm:
             return (features,)
-        return features, _array("labels", batch[1], (features.shape[0],))
+        return features, float_array("labels", batch[1], (features.shape[0],))
 
 
 class Experts(Family):
@@ -97,7 +96,7 @@ class Experts(Family):
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
         _expect(batch, 1)
-        return (_array("losses", batch[0], (None, learner.experts)),)
+        return (float_array("losses", batch[0], (None, learner.experts)),)
 
 
 class Nets(Family):
@@ -118,8 +117,8 @@ class Bandits(Family):
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
         _expect(batch, 2)
-        contexts = _array("contexts", batch[0], (None, learner.dimension))
-        return contexts, _array("rewards", batch[1], (contexts.shape[0], learner.arms))
+        contexts = float_array("contexts", batch[0], (None, learner.dimension))
+        return contexts, float_array("rewards", batch[1], (contexts.shape[0], learner.arms))
 
     def rows(self, parts: Parts, releases: NDArray[Any] | None) -> Parts:
         contexts, rewards = parts
@@ -132,7 +131,7 @@ class Bandits(Family):
 
     def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
         _expect(record or (math.nan,), 1)  # none at all: the reward never came
-        return (_validation.float_array("reward", record or (math.nan,), (1,)),)
+        return (float_array("reward", record or (math.nan,), (1,)),)
 
 
 class Sums(Family):
@@ -142,7 +141,7 @@ class Sums(Family):
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
         _expect(batch, 1)
-        return (_array("values", batch[0], (None, learner.parameters.dimension)),)
+        return (float_array("values", batch[0], (None, learner.parameters.dimension)),)
 
     def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
         sums: FloatArray = learner.run(*parts)
@@ -164,10 +163,10 @@ class Answers(Family):
         width = self._width(learner)
         if width is not None:
             _expect(batch, 1)
-            return (_array("scores", batch[0], (None, width)),)
-        values = _array("values", batch[0] if batch else None, (None,))
+            return (float_array("scores", batch[0], (None, width)),)
+        values = float_array("values", batch[0] if batch else None, (None,))
         thresholds: Any = batch[1] if len(batch) > 1 else np.zeros_like(values)
-        return values, _array("thresholds", thresholds, values.shape)
+        return values, float_array("thresholds", thresholds, values.shape)
 
     def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
         rounds = parts[0].shape[0]
@@ -210,21 +209,6 @@ def family_of(learner: Any) -> Family:
     if known is None or known.plays not in _FAMILIES:
         raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
     return _FAMILIES[known.plays]
-
-
-def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
-    """Return `value` as `_validation.float_array` does; what is right already at no cost."""
-    if (
-        type(value) is np.ndarray
-        and value.dtype == np.float64
-        and value.ndim == len(shape)
-        and value.shape[1:] == shape[1:]
-        and shape[0] in (None, value.shape[0])
-        and value.flags.c_contiguous
-        and value.flags.aligned
-    ):
-        return value
-    return _validation.float_array(name, value, shape)
 
 
 def _expect(batch: tuple[Any, ...], arrays: int) -> None:

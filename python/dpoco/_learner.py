@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._calibrated import Calibrated
-from dpoco._delayed import Delayed
-from dpoco._memory import require_memory
 from dpoco._state import check_writable
-from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco._tickets import Delayed
+from dpoco._validation import LARGEST_HORIZON, positive_int, require_memory
 from dpoco.accounting import Guarantee
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError
 from dpoco.privacy.mechanisms.base import Mechanism
@@ -93,8 +92,7 @@ class OnlineLearner(Calibrated, Delayed):
         self._parameters = parameters
         self._is_seeded = seeded
         self._raises = arguments["on_violation"] == "raise"
-        endless = parameters.horizon is None
-        self._horizon = LARGEST_HORIZON if endless else parameters.horizon
+        self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
         self._mechanism = self._accountant.mechanism_of(*problem, parameters)
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded

@@ -137,14 +137,6 @@ class RecordLearner(OnlineLearner):
                 self._observe_custom(record, turn, decision)
 
     def _vector(self, name: str, value: Any) -> FloatArray:
-        if (
-            type(value) is np.ndarray
-            and value.dtype == np.float64
-            and value.shape == (self._domain.dimension,)
-            and value.flags.c_contiguous
-            and value.flags.aligned
-        ):
-            return value
         return float_array(name, value, (self._domain.dimension,))
 
     def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:

@@ -7,6 +7,7 @@ parameter), never a data value.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,17 +34,21 @@ def positive_float(name: str, value: Any) -> float:
 
 def real_float(name: str, value: Any) -> float:
     """Return `value` as a finite float, or raise naming the argument."""
-    if isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}") from None
-    except OverflowError:
-        raise ValueError(f"{name} must be finite; got more than a float holds") from None
+    number = _float(name, value)
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite; got {number!r}")
     return number
+
+
+def _float(name: str, value: Any) -> float:
+    try:
+        if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    except OverflowError:
+        raise ValueError(f"{name} must be finite; got more than a float holds") from None
+    raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
 
 
 def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARGEST_HORIZON) -> int:
@@ -64,12 +69,7 @@ def whole_number(name: str, value: Any, low: int = 0, high: int | None = None) -
 
 def exponent(name: str, value: Any) -> float:
     """Return a norm exponent in [1, inf]; within 1e-12 of 1 is 1, from 1e12 on is inf."""
-    if isinstance(value, (bool, np.bool_, str, bytes)):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a real number; got {type(value).__name__}") from None
+    number = _float(name, value)
     if not number >= 1.0:
         raise ValueError(f"{name} must be in [1, inf]; got {number!r}")
     if number <= 1.0 + 1e-12:
@@ -108,6 +108,8 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
     objects are refused. Finiteness is not checked: a non-finite record is a zero record.
     """
     if type(value) is np.ndarray and value.dtype == np.float64:
+        if value.shape == shape and value.flags.c_contiguous and value.flags.aligned:
+            return value  # quick: this is asked in every round
         array = value
     else:
         if isinstance(value, np.ma.MaskedArray):
@@ -153,25 +155,6 @@ def _from_objects(name: str, array: NDArray[Any]) -> FloatArray:
     return np.array([number(name, item) for item in array.flat]).reshape(array.shape)
 
 
-def refuse_contradictions(
-    arguments: Mapping[str, Any], parameters: Any, names: Collection[str], defaults: Any
-) -> None:
-    """Raise unless every argument restated beside `parameters` says the same.
-
-    An argument left at its default (attribute of the same name in `defaults`, a signature's
-    parameters), None, "auto" or "predicted" says nothing.
-    """
-    for name in names:
-        value = arguments[name]
-        chosen = isinstance(value, str) and value in ("auto", "predicted")
-        if value is None or chosen or value == defaults[name].default:
-            continue
-        if value != getattr(parameters, name):
-            raise ValueError(
-                f"{name}={value!r} contradicts parameters, which have {getattr(parameters, name)!r}"
-            )
-
-
 class MalformedError(ValueError):
     """A file is not what it should be, in words that quote nothing of it."""
 
@@ -190,3 +173,45 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise MalformedError(
             f"{path.name} is not {kind}, or cannot be read ({type(error).__name__})"
         ) from None
+
+
+# -- sizes are estimated before anything is allocated: the system kills what asks for too much -----
+
+_VARIABLE = "DPOCO_MEMORY_LIMIT"
+_UNKNOWN = 16 * 2**30  # of machines that do not tell
+
+
+def memory_limit() -> float:
+    """Return the bytes that one object may need.
+
+    The environment variable ``DPOCO_MEMORY_LIMIT`` (bytes) if it is set; else the machine's memory,
+    or its container's if that is less; else 16 GiB.
+    """
+    given = os.environ.get(_VARIABLE)
+    if given is not None:
+        try:
+            return positive_float(_VARIABLE, float(given))
+        except ValueError:
+            raise ValueError(f"{_VARIABLE} must be a number of bytes") from None
+    try:
+        whole = float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):  # Windows, and systems without these names
+        whole = 0.0
+    try:
+        group = float(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # none, or "max"
+        group = 0.0
+    known = [size for size in (whole, group) if size > 0.0]
+    return min(known, default=float(_UNKNOWN))
+
+
+def require_memory(parts: Mapping[str, float]) -> None:
+    """Raise `MemoryError` if `parts`, numbers of doubles by what needs them, are too many."""
+    needed, limit = 8.0 * sum(parts.values()), memory_limit()
+    if needed > limit:
+        most = max(parts, key=lambda name: parts[name])
+        raise MemoryError(
+            f"this needs at least {needed:.3g} bytes, most of them for {most} "
+            f"({8.0 * parts[most]:.3g}); the limit is {limit:.3g} (set by {_VARIABLE}, else the "
+            "machine's memory)"
+        )

@@ -16,15 +16,9 @@ from dpoco.accounting.truncation import charged_gaussian_epsilon
 from dpoco.accounting.zcdp import zcdp_epsilon
 from dpoco.privacy.losses.bounded_range import BoundedRange
 
-from .by_hand import restated, statement_of
+from .by_hand import restated, stated
 
 PRIORS = (0.5, 0.3, 0.1, 0.01, 0.7, 0.999)
-
-
-def stated(**kind):
-    base = {"mechanism": "m", "horizon": 1, "delta": 1e-6, "calibration": "tight",
-            "reference": "r", "seeded": False}  # fmt: skip
-    return statement_of(**base | kind)
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.8, 3.0])

@@ -16,16 +16,13 @@ from dpoco.accounting.local_reports import local_guarantee
 from dpoco.local import BitRandomizer
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
-from .by_hand import restated, statement_of
+from .by_hand import restated, stated
 
 BUDGET = Budget(1.0, 1e-6)
 SUM = sum_release.guarantee(
     sum_release.calibrate(20, horizon=1000, budget=BUDGET, bound=2.0), budget=BUDGET
 )
-PURE = statement_of(
-    mechanism="a test", horizon=7, delta=0.0, calibration="tight", reference="a page",
-    seeded=False, pure=0.5,
-)  # fmt: skip
+PURE = stated(horizon=7, pure=0.5)
 LOCAL = local_guarantee(LocalReport(1.0, 2, (BitRandomizer(1.0).law,)), released="a bit")
 JOINT = dataclasses.replace(SUM, view="others", unit="one user's record", paper_epsilon=36.5)
 

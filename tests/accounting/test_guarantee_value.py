@@ -21,7 +21,7 @@ from dpoco.accounting import (
     polyhedral_frank_wolfe,
     sum_release,
 )
-from dpoco.accounting.gaussian import compose_gdp, gaussian_delta, gaussian_epsilon
+from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
@@ -31,7 +31,7 @@ from dpoco.local import BitRandomizer
 from dpoco.losses import LogisticLoss
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
-from .by_hand import restated, statement_of
+from .by_hand import restated, stated
 
 
 def sum_guarantee(**options):
@@ -43,15 +43,8 @@ def sum_guarantee(**options):
 
 
 BASE, LATTICE = sum_guarantee(), sum_guarantee(numerics="lattice", norm=2.0)
-CURVED = statement_of(
-    mechanism="draws",
-    horizon=20,
-    delta=1e-6,
-    calibration="tight",
-    reference="none",
-    seeded=False,
-    profile={"kind": "bounded_range", "range": 0.1, "count": 20},
-    truncation_mass=1e-12,
+CURVED = stated(
+    horizon=20, profile={"kind": "bounded_range", "range": 0.1, "count": 20}, truncation_mass=1e-12
 )
 
 
@@ -215,21 +208,6 @@ def test_draws_without_random_bits_are_gaussian():
     assert COUPLED[1].epsilon_at(1e-6) == pytest.approx(gaussian_epsilon(0.3, 1e-6), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("relation", "change", "view"),
-    [("replace", "replace", "everyone"), ("zero_out", "zero_out", "everyone"),
-     ("local", "replace", "server"), ("joint", "zero_out", "others")],
-)  # fmt: skip
-def test_records_whose_relation_said_two_things(relation, change, view):
-    now = dataclasses.replace(BASE, change=change, view=view, description=None)
-    record = {k: v for k, v in now.to_dict().items() if k not in ("change", "view")}
-    old = record | {"version": 1, "relation": relation}
-    assert Guarantee.from_dict(old) == now
-    for wrong in ({"version": 2}, {"change": "replace"}, {"relation": ["joint"]}):
-        with pytest.raises(StateError):
-            Guarantee.from_dict(old | wrong)
-
-
 @settings(max_examples=100, deadline=None)
 @given(
     epsilon=st.floats(1e-300, 1e300),
@@ -335,6 +313,7 @@ def test_malformed_records():
     broken = [
         {},
         3,
+        good | {"version": 1},
         good | {"version": 3},
         good | {"kind": "dpoco.budget"},
         good | {"extra": 1},
@@ -380,45 +359,15 @@ def test_fields_are_validated(change):
 # -- hand-over to dp_accounting ----------------------------------------------------------------
 
 
-def test_events_give_the_same_epsilon_in_both_accountants():
-    accounting = pytest.importorskip("dp_accounting")
-    relation = events.relation()
-    assert relation is accounting.NeighboringRelation.REPLACE_SPECIAL
-    exact = gaussian_epsilon(BASE.mu, 1e-6)
-    loss = accounting.pld.PLDAccountant(relation).compose(BASE.event).get_epsilon(1e-6)
-    renyi = accounting.rdp.RdpAccountant(neighboring_relation=relation)
-    assert loss == pytest.approx(exact, abs=1e-3)
-    assert exact <= renyi.compose(BASE.event).get_epsilon(1e-6) < 1.1 * exact
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 100])
-def test_repetition_is_counted_in_events(count):
-    """An accountant once dropped the count of an event type: ours is checked by three routes."""
-    accounting = pytest.importorskip("dp_accounting")
-    event = events.gaussian_event(0.05)
-    closed = gaussian_epsilon(compose_gdp([0.05] * count), 1e-5)
-
-    def spent(*steps):
-        accountant = accounting.pld.PLDAccountant(events.relation())
-        for step in steps:
-            accountant.compose(step)
-        return accountant.get_epsilon(1e-5)
-
-    assert spent(accounting.SelfComposedDpEvent(event, count)) == pytest.approx(closed, abs=1e-3)
-    if count <= 7:
-        assert spent(*[event] * count) == pytest.approx(closed, abs=1e-3)
-
-
-def test_zcdp_events():
+def test_events():
     accounting = pytest.importorskip("dp_accounting")
     renyi = accounting.rdp.RdpAccountant(
         orders=[1 + 0.05 * k for k in range(1, 2000)], neighboring_relation=events.relation()
     )
     got = renyi.compose(events.zcdp_event(0.1), 3).get_epsilon(1e-5)
-    from dpoco.accounting.zcdp import zcdp_epsilon
-
     assert got == pytest.approx(zcdp_epsilon(0.3, 1e-5), rel=1e-4)
     assert isinstance(Guarantee.none(3).event, accounting.NonPrivateDpEvent)
+    assert BASE.event == events.gaussian_event(BASE.mu)
 
 
 def test_only_safe_paths_of_dp_accounting_are_used():

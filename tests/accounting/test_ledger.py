@@ -23,7 +23,7 @@ from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure
 
-from .by_hand import fixed_plan_epsilon, pure, statement_of
+from .by_hand import fixed_plan_epsilon, pure, stated
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
@@ -83,10 +83,7 @@ def test_events_count_their_repetitions():
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0, 60.0])
 def test_profiles_have_their_renyi_divergences(order):
     profile = {"kind": "bounded_range", "range": 0.3, "count": 7}
-    selection = statement_of(
-        mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="none", seeded=False,
-        profile=profile,
-    )  # fmt: skip
+    selection = stated(profile=profile)
     entry = Ledger(Budget(9.0, 1e-6), currency="renyi").charge(selection, "selections")
     each = float(moment(np.asarray(0.3), np.asarray(order))) / (order - 1)
     assert renyi(entry.cost, order) == pytest.approx(7 * each, rel=1e-12)
@@ -114,10 +111,7 @@ def test_draws_and_bits_have_all_their_divergences(order):
     exact += later * coin(1 - p, (1 - p) * math.exp(-shift))
     found = renyi(read_loss(profile), order)
     assert found == pytest.approx(exact, rel=1e-9)
-    certain = statement_of(
-        mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r", seeded=False,
-        profile={**profile, "forced_switch": 1.0},
-    )  # fmt: skip
+    certain = stated(profile={**profile, "forced_switch": 1.0})
     assert Ledger(BUDGET).charge(certain, "x").price.main == pytest.approx(mu**2)
 
 
@@ -139,10 +133,7 @@ def test_other_profiles_have_divergences_too():
     loss = TiltedDraws(**{("change" if n == "relation" else n): v for n, v in draws.items()})
     assert found == pytest.approx(loss.renyi(np.array([4.0]))[0])
     assert found < math.inf
-    sampled = statement_of(
-        mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r", seeded=False,
-        profile=Sampled(10, 50.0, 9).to_dict(),
-    )  # fmt: skip
+    sampled = stated(profile=Sampled(10, 50.0, 9).to_dict())
     entry = Ledger(BUDGET, currency="gaussian").charge(sampled, "x")
     assert entry.price.main <= 9 / 2500 * (1 + 1e-12)
     exact = float(Sampled(10, 50.0, 9).renyi(np.array([2.0]))[0])

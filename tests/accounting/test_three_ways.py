@@ -28,7 +28,7 @@ from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.neighbours import Neighbours
 
-from .by_hand import statement_of
+from .by_hand import stated
 
 _spec = importlib.util.spec_from_file_location(
     "brute_force", Path(__file__).with_name("brute_force.py")
@@ -67,7 +67,7 @@ class Case:
 
     def _gaussian_guarantee(self, count, relation, epsilon):
         mu = compose_gdp([distance(relation) / SIGMA(count)] * count)
-        return guarantee(mu=mu).delta_at(epsilon)
+        return stated(mu=mu).delta_at(epsilon)
 
     def _zcdp(self, count, relation, epsilon):
         rho = 0.5 * (distance(relation) / SIGMA(count)) ** 2
@@ -85,7 +85,7 @@ class Case:
         return zcdp_delta(epsilon, compose_zcdp([rho] * count))
 
     def _pure(self, count, relation, epsilon):
-        return guarantee(pure=count * distance(relation) / SIGMA(count)).delta_at(epsilon)
+        return stated(pure=count * distance(relation) / SIGMA(count)).delta_at(epsilon)
 
     def _responses(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
@@ -93,16 +93,16 @@ class Case:
 
     def _responses_profile(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
-        return guarantee(profile=Responses(each, 1e-7, count).to_dict()).delta_at(epsilon)
+        return stated(profile=Responses(each, 1e-7, count).to_dict()).delta_at(epsilon)
 
     def _bounded_range(self, count, relation, epsilon):
         loss = BoundedRange(distance(relation) / SIGMA(count), count)
-        return guarantee(profile=loss.to_dict()).delta_at(epsilon)
+        return stated(profile=loss.to_dict()).delta_at(epsilon)
 
     def _sampled(self, count, relation, epsilon):
         multiplier = 0.7 * 2.0 / (2.0 * distance(relation))
         record = Sampled(20, multiplier, count).to_dict()
-        return guarantee(profile=record).delta_at(epsilon)
+        return stated(profile=record).delta_at(epsilon)
 
     def _bits(self, count, relation, epsilon):
         shift = 0.1 * distance(relation)
@@ -115,13 +115,6 @@ class Case:
 
 def SIGMA(count):  # noise such that all counts have curves of interest
     return 1.3 * math.sqrt(count)
-
-
-def guarantee(**kind):
-    return statement_of(
-        mechanism="a test", horizon=1, delta=1e-6, calibration="tight", reference="none",
-        seeded=False, **kind,
-    )  # fmt: skip
 
 
 # ---- the truth: sensitivities of vectors of norm 1/2 by hand, laws by brute force ----------------

@@ -35,7 +35,7 @@ from dpoco.privacy.mechanisms.coupled_draws import (
 )
 from dpoco.privacy.neighbours import Neighbours
 
-from .by_hand import statement_of
+from .by_hand import stated
 
 dpa = pytest.importorskip("dp_accounting")
 
@@ -66,10 +66,7 @@ def test_the_repetitions_of_randomised_response_are_not_dropped():
     # Ours never gives the library a randomised response, nor reads one with its count dropped.
     assert cost_of_event(repeated).pure() == pytest.approx(100 * each, rel=1e-12)
     for record in (Responses(each, 0.0, 100).to_dict(), {"kind": "pure", "epsilon": 100 * each}):
-        guarantee = statement_of(
-            mechanism="m", horizon=1, delta=1e-6, calibration="tight", reference="r",
-            seeded=False, profile=record,
-        )  # fmt: skip
+        guarantee = stated(profile=record)
         assert guarantee.epsilon >= truth * (1 - 1e-9)
         with pytest.raises(ValueError, match="dp_accounting"):
             _ = guarantee.event

@@ -65,47 +65,28 @@ def of(module, name, *problem, **options):
 
     def make(seed=1, **more):
         given = {"horizon": T, "budget": BUDGET, "source": Source.seeded(seed), **options, **more}
-        learner = getattr(getattr(dpoco, module), name)(*problem, **known, **given)
+        kept = {} if more else known
+        learner = getattr(getattr(dpoco, module), name)(*problem, **kept, **given)
         if not more:
             known["parameters"] = learner.parameters
         return learner
 
-    def fresh(seed=1, **more):
-        if more:
-            known.clear()
-        return make(seed, **more)
-
-    return fresh
+    return make
 
 
-BALL = LpBall(D, 2.0)
+BALL, CORNERS = LpBall(D, 2.0), LpBall(D, 1.0)
 CUSTOM = CustomLoss(lipschitz=2.0, smoothness=1.0)
 LEARNERS = {
     "tree": (of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss()), glm),
     "tree, batches": (of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss(), batch=3), glm),
     "tree, custom": (of("frank_wolfe", "TreeFrankWolfe", BALL, CUSTOM), custom),
-    "polyhedral": (
-        of("frank_wolfe", "PolyhedralFrankWolfe", LpBall(D, 1.0), LogisticLoss()),
-        label,
-    ),
-    "polyhedral, custom": (
-        of("frank_wolfe", "PolyhedralFrankWolfe", LpBall(D, 1.0), CUSTOM),
-        custom,
-    ),
+    "polyhedral": (of("frank_wolfe", "PolyhedralFrankWolfe", CORNERS, LogisticLoss()), label),
+    "polyhedral, custom": (of("frank_wolfe", "PolyhedralFrankWolfe", CORNERS, CUSTOM), custom),
     "ftrl": (of("oco", "NoisyFTRL", BALL, LinearLoss()), gradient),
-    "ftrl, squares": (
-        of("oco", "NoisyFTRL", BALL, SquaredLoss(1.0, feature_bound_l2=1.0)),
-        glm,
-    ),
-    "ctrl": (
-        of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(), budget=LARGE),
-        label,
-    ),
+    "ftrl, squares": (of("oco", "NoisyFTRL", BALL, SquaredLoss(1.0, feature_bound_l2=1.0)), glm),
+    "ctrl": (of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(), budget=LARGE), label),
     "ctrl, quadratic": (
-        of(
-            "oco", "CoupledRegularizedLeader", BALL, QuadraticLoss(3.0, 1.0),
-            budget=LARGE,
-        ),
+        of("oco", "CoupledRegularizedLeader", BALL, QuadraticLoss(3.0, 1.0), budget=LARGE),
         matrix,
     ),
     "comw": (
@@ -131,15 +112,15 @@ BANDITS = {
     "linucb, batches": of("bandits", "LinUCB", K, D, batch=4, numerics="float"),
     "linucb, exact": of("bandits", "LinUCB", K, D, batch=1, budget=None),
     "linucb, lattice": of("bandits", "LinUCB", K, D, numerics="lattice"),
-    "polyhedral": of("bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=4),
+    "polyhedral": of("bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=4),
     "tree": of(
-        "bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=3,
+        "bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=3,
         arm_learner="tree", gap=0.1,
     ),
     "all forced": of(
-        "bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=15, batch=1,
+        "bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=15, batch=1,
     ),
-    "free": of("bandits", "HighDimensionalBandit", K, LpBall(D, 1.0), forced_rounds=0, batch=1),
+    "free": of("bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=0, batch=1),
 }  # fmt: skip
 
 

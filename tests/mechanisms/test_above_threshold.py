@@ -12,7 +12,7 @@ from scipy import stats
 import dpoco
 from dpoco.accounting import above_threshold as accountant
 from dpoco.mechanisms import AboveThreshold, AboveThresholdParameters
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 

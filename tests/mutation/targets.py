@@ -50,7 +50,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "accounting.release": _tests("sum_release", "guarantee_value"),
     "accounting.truncation": _tests("truncation_charge"),
     "accounting.zcdp": _tests("concentrated_accountants"),
-    "privacy.losses.bounded_range": _tests("tests/privacy/test_bounded_range.py"),
+    "privacy.losses.bounded_range": _tests("tests/privacy/test_bounded_range.py", *_TRACKER),
     "privacy.losses.combined": _tests("tests/privacy/test_algebra.py"),
     "privacy.losses.decaying": _tests("three_ways_learners", _FRANK_WOLFE),
     "privacy.losses.flagged_draws": _tests(*_TRACKER),
@@ -60,10 +60,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "privacy.losses.loss": _tests(
         "tests/privacy/test_algebra.py", _PURE, "concentrated_accountants"
     ),
-    "privacy.losses.range_series": _tests(*_TRACKER),
     "privacy.losses.responses": _tests("tests/privacy/test_local_reports.py"),
     "privacy.losses.sampled": _tests("tests/privacy/test_sampled_gaussian.py"),
-    "privacy.losses.sampled_few": _tests("tests/privacy/test_sampled_gaussian.py"),
     "privacy.losses.sampled_step": _tests("tests/privacy/test_sampled_line.py"),
     "privacy.losses.sampled_sum": _tests("tests/privacy/test_sampled_line.py"),
     "privacy.mechanisms.base": _tests("tests/privacy/test_descriptions.py", _KINDS),
@@ -84,7 +82,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "privacy.mechanisms.batch_release": _tests(_KINDS),
     "privacy.mechanisms.local_report": _tests("tests/privacy/test_local_reports.py"),
     "privacy.mechanisms.selections": _tests(_KINDS),
-    "privacy.mechanisms.thresholds": _tests(_KINDS),
     "privacy.mechanisms.tracker_draws": _tests(_KINDS),
     "privacy.losses.tilted_draws": _tests("tests/privacy/test_tilted_draws.py"),
     "privacy.mechanisms.coupled_draws": _tests(

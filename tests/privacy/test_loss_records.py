@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -101,9 +102,7 @@ def test_a_loss_and_its_record(loss, record, word, wrong):
 @pytest.mark.parametrize(("loss", "record", "word", "wrong"), RECORDS)
 def test_what_has_an_event_of_dp_accounting(loss, record, word, wrong):
     pytest.importorskip("dp_accounting")
-    point = {"epsilon": 9.0, "delta": 1e-6, "profile": record}
-    stated = Guarantee.from_dict({**Guarantee.none(10).to_dict(), **point, "epsilon": "inf"})
-    object.__setattr__(stated, "epsilon", 9.0)
+    stated = dataclasses.replace(Guarantee.none(10), epsilon=9.0, delta=1e-6, loss=loss)
     if isinstance(loss, BoundedRange):
         assert stated.event == events.zcdp_event(loss.rho)
     else:

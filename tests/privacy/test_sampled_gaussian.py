@@ -13,7 +13,7 @@ import dpoco
 from dpoco.accounting import noisy_sgd as accountant
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.privacy.losses import sampled as loss
-from dpoco.privacy.losses import sampled_few as transform
+from dpoco.privacy.losses import sampled as transform
 from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.sampled_step import sampled_step
 from dpoco.privacy.losses.sampled_sum import composed_delta

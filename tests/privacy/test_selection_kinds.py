@@ -23,9 +23,9 @@ from dpoco.privacy.mechanisms.selections import (
     LossSums,
     PromisedScores,
     Selections,
+    ThresholdTests,
     VertexScores,
 )
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import written

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpoco.privacy.losses.bounded_range import BoundedRange, moment
+from dpoco.privacy.losses.bounded_range import BoundedRange, RangeSeries, moment
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import ORDERS, pure_delta
-from dpoco.privacy.losses.range_series import RangeSeries
 
 
 def tracker(eta, p, batch, horizon, rate, experts, prior="share", cap=None):

@@ -11,10 +11,10 @@ import pytest
 
 from dpoco.accounting._tracker_search import unforced_moments
 from dpoco.accounting.rdp import rdp_epsilon
+from dpoco.privacy.losses.bounded_range import RangeSeries, flagged
 from dpoco.privacy.losses.bounded_range import moment as range_moment
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import ORDERS
-from dpoco.privacy.losses.range_series import RangeSeries, flagged
 
 MOST_WORK = 80_000  # 48 thousand
 

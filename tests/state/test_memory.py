@@ -7,7 +7,7 @@ import re
 import pytest
 
 import dpoco
-from dpoco import _memory, bandits, experts, frank_wolfe, mechanisms, oco
+from dpoco import _validation, bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
@@ -75,15 +75,15 @@ def test_a_billion_coordinates_need_more_than_a_laptop(monkeypatch):
 
 def test_the_limit_is_the_machine_s_memory_unless_it_is_set(monkeypatch):
     monkeypatch.delenv("DPOCO_MEMORY_LIMIT", raising=False)
-    assert 2**28 <= _memory.memory_limit() <= 2**50
-    monkeypatch.setattr(_memory.os, "sysconf", lambda _: 2**20)
-    monkeypatch.setattr(_memory.Path, "read_text", lambda _: "max\n")
-    assert _memory.memory_limit() == 2.0**40
-    monkeypatch.setattr(_memory.Path, "read_text", lambda _: "1048576\n")
-    assert _memory.memory_limit() == 2.0**20
-    monkeypatch.delattr(_memory.os, "sysconf")
-    monkeypatch.setattr(_memory.Path, "read_text", lambda _: "max\n")
-    assert _memory.memory_limit() == 16 * 2**30
+    assert 2**28 <= _validation.memory_limit() <= 2**50
+    monkeypatch.setattr(_validation.os, "sysconf", lambda _: 2**20)
+    monkeypatch.setattr(_validation.Path, "read_text", lambda _: "max\n")
+    assert _validation.memory_limit() == 2.0**40
+    monkeypatch.setattr(_validation.Path, "read_text", lambda _: "1048576\n")
+    assert _validation.memory_limit() == 2.0**20
+    monkeypatch.delattr(_validation.os, "sysconf")
+    monkeypatch.setattr(_validation.Path, "read_text", lambda _: "max\n")
+    assert _validation.memory_limit() == 16 * 2**30
     monkeypatch.setenv("DPOCO_MEMORY_LIMIT", "many")
     with pytest.raises(ValueError, match="DPOCO_MEMORY_LIMIT must be a number of bytes"):
-        _memory.memory_limit()
+        _validation.memory_limit()

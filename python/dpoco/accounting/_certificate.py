@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
+from dpoco.accounting._records import check_types, plain_float, read_record
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, Tailed, Unknown, with_tails
+from dpoco.privacy.losses.combined import NOTHING, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -52,9 +52,9 @@ _JSON: dict[Any, tuple[type, ...]] = {
     "tuple[int, int] | None": (list, tuple, type(None)),
     "dict[str, float | str | None]": (dict,),
 }
-# Fields that records of the first release do not have, and what they stand for there.
-_LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
-                          "numerics": None, "description": None, "person": None}  # fmt: skip
+# Fields that records leave out where they say no more than this.
+_UNSAID: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
+                           "numerics": None, "description": None, "person": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Pure,
                                    Responses, Sampled, TiltedDraws)  # fmt: skip
@@ -65,8 +65,8 @@ def written(guarantee: Guarantee) -> dict[str, Any]:
     record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
     for name in _ORDER:
         value = getattr(guarantee, name)
-        if name in _LATER and value == _LATER[name]:
-            continue  # as written before the field existed
+        if name in _UNSAID and value == _UNSAID[name]:
+            continue
         if isinstance(value, Description):
             value = description_record(value)
         elif isinstance(value, dict):
@@ -86,7 +86,7 @@ def read(record: Mapping[str, Any]) -> Guarantee:
         If it is another record, of another form, or one that contradicts itself.
     """
     if isinstance(record, Mapping):
-        record = of_version_1({**_LATER, **record})
+        record = {**_UNSAID, **record}
     body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset(_ORDER))
     try:
         read_body(body)
@@ -129,8 +129,7 @@ def loss_of(
         known.append(Zcdp(rho))
     if profile is not None:
         known.append(read_loss(profile))
-    ideal = known[0] if len(known) == 1 else Least(tuple(known)) if known else UNKNOWN
-    return with_tails(ideal, mass)
+    return with_tails(least(*known), mass)
 
 
 def read_loss(record: Mapping[str, Any]) -> Loss:
@@ -186,8 +185,7 @@ def contradicts_itself(stated: Guarantee) -> bool:
             if not mu >= least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
                 return True
     loss, mass = stated.loss, stated.loss.mass
-    ideal = loss.ideal if isinstance(loss, Tailed) else loss
-    if not stated.private or isinstance(ideal, Unknown):
+    if not stated.private or isinstance(loss.bare, Unknown):
         return False
     # What says more than mu and rho must say as much as they do.
     most = stated.beyond
@@ -213,12 +211,12 @@ def contradicts_itself(stated: Guarantee) -> bool:
 def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
     """Return whether loss, horizon and certificate are such as the mechanism allows."""
     loss = mechanism.loss(stated.neighbours)
-    own = stated.loss.ideal if isinstance(stated.loss, Tailed) else stated.loss
+    own = stated.loss.bare
     if loss is None:
         return not stated.private and isinstance(own, Unknown)
     if not stated.private:
         return loss.epsilon(stated.delta) == math.inf
-    ideal = loss.ideal if isinstance(loss, Tailed) else loss
+    ideal = loss.bare
     longest = math.inf if mechanism.longest is None else mechanism.longest
     if stated.horizon > longest or (stated.certified and mechanism.promised and ideal != NOTHING):
         return False
@@ -226,7 +224,7 @@ def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
         return False
     # Less than what follows is refused to the last digits that machines differ by.
     return _reaches(stated.loss.mass, loss.mass) and all(
-        _one_of(part, ideal) for part in _parts(own)
+        _one_of(part, ideal) for part in own.bounds
     )
 
 
@@ -236,7 +234,7 @@ def _one_of(part: Loss, ideal: Loss) -> bool:
         return _reaches(part.mu, ideal.mu)
     if isinstance(part, Zcdp):
         return _reaches(part.rho, min(ideal.rho, 0.5 * ideal.mu * ideal.mu))
-    return any(_same(part, known) for known in _parts(ideal))
+    return any(_same(part, known) for known in ideal.bounds)
 
 
 def _same(one: Loss, other: Loss) -> bool:
@@ -246,11 +244,6 @@ def _same(one: Loss, other: Loss) -> bool:
         math.isclose(a, b, rel_tol=1.0 - _DIGITS) if isinstance(a, float) else a == b
         for a, b in pairs
     )
-
-
-def _parts(ideal: Loss) -> tuple[Loss, ...]:
-    """Return all that is known of one mechanism."""
-    return ideal.known if isinstance(ideal, Least) else (ideal,)
 
 
 def _grids(description: Description) -> set[float]:

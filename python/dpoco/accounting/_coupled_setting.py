@@ -20,9 +20,8 @@ from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import state, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import Loss
-from dpoco.privacy.losses.combined import Tailed
 from dpoco.privacy.losses.coupled_bits import Bits
-from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.neighbours import Neighbours
 
 P = TypeVar("P", bound=CoupledParameters)
@@ -222,12 +221,12 @@ class Setting(ABC, Generic[P]):
         loss = mechanism(p, self.problem).loss(Neighbours(p.relation))
         if loss is None:
             return 1.0
-        if not isinstance(loss, Tailed):
+        if loss.mass == 0.0:
             return loss.delta(budget.epsilon)
         # A guarantee at a smaller epsilon, where the charge would take too much of the budget.
         epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
         epsilon = min(budget.epsilon, epsilon)
-        return loss.ideal.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
+        return loss.bare.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
 
 
 def mechanism_of(domain: Domain, loss: Loss, parameters: CoupledParameters) -> CoupledDraws:
@@ -294,7 +293,8 @@ def guarantee(
         said |= {"details": details, "reference": p.reference}
         return replace(none, conditions=(*none.conditions, *conditions), **said)
     cost = drawn.loss(near)
-    bits = cost.ideal if isinstance(cost, Tailed) else cost
+    assert cost is not None  # it is private
+    bits = cost.bare
     claim = paper = None
     if p.relation == "replace" and p.decisions > 0:
         paper = p.claim(delta, False)
@@ -323,10 +323,7 @@ def guarantee(
         else "ASSUMED: every loss is convex and obeys the declared bounds "
         f"({bounds}, l2), unverified"
     )
-    # Neither a chain's distance from its law nor a user's constants can be checked.
-    exact = not isinstance(drawn.draw, GibbsDraw) or drawn.draw.tolerance == 0.0
-    trusted = exact and drawn.losses.enforced and p.calibration != "paper"
-    return state(
+    result = state(
         drawn,
         near,
         released=p.released,
@@ -344,6 +341,6 @@ def guarantee(
         claimed=None if claim is None else (claim.epsilon, claim.delta),
         paper_epsilon=None if constant or paper is None else paper.epsilon,
         details=details,
-        trusted=trusted or constant,
         **said,
     )
+    return result if constant or p.calibration != "paper" else replace(result, certified=False)

@@ -42,7 +42,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
 from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
 from dpoco.errors import CalibrationError, StateError
-from dpoco.privacy.losses.combined import UNKNOWN, Least, group
+from dpoco.privacy.losses.combined import UNKNOWN, group, least
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp, pure_renyi
 
@@ -83,7 +83,7 @@ class Part:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers of a part that is known by them."""
-        known = getattr(self.loss, "known", (self.loss,))
+        known = self.loss.bounds
         numbers = {n: getattr(p, n) for p in known for n, k in _STORED.items() if type(p) is k}
         return {"count": self.count, **{n: v for n, v in numbers.items() if v != math.inf}}
 
@@ -91,9 +91,8 @@ class Part:
     def from_dict(cls, record: Mapping[str, Any]) -> Part:
         """Return the part written by `to_dict`; `KeyError`, `TypeError`, `ValueError` if none."""
         numbers = {name: value for name, value in record.items() if name != "count"}
-        known = tuple(_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
-        loss = known[0] if len(known) == 1 else Least(known) if known else UNKNOWN
-        return cls(positive_int("count", record["count"]), loss)
+        known = (_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
+        return cls(positive_int("count", record["count"]), least(*known))
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def cost_of_guarantee(guarantee: Guarantee) -> Cost:
     known = guarantee.stated
     if guarantee.delta == 0.0 and guarantee.loss.mass == 0.0:
         known = (*known, Pure(guarantee.epsilon))
-    part = Part(1, known[0] if len(known) == 1 else Least(known))
+    part = Part(1, least(*known))
     return Cost((part,), guarantee.loss.mass, guarantee.epsilon, guarantee.delta)
 
 

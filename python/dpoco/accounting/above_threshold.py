@@ -1,6 +1,6 @@
 """Noises of AboveThreshold, the sparse vector technique, for a budget.
 
-What they cost: `dpoco.privacy.mechanisms.thresholds`. Proof: ``docs/privacy/shift_detector.md``.
+What they cost: `dpoco.privacy.mechanisms.selections`. Proof: ``docs/privacy/shift_detector.md``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.statement import state
 from dpoco.privacy.mechanisms.base import Mechanism, Open
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = [

@@ -28,6 +28,7 @@ __all__ = ["explain", "facts", "neighbours", "one_line", "statement"]
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
 _GROUPS = (2, 5, 10)
+_STATED = ("delta", "private", "certified", "change", "view", "unit", "horizon", "mechanism")
 _WIDTH = 88
 
 _AGAINST = {
@@ -76,17 +77,8 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     ``numerics`` (of the guarantee), ``conditions`` and ``reference``.
     """
     g = guarantee
-    record: dict[str, Any] = {
-        "epsilon": plain_float(g.epsilon),
-        "delta": g.delta,
-        "private": g.private,
-        "certified": g.certified,
-        "change": g.change,
-        "view": g.view,
-        "unit": g.unit,
-        "horizon": g.horizon,
-        "mechanism": g.mechanism,
-    }
+    record: dict[str, Any] = {"epsilon": plain_float(g.epsilon)}
+    record |= {name: getattr(g, name) for name in _STATED}
     if g.private:
         pure = g.delta == 0.0
         factor = math.exp(min(g.epsilon, 700.0)) * (1.0 if pure else 2.0)

@@ -38,6 +38,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     delta : float
         Strictly between 0 and 1.
     """
+    from scipy.optimize import brentq
+
     check_delta(delta)
     if not mu >= 0.0:
         raise ValueError(f"mu must be at least 0; got {mu!r}")
@@ -46,12 +48,14 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
     # delta(epsilon; mu) <= exp(-(epsilon/mu - mu/2)^2 / 2) to the right of epsilon = mu^2 / 2.
-    highest = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta)) * (1.0 + 1e-12) + 1e-300
-    return smallest_epsilon(
-        lambda epsilon: log_gaussian_delta(epsilon, mu) - math.log(delta),
-        lambda epsilon: gaussian_delta(epsilon, mu) <= delta,
-        highest,
-    )
+    epsilon = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta)) * (1.0 + 1e-12) + 1e-300
+
+    def excess(epsilon: float) -> float:
+        return log_gaussian_delta(epsilon, mu) - math.log(delta)
+
+    if excess(epsilon) < 0.0 < excess(0.0):
+        epsilon = float(brentq(excess, 0.0, epsilon, xtol=1e-300, rtol=1e-15, maxiter=500))
+    return raised(epsilon, lambda epsilon: gaussian_delta(epsilon, mu) <= delta)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -98,18 +102,6 @@ def gaussian_sigma(budget: Budget, sensitivity: float) -> float:
 def compose_gdp(mus: Iterable[float]) -> float:
     """Return the mu of an adaptive composition of mu_i-GDP mechanisms: sqrt(sum of squares)."""
     return math.hypot(*check_sums("mu", mus))
-
-
-def smallest_epsilon(
-    excess: Callable[[float], float], holds: Callable[[float], bool], highest: float
-) -> float:
-    """Return the root of the decreasing `excess` on [0, highest], moved up until `holds`."""
-    from scipy.optimize import brentq
-
-    epsilon = highest
-    if excess(highest) < 0.0 < excess(0.0):
-        epsilon = float(brentq(excess, 0.0, highest, xtol=1e-300, rtol=1e-15, maxiter=500))
-    return raised(epsilon, holds)
 
 
 def raised(epsilon: float, holds: Callable[[float], bool], highest: float = math.inf) -> float:

@@ -79,8 +79,7 @@ class Guarantee:
         depend on the decisions.
     numerics : {"lattice", "float"} or None
         Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
-        law, accounted for; "float": doubles, whose rounding is not. None: see the conditions
-        (nothing to state, or a record of an earlier release).
+        law, accounted for; "float": doubles, whose rounding is not. None: see the conditions.
     view : {"everyone", "others", "server"}
         Who cannot tell: everyone who sees the releases; all others together, who do not see what
         the protected user herself is shown (joint privacy); or the party that collects the reports,
@@ -89,7 +88,7 @@ class Guarantee:
         Parameters behind the numbers, printed by the report: name to number, text or None.
     description : Mechanism or None
         What was enforced and drawn: loss and epsilon follow from it. None for guarantees of other
-        origin (pools, sums of a ledger, records of earlier versions).
+        origin (pools, sums of a ledger).
     loss : Loss
         What all releases together tell at most, truncated tails included.
     person : (int, int) or None
@@ -128,11 +127,9 @@ class Guarantee:
             object.__setattr__(self, "person", tuple(self.person))
             if len(self.person) != 2:
                 raise ValueError("person must be rounds and separation")
-        if self.description is None:
-            told = self.person is None  # only a description says what several rounds cost
-        else:
-            told = (self.person is None) == (self.unit != "one person")
-        if not told:
+        # Only a description says what several rounds cost.
+        person = self.description is not None and self.unit == "one person"
+        if person != (self.person is not None):
             raise ValueError("what is said of one person needs a description, and its rounds")
         _ = self.neighbours  # raises for what is none
         if self.numerics is not None:
@@ -258,8 +255,7 @@ class Guarantee:
     @property
     def stated(self) -> tuple[Loss, ...]:
         """All that is stated of the ideal noise, without truncated tails."""
-        ideal = getattr(self.loss, "ideal", self.loss)
-        return getattr(ideal, "known", (ideal,))
+        return self.loss.bare.bounds
 
     @property
     def beyond(self) -> Loss | None:

@@ -350,7 +350,6 @@ def guarantee(
         paper_epsilon=paper_epsilon,
         regret_bound=regret.total,
         details=details,
-        trusted=trivial or p.enforce,
     )
     if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):
         lie = (

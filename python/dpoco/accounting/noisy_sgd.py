@@ -25,8 +25,7 @@ from dpoco.accounting.statement import require_published
 from dpoco.accounting.truncation import reserve
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.sampled import LARGEST_STEPS, Sampled
-from dpoco.privacy.losses.sampled_few import MOST_TRANSFORMED, ROUNDING_PER_STEP
+from dpoco.privacy.losses.sampled import LARGEST_STEPS, MOST_TRANSFORMED, ROUNDING_PER_STEP, Sampled
 from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
 from dpoco.privacy.neighbours import Neighbours
 

@@ -26,7 +26,7 @@ from dpoco._validation import choice, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import PER_ROUND
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.combined import UNKNOWN, Least, Tailed, with_tails
+from dpoco.privacy.losses.combined import UNKNOWN, least, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 
@@ -114,7 +114,7 @@ def pool_guarantee(
     }
     if user:
         changed["unit"] = "one user"
-    ideal = one.loss.ideal if isinstance(one.loss, Tailed) else one.loss
+    ideal = one.loss.bare
     if m * c > 1:
         changed |= dict.fromkeys(_OF_ONE_RECORD)
         ideal = _of_several(one, m, c, noise, adaptive)
@@ -185,7 +185,7 @@ def _of_several(one: Guarantee, m: int, c: int, noise: str, adaptive: bool) -> L
             "has no pure parameter, and no Gaussian or zCDP one that would hold, too, if which "
             "keys and rounds they come to depended on releases (adaptive=False)"
         )
-    return known[0] if len(known) == 1 else Least(tuple(known))
+    return least(*known)
 
 
 def _too_little(keys: int | None, delta: float) -> str:

@@ -36,8 +36,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
-from dpoco.privacy.mechanisms.selections import Selections
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 
 __all__ = ["ShiftDetectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
 

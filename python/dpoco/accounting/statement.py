@@ -19,7 +19,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import PER_ROUND, common_conditions, norm_name, numerics_of
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.combined import NOTHING, Least, Tailed, with_tails
+from dpoco.privacy.losses.combined import NOTHING, Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
@@ -81,7 +81,6 @@ def state(
     paper_epsilon: float | None = None,
     regret_bound: float | None = None,
     details: dict[str, float | str | None] | None = None,
-    trusted: bool = True,
 ) -> Guarantee:
     """Return the guarantee of everything that `mechanism` releases, stated at `delta`.
 
@@ -100,31 +99,24 @@ def state(
         Whether noise is added to sums, whose arithmetic a condition then names.
     arithmetic : str or None
         What the last condition says, where the common words do not fit.
-    trusted : bool
-        Whether all numbers of the description are enforced, and none is a promise.
     """
     rounds = LARGEST_HORIZON if horizon is None else int(horizon)
     loss = mechanism.loss(near)
     if loss is None:
         none = Guarantee.none(rounds, released, unit=unit)
         return replace(none, regret_bound=regret_bound, details=details or {})
-    ideal = loss.ideal if isinstance(loss, Tailed) else loss
-    # One thing is known of a mechanism, or several: then rho is one, and a profile another.
-    known = getattr(ideal, "known", (ideal,))
-    pure = [one for one in known if isinstance(one, Pure)]
-    others = [one for one in known if not isinstance(one, Pure)]
-    if pure and loss.mass == 0.0 and all(one.epsilon(delta) >= loss.pure for one in others):
+    bounds = loss.bare.bounds
+    others = [one for one in bounds if not isinstance(one, Pure)]
+    pure = len(others) < len(bounds) and loss.mass == 0.0
+    if pure and all(one.epsilon(delta) >= loss.pure for one in others):
         delta = 0.0
-    epsilon = loss.epsilon(delta)
-    own = _stated(ideal, epsilon, delta)
     common = common_conditions(loss.mass, seeded, sums=sums, numerics=numerics)
     if arithmetic is not None:
         common = (*common[:-1], arithmetic)
-    mu = own[0].mu if isinstance(own[0], Gaussian) else None
-    kept = trusted and not (mechanism.promised and ideal != NOTHING)
+    found = _at(loss, delta)
+    certain = not mechanism.promised or loss.bare == NOTHING
     return Guarantee(
-        epsilon=epsilon,
-        delta=delta,
+        **found,
         change=near.change,
         view=near.view,
         unit=unit,
@@ -133,10 +125,9 @@ def state(
         sensitivity=sensitivity,
         sensitivity_norm=sensitivity_norm,
         noise_scale=noise_scale,
-        noise_multiplier=None if mu is None else 1.0 / mu,
         column_norm=column_norm,
         calibration=calibration,
-        certified=kept and not seeded and math.isfinite(epsilon),
+        certified=certain and not seeded and math.isfinite(found["epsilon"]),
         claimed=claimed,
         paper_epsilon=paper_epsilon,
         reference=reference,
@@ -145,8 +136,19 @@ def state(
         details=details or {},
         numerics=numerics,
         description=mechanism,
-        loss=with_tails(own[0] if len(own) == 1 else Least(own), loss.mass),
     )
+
+
+def _at(loss: Loss, delta: float) -> dict[str, Any]:
+    """Return the fields of a guarantee that a loss decides, stated at `delta`."""
+    epsilon = loss.epsilon(delta)
+    own = _stated(loss.bare, epsilon, delta)
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "noise_multiplier": 1.0 / own[0].mu if isinstance(own[0], Gaussian) else None,
+        "loss": with_tails(least(*own), loss.mass),
+    }
 
 
 def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
@@ -155,8 +157,7 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     mu only where it says as much as the rest; rho of selections that shrink, and beside a pure loss
     that is not all.
     """
-    known: tuple[Loss, ...] = getattr(ideal, "known", (ideal,))
-    rest = tuple(one for one in known if not isinstance(one, (Gaussian, Zcdp)))[:1]
+    rest = tuple(one for one in ideal.bounds if not isinstance(one, (Gaussian, Zcdp)))[:1]
     if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
         bell = Gaussian(ideal.mu)
         if not rest or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
@@ -164,7 +165,7 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     said = isinstance(ideal, Decaying) or (isinstance(ideal, Least) and delta > 0.0)
     if said and 0.0 < ideal.rho < math.inf:
         return (Zcdp(ideal.rho), *rest)
-    return rest or known
+    return rest or ideal.bounds
 
 
 def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) -> Guarantee:
@@ -190,9 +191,7 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
     assert loss is not None  # it is private
     pure = g.delta == 0.0 and loss.pure < math.inf
     delta = 0.0 if pure else g.delta or 1.0 / (10.0 * g.horizon)
-    epsilon = loss.epsilon(delta)
-    own = _stated(loss.ideal if isinstance(loss, Tailed) else loss, epsilon, delta)
-    mu = own[0].mu if isinstance(own[0], Gaussian) else None
+    found = _at(loss, delta)
     sums, column = g.description, g.column_norm
     if isinstance(sums, GaussianSum) and column is not None:
         column = sums.factorisation.column(max(sums.pushes, 1), near, sums.batch)
@@ -202,12 +201,10 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
     rule = f"every person has {often}, by rule: no count that is read off the data shows it"
     return replace(
         g,
-        epsilon=epsilon,
-        delta=delta,
+        **found,
         unit="one person",
-        noise_multiplier=None if mu is None else 1.0 / mu,
         column_norm=column,
-        certified=g.certified and math.isfinite(epsilon),
+        certified=g.certified and math.isfinite(found["epsilon"]),
         claimed=None,
         paper_epsilon=None,
         conditions=(
@@ -215,7 +212,6 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
             f"the times of a person's rounds {times}",
             *(text.removesuffix(PER_ROUND) for text in g.conditions),
         ),
-        loss=with_tails(own[0] if len(own) == 1 else Least(own), loss.mass),
         person=(most, apart),
     )
 

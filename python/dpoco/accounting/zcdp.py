@@ -15,16 +15,14 @@ import math
 from collections.abc import Iterable
 
 from dpoco._validation import real_float
-from dpoco.accounting.gaussian import check_delta, check_sums, smallest_epsilon
+from dpoco.accounting.gaussian import check_delta, check_sums
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.loss import SMALLEST_DELTA
+from dpoco.privacy.losses import loss as kernel
 
 __all__ = ["compose_zcdp", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
 
 SMALLEST_RHO, LARGEST_RHO = 1e-18, 1e6
 _RHO_MARGIN = 1e-12
-# Added to log delta: more than its error, whose second part is the rounding of large terms.
-_MARGIN, _TERM = 2.0**-44, 2.0**-50
 
 
 def zcdp_delta(epsilon: float, rho: float) -> float:
@@ -39,26 +37,13 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     """
     if not epsilon >= 0.0 or not rho >= 0.0:
         raise ValueError(f"epsilon and rho must be at least 0; got {epsilon!r} and {rho!r}")
-    if rho == 0.0 or epsilon == math.inf:
-        return 0.0
-    if rho == math.inf:
-        return 1.0
-    return min(1.0, math.exp(min(0.0, _log_delta(epsilon, rho))) + SMALLEST_DELTA)
+    return kernel.zcdp_delta(epsilon, rho)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the smallest epsilon >= 0 with ``zcdp_delta(epsilon, rho) <= delta``, rounded up."""
     check_delta(delta)
-    if rho > 1e15 or zcdp_delta(0.0, rho) <= delta:
-        return math.inf if rho > 1e15 else 0.0
-    log_delta = math.log(delta)
-    # Bun and Steinke's conversion bounds the answer.
-    highest = (rho + 2.0 * math.sqrt(-rho * log_delta)) * (1.0 + 1e-12)
-    return smallest_epsilon(
-        lambda epsilon: _log_delta(epsilon, rho) - log_delta,
-        lambda epsilon: zcdp_delta(epsilon, rho) <= delta,
-        highest,
-    )
+    return kernel.Zcdp(rho).epsilon(delta)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
@@ -77,7 +62,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     log_delta = math.log(delta)
 
     def excess(log_rho: float) -> float:
-        return _log_delta(epsilon, math.exp(log_rho)) - log_delta
+        return kernel.log_zcdp_delta(epsilon, math.exp(log_rho)) - log_delta
 
     low, high = math.log(SMALLEST_RHO), math.log(LARGEST_RHO)
     if excess(low) > 0.0 or excess(high) < 0.0:
@@ -94,30 +79,3 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 def compose_zcdp(rhos: Iterable[float]) -> float:
     """Return the rho of an adaptive composition of rho_i-zCDP mechanisms: the sum."""
     return math.fsum(check_sums("rho", rhos))
-
-
-def _log_delta(epsilon: float, rho: float) -> float:
-    """Return the minimum over a = 1 + t of the log of the bound.
-
-    Its derivative in a is (2a - 1) rho - epsilon + log(1 - 1/a), which increases from -infinity to
-    +infinity: the bound is log-convex with one minimum. Any a is valid, so a rough root is safe.
-    """
-    from scipy.optimize import brentq
-
-    def slope(x: float) -> float:
-        t = math.exp(x)
-        return (2.0 * t + 1.0) * rho - epsilon - math.log1p(1.0 / t)
-
-    low, high = -1.0, 1.0
-    while slope(low) > 0.0 and low > -700.0:
-        low = max(2.0 * low, -700.0)
-    while slope(high) < 0.0 and high < 700.0:
-        high = min(2.0 * high, 700.0)
-    if slope(low) > 0.0 or slope(high) < 0.0:
-        x = low if slope(low) > 0.0 else high
-    else:
-        x = float(brentq(slope, low, high, xtol=1e-12, rtol=1e-14))
-    t = math.exp(x)
-    # log(1 - 1/a) = -log1p(1/t) for a = 1 + t.
-    up = _MARGIN + _TERM * (t * ((1.0 + t) * rho + epsilon) + abs(x))
-    return t * ((1.0 + t) * rho - epsilon) - x - (1.0 + t) * math.log1p(1.0 / t) + up

@@ -10,12 +10,12 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._clipping import lp_norm
-from dpoco._memory import require_memory
 from dpoco._validation import (
     FloatArray,
     exponent,
     positive_float,
     positive_int,
+    require_memory,
 )
 from dpoco.domains._base import Domain, array_from_json, array_to_json, bounded_array
 from dpoco.domains._polytope_shape import OUTWARD

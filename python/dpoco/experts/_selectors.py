@@ -14,8 +14,7 @@ from dpoco.accounting.epoch_selector import EpochSelectorParameters
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.privacy.mechanisms.base import Parts
-from dpoco.privacy.mechanisms.selections import Selections
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
 
 __all__ = ["EpochSelector", "EpochSelectorParameters", "ShiftDetector", "ShiftDetectorParameters"]

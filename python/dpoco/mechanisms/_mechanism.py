@@ -6,9 +6,8 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from dpoco._calibrated import Calibrated
-from dpoco._memory import require_memory
 from dpoco._state import Stateful
-from dpoco._validation import LARGEST_HORIZON
+from dpoco._validation import LARGEST_HORIZON, require_memory
 from dpoco.accounting import Guarantee
 from dpoco.privacy.mechanisms.base import Mechanism as Description
 from dpoco.random import Source

@@ -12,8 +12,7 @@ from dpoco.accounting import Budget, above_threshold, noisy_max
 from dpoco.accounting.above_threshold import AboveThresholdParameters
 from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.mechanisms._mechanism import Mechanism
-from dpoco.privacy.mechanisms.selections import Selections
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
 
 __all__ = ["AboveThreshold", "NoisyMax"]

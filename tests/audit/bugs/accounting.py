@@ -23,7 +23,7 @@ from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import SquareRoot, Tree
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 
 from .checks import brute_force, closed_form, dp_accounting, enumeration, stated_point

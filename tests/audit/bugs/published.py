@@ -22,7 +22,7 @@ from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import NoisyMax
 from dpoco.oco import LipschitzLearner
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
-from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 from dpoco.reproduce import PublishedChannel

@@ -6,7 +6,9 @@ Proofs: ``docs/privacy/composition.md``; tails: ``docs/privacy/noise.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +23,7 @@ __all__ = [
     "Together",
     "either",
     "group",
+    "least",
     "together",
     "with_tails",
 ]
@@ -74,58 +77,56 @@ class Together(Loss):
 
 
 @dataclass(frozen=True)
-class Either(Loss):
-    """One record meets one of the parts: at every epsilon the worst of them.
+class _OneOf(Loss):
+    """What one of several losses says, at every point and in every currency: `extreme` of them."""
 
-    For parts of which the choice is fixed in advance, or whose curves hold given any past.
-    """
-
-    kind = "either"
+    extreme: ClassVar[np.ufunc]
     parts: tuple[Loss, ...]
     mu: float = field(init=False)
     rho: float = field(init=False)
     pure: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take the worst of what is known."""
+        """Choose among what is known."""
         for name in ("mu", "rho", "pure"):
-            object.__setattr__(self, name, max(getattr(p, name) for p in self.parts))
+            found = self.extreme.reduce([getattr(p, name) for p in self.parts])
+            object.__setattr__(self, name, float(found))
 
     def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the largest of the parts' bounds."""
-        return np.asarray(np.max([p.renyi(orders) for p in self.parts], axis=0))
+        """Return one of the parts' bounds at each order."""
+        return np.asarray(self.extreme.reduce([p.renyi(orders) for p in self.parts]))
 
     def delta(self, epsilon: float) -> float:
-        """Return the largest of the parts' deltas."""
-        return max(p.delta(epsilon) for p in self.parts)
+        """Return one of the parts' deltas."""
+        return float(self.extreme.reduce([p.delta(epsilon) for p in self.parts]))
 
 
 @dataclass(frozen=True)
-class Least(Loss):
+class Either(_OneOf):
+    """One record meets one of the parts: at every epsilon the worst of them.
+
+    For parts of which the choice is fixed in advance, or whose curves hold given any past.
+    """
+
+    kind = "either"
+    extreme = np.maximum
+
+
+@dataclass(frozen=True)
+class Least(_OneOf):
     """One mechanism of which several things are known: at every epsilon the least counts."""
 
     kind = "least"
-    known: tuple[Loss, ...]
-    mu: float = field(init=False)
-    rho: float = field(init=False)
-    pure: float = field(init=False)
+    extreme = np.minimum
 
-    def __post_init__(self) -> None:
-        """Take the best of what is known."""
-        for name in ("mu", "rho", "pure"):
-            object.__setattr__(self, name, min(getattr(p, name) for p in self.known))
-
-    def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the least of the bounds."""
-        return np.asarray(np.min([p.renyi(orders) for p in self.known], axis=0))
-
-    def delta(self, epsilon: float) -> float:
-        """Return the least of the deltas."""
-        return min(p.delta(epsilon) for p in self.known)
+    @property
+    def bounds(self) -> tuple[Loss, ...]:
+        """What is known."""
+        return self.parts
 
     def charged(self, epsilon: float, mass: float) -> float:
         """Return the least of the charged deltas."""
-        return min(p.charged(epsilon, mass) for p in self.known)
+        return float(self.extreme.reduce([p.charged(epsilon, mass) for p in self.parts]))
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,11 @@ class Tailed(Loss):
     ideal: Loss
     mass: float = field()
 
+    @property
+    def bare(self) -> Loss:
+        """The ideal loss."""
+        return self.ideal
+
     def delta(self, epsilon: float) -> float:
         """Return delta with (1 + e^e) mass on top, at the best e <= epsilon."""
         check_epsilon(epsilon)
@@ -144,8 +150,8 @@ class Tailed(Loss):
 
 def together(*parts: Loss) -> Loss:
     """Return what parts cost that see the same record; all must be fixed in advance."""
-    bare, mass = _bared(parts)
-    bare = [p for p in bare if p != NOTHING]
+    mass = _added(p.mass for p in parts)
+    bare = [p.bare for p in parts if p.bare != NOTHING]
     if not bare:
         return with_tails(NOTHING, mass)
     if len(bare) == 1:
@@ -163,8 +169,9 @@ def either(*parts: Loss) -> Loss:
     The caller must know that which part it is was fixed in advance, or that every part's curve
     holds given any past.
     """
-    bare, mass = _bared(parts)
-    return with_tails(bare[0] if len(set(bare)) == 1 else Either(tuple(bare)), mass)
+    bare = tuple(p.bare for p in parts)
+    ideal = bare[0] if len(set(bare)) == 1 else Either(bare)
+    return with_tails(ideal, _added(p.mass for p in parts))
 
 
 def group(loss: Loss, size: int) -> Loss:
@@ -179,8 +186,7 @@ def group(loss: Loss, size: int) -> Loss:
     """
     if size == 1:
         return loss
-    (bare,), mass = _bared((loss,))
-    found: list[Loss] = []
+    bare, found = loss.bare, list[Loss]()
     if bare.mu < math.inf:
         found.append(Gaussian(size * bare.mu * _UP))
     elif bare.rho < math.inf:
@@ -189,19 +195,22 @@ def group(loss: Loss, size: int) -> Loss:
         found.append(Pure(size * bare.pure * _UP))
     if not found:
         raise ValueError("several records of one person: nothing is proved for this mechanism")
-    return with_tails(found[0] if len(found) == 1 else Least(tuple(found)), mass)
+    return with_tails(least(*found), loss.mass)
+
+
+def least(*known: Loss) -> Loss:
+    """Return what all that is known of one mechanism says together."""
+    return known[0] if len(known) == 1 else Least(known) if known else UNKNOWN
 
 
 def with_tails(loss: Loss, mass: float) -> Loss:
     """Return the loss of a law within total variation `mass` of the one that has `loss`."""
-    (bare,), before = _bared((loss,))
     if mass == 0.0:
         return loss
-    return Tailed(bare, min(1.0, mass if before == 0.0 else (before + mass) * _UP))
+    return Tailed(loss.bare, min(1.0, _added((loss.mass, mass))))
 
 
-def _bared(parts: tuple[Loss, ...]) -> tuple[list[Loss], float]:
-    """Return the ideal losses, and the total variation of all together."""
-    bare = [p.ideal if isinstance(p, Tailed) else p for p in parts]
-    mass = math.fsum(p.mass for p in parts)
-    return bare, mass if sum(p.mass > 0.0 for p in parts) < 2 else mass * _UP
+def _added(masses: Iterable[float]) -> float:
+    """Return the total variation of all together, rounded up if there are several."""
+    found = [mass for mass in masses if mass > 0.0]
+    return math.fsum(found) if len(found) < 2 else math.fsum(found) * _UP

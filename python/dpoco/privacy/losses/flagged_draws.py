@@ -17,10 +17,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.bounded_range import RangeSeries, moment
 from dpoco.privacy.losses.loss import ORDERS as COMMON_ORDERS
 from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon, pure_delta, renyi_delta
-from dpoco.privacy.losses.range_series import RangeSeries
 
 __all__ = ["ORDERS", "PRIORS", "FlaggedDraws", "rounded_up"]
 

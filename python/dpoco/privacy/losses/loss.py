@@ -29,6 +29,7 @@ __all__ = [
     "check_epsilon",
     "crossing",
     "divergences_of",
+    "log_zcdp_delta",
     "pure_delta",
     "pure_renyi",
     "renyi_delta",
@@ -68,6 +69,16 @@ class Loss:
     rho: float = math.inf
     pure: float = math.inf
     mass: float = 0.0
+
+    @property
+    def bare(self) -> Loss:
+        """The loss without truncated tails."""
+        return self
+
+    @property
+    def bounds(self) -> tuple[Loss, ...]:
+        """All that is known, of which the least counts."""
+        return (self,)
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return bounds on the Renyi divergences of `orders` above 1, shape of `orders`."""
@@ -220,6 +231,11 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
         return 0.0
     if rho > 1e15:
         return 1.0
+    return min(1.0, math.exp(min(0.0, log_zcdp_delta(epsilon, rho))) + SMALLEST_DELTA)
+
+
+def log_zcdp_delta(epsilon: float, rho: float) -> float:
+    """Return the logarithm of that bound, which may exceed 0; 0 < rho <= 1e15."""
 
     # The derivative in a = 1 + e^x of the log of the bound increases from -infinity to infinity.
     # Any order is valid: a rough root is safe.
@@ -238,8 +254,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     t = math.exp(x)
     # log(1 - 1/a) = -log1p(1/t) for a = 1 + t.
     up = _MARGIN + _TERM * (t * ((1.0 + t) * rho + epsilon) + abs(x))
-    log_delta = t * ((1.0 + t) * rho - epsilon) - x - (1.0 + t) * math.log1p(1.0 / t) + up
-    return min(1.0, math.exp(min(0.0, log_delta)) + SMALLEST_DELTA)
+    return t * ((1.0 + t) * rho - epsilon) - x - (1.0 + t) * math.log1p(1.0 / t) + up
 
 
 def charge(epsilon: float, mass: float) -> float:

@@ -22,8 +22,7 @@ def kinds() -> tuple[type[Mechanism], ...]:
     from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
     from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
     from dpoco.privacy.mechanisms.local_report import LocalReport
-    from dpoco.privacy.mechanisms.selections import Selections
-    from dpoco.privacy.mechanisms.thresholds import ThresholdTests
+    from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
     from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
     return (

@@ -46,6 +46,11 @@ class Summand(Description):
     norm = 2.0
     enforced = True
 
+    def __post_init__(self) -> None:
+        """Refuse what is no norm."""
+        super().__post_init__()
+        _check_norm(self.norm)
+
     @property
     def widest_view(self) -> str:
         """Everyone, unless a subclass knows better."""
@@ -75,11 +80,6 @@ class ClippedVector(Summand):
     bound: float = limits()
     bound_l2: float = limits(infinite=True)
 
-    def __post_init__(self) -> None:
-        """Refuse what is no norm."""
-        super().__post_init__()
-        _check_norm(self.norm)
-
     @property
     def size(self) -> int:
         """`dimension`."""
@@ -102,11 +102,6 @@ class GlmGradient(Summand):
     features: float = limits()
     features_l2: float = limits(infinite=True)
     slope: float = limits()
-
-    def __post_init__(self) -> None:
-        """Refuse what is no norm."""
-        super().__post_init__()
-        _check_norm(self.norm)
 
     @property
     def size(self) -> int:
@@ -141,9 +136,8 @@ class SecondMoments(Summand):
     rounding: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no norm, and a rounding that would take something off."""
+        """Refuse a rounding that would take something off, and what is out of range."""
         super().__post_init__()
-        _check_norm(self.norm)
         if not 1.0 <= self.rounding < 2.0:
             raise ValueError(f"rounding of {self.kind} cannot be {self.rounding!r}")
         if not (1e-50 <= self._share <= 1e50 and 1e-100 <= self._length <= 1e100):
