@@ -55,11 +55,12 @@ if TYPE_CHECKING:
         scale,
     )
     from dpoco._tickets import Ticket
+    from dpoco.participation import Participation
     from dpoco.trace import RecordShares, Trace
 
 __version__: str = _core.__version__
 
-_HOMES = {"RecordShares": "trace", "Ticket": "_tickets", "Trace": "trace"}
+_HOMES = {"Participation": "participation", "RecordShares": "trace", "Ticket": "_tickets", "Trace": "trace"}
 
 __all__ = [
     "Budget",
@@ -71,6 +72,7 @@ __all__ = [
     "JournalFenced",
     "LargeDeltaWarning",
     "NoiseDominatesWarning",
+    "Participation",
     "RecordShares",
     "ReplayMismatch",
     "RoundOrderError",
