@@ -60,7 +60,12 @@ if TYPE_CHECKING:
 
 __version__: str = _core.__version__
 
-_HOMES = {"Participation": "participation", "RecordShares": "trace", "Ticket": "_tickets", "Trace": "trace"}
+_HOMES = {
+    "Participation": "participation",
+    "RecordShares": "trace",
+    "Ticket": "_tickets",
+    "Trace": "trace",
+}
 
 __all__ = [
     "Budget",

@@ -19,6 +19,7 @@ from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting.high_dimensional_arms import HighDimensionalBanditParameters, forced_of
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -85,6 +86,8 @@ class HighDimensionalBandit(BanditLearner):
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
         Whether one user's record is replaced or emptied between neighbours.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to contexts and rewards out of their bounds: clipped silently, or
         ``ValueError`` (for trusted data: the exception depends on them).
@@ -154,6 +157,7 @@ class HighDimensionalBandit(BanditLearner):
         gap: float = math.inf,
         sum_method: str | None = None,
         relation: str = "replace",
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -175,6 +179,7 @@ class HighDimensionalBandit(BanditLearner):
             gap=gap,
             sum_method=sum_method,
             relation=relation,
+            participation=participation,
             on_violation=on_violation,
             source=source,
         )

@@ -17,6 +17,7 @@ from dpoco.accounting.linucb_parameters import LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -77,6 +78,8 @@ class LinUCB(BanditLearner):
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to contexts and rewards out of their bounds: clipped silently, or
         ``ValueError`` (for trusted data: the exception depends on them).
@@ -146,6 +149,7 @@ class LinUCB(BanditLearner):
         sum_method: str | None = None,
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -169,6 +173,7 @@ class LinUCB(BanditLearner):
             sum_method=sum_method,
             relation=relation,
             numerics=numerics,
+            participation=participation,
             on_violation=on_violation,
             source=source,
         )

@@ -11,6 +11,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import oblivious_tracker as accountant
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.random import Source
 
@@ -64,6 +65,8 @@ class ObliviousTracker(ExpertLearner):
         holds no more. On an endless stream every cap is used up sooner or later.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
         data: the exception depends on them).
@@ -125,6 +128,7 @@ class ObliviousTracker(ExpertLearner):
         share_rate: float | None = None,
         max_resamples: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

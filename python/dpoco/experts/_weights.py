@@ -14,6 +14,7 @@ from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -71,6 +72,8 @@ class PrefixHedge(Weighted):
         see `dpoco.mechanisms.ContinualSum`.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
         data: the exception depends on them).
@@ -129,6 +132,7 @@ class PrefixHedge(Weighted):
         learning_rate: float | None = None,
         numerics: str = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -196,6 +200,8 @@ class BatchShare(Weighted):
         whose rounding the guarantee leaves out. "auto" (default): integers where possible.
     loss_range : (float, float), default (0.0, 1.0)
         Losses are mapped from it to [0, 1]; what is outside is clipped.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): losses out of range are clipped, non-finite ones count as the lowest,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -253,6 +259,7 @@ class BatchShare(Weighted):
         nominal_horizon: int | None = None,
         numerics: str = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

@@ -13,6 +13,7 @@ from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.leaf_bounds import L1Geometry, LeafBounds, enforced_leaf_bounds
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner, given
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source
@@ -62,6 +63,8 @@ class PolyhedralFrankWolfe(LeafLearner):
         Neighbouring streams differ in one round's data, replaced or emptied.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -116,6 +119,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         batch: int | str | None = "auto",
         relation: str = "replace",
         start: Any = None,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

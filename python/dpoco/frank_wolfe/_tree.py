@@ -14,6 +14,7 @@ from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner, given
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -66,6 +67,8 @@ class TreeFrankWolfe(LeafLearner):
         see `dpoco.mechanisms.ContinualSum`.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -124,6 +127,7 @@ class TreeFrankWolfe(LeafLearner):
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,
         start: Any = None,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

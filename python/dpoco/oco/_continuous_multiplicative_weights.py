@@ -12,6 +12,7 @@ from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.oco._coupled import CoupledLearner
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.coupled_draws import Dartboard, GibbsDraw
 from dpoco.random import Source
 
@@ -62,6 +63,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         is exact for linear losses and wherever a public bound says that rejection is fast; else it
         falls back to a Markov chain for slow draws, with an assumed total variation that the
         guarantee charges, and is not certified.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -120,6 +123,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         unbounded: bool = False,
         max_switches: int | None = None,
         sampler: str = "auto",
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -137,6 +141,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
             unbounded=unbounded,
             max_switches=max_switches,
             sampler=sampler,
+            participation=participation,
             on_violation=on_violation,
             source=source,
         )

@@ -98,7 +98,14 @@ class CoupledLearner(RecordLearner):
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def observe(self, record: Any, label: Any = None, *, ticket: Ticket | None = None) -> None:
+    def observe(
+        self,
+        record: Any,
+        label: Any = None,
+        *,
+        person: int | str | bytes | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """End the round with its loss.
 
         Parameters
@@ -109,6 +116,9 @@ class CoupledLearner(RecordLearner):
             ``gradient(theta) -> (d,)`` and ``hessian(theta) -> (d, d)``, kept until the horizon.
         label : float or array_like of shape (d,), optional
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
+        person : int, str or bytes
+            Whose record it is, where a participation is enforced: one too many counts as zero,
+            silently; a custom loss cannot.
         ticket : Ticket, optional
             The decision that the record belongs to, made earlier: the round played now is the
             learner's current one.
@@ -132,7 +142,7 @@ class CoupledLearner(RecordLearner):
         unusable: it may have used random numbers that must not be used again.
         """
         if ticket is not None:
-            return self._arrive(ticket, record, label)
+            return self._arrive(ticket, record, label, person=person)
         if isinstance(self._loss, losses.QuadraticLoss):
             turn, _ = self._check_turn()
             d = self._domain.dimension
@@ -142,16 +152,19 @@ class CoupledLearner(RecordLearner):
             vector = float_array("vector", label, (d,))
             if self._raises:
                 self._refuse_violations(matrix[None], vector[None])
+            if not self._admits(turn, person):
+                matrix = np.full_like(matrix, np.nan)
             self._engine.observe_quadratic(turn, matrix, vector)
         else:
-            super().observe(record, label)
+            super().observe(record, label, person=person)
 
-    def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray, person: Any) -> None:
         if not all(hasattr(record, name) for name in ("value", "gradient", "hessian")):
             raise TypeError("a custom loss must have methods value, gradient and hessian")
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
+        self._digests(person, None)
         self._engine.observe_custom(turn, record)
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:

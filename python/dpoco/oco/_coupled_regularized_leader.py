@@ -11,6 +11,7 @@ from dpoco.accounting import Budget
 from dpoco.accounting import coupled_regularized_leader as accountant
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.oco._coupled import CoupledLearner
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.coupled_draws import TiltedMinimum
 from dpoco.random import Source
 
@@ -56,6 +57,8 @@ class CoupledRegularizedLeader(CoupledLearner):
         only for losses that are Lipschitz on all of R^d.
     max_switches : int, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -111,6 +114,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         relation: str = "replace",
         unbounded: bool = False,
         max_switches: int | None = None,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -127,6 +131,7 @@ class CoupledRegularizedLeader(CoupledLearner):
             relation=relation,
             unbounded=unbounded,
             max_switches=max_switches,
+            participation=participation,
             on_violation=on_violation,
             source=source,
         )

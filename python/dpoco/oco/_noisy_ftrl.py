@@ -14,6 +14,7 @@ from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
+from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.bounds import GlmGradient, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -65,6 +66,8 @@ class NoisyFTRL(RecordLearner):
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -127,6 +130,7 @@ class NoisyFTRL(RecordLearner):
         batch: int = 1,
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -144,6 +148,7 @@ class NoisyFTRL(RecordLearner):
             batch=batch,
             relation=relation,
             numerics=numerics,
+            participation=participation,
             on_violation=on_violation,
             source=source,
         )
