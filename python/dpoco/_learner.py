@@ -126,7 +126,8 @@ class OnlineLearner(Calibrated, Delayed):
         participation: Participation | None = self._arguments.get("participation")
         if participation is None or not participation.enforced:
             return None
-        return Limiter(participation, self._horizon, claim["key"])
+        secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
+        return Limiter(participation, self._horizon, secret)
 
     @abstractmethod
     def _entries(self) -> dict[str, float]:

@@ -185,7 +185,7 @@ class Limiter:
     horizon : int
         Rounds of the stream.
     key : bytes, optional
-        32 secret bytes that the digests' key is derived of; drawn if not given.
+        Secret bytes that the digests' key is derived of; drawn if not given.
     """
 
     def __init__(self, rule: Participation, horizon: int, key: bytes | None = None) -> None:

@@ -14,7 +14,15 @@ from dpoco.accounting._records import check_types, of_version_1, plain_float, re
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, Tailed, Unknown, with_tails
+from dpoco.privacy.losses.combined import (
+    NOTHING,
+    UNKNOWN,
+    Group,
+    Least,
+    Tailed,
+    Unknown,
+    with_tails,
+)
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -56,8 +64,8 @@ _JSON: dict[Any, tuple[type, ...]] = {
 _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
-_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Pure,
-                                   Responses, Sampled, TiltedDraws)  # fmt: skip
+_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
+                                   Pure, Responses, Sampled, TiltedDraws)  # fmt: skip
 
 
 def written(guarantee: Guarantee) -> dict[str, Any]:
@@ -145,6 +153,8 @@ def read_loss(record: Mapping[str, Any]) -> Loss:
     if {*record} != {"kind", *names.values()}:
         raise ValueError(f"a loss of kind {loss.kind!r} has the fields {sorted(names.values())}")
     numbers = {name: record[stored] for name, stored in names.items()}
+    if loss is Group:
+        numbers["one"] = read_loss(numbers["one"])
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a loss of kind {loss.kind!r} holds numbers, not bools")
     try:
