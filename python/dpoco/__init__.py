@@ -54,14 +54,14 @@ if TYPE_CHECKING:
         samplers,
         scale,
     )
+    from dpoco._participation import Participation
     from dpoco._tickets import Ticket
-    from dpoco.participation import Participation
     from dpoco.trace import RecordShares, Trace
 
 __version__: str = _core.__version__
 
 _HOMES = {
-    "Participation": "participation",
+    "Participation": "_participation",
     "RecordShares": "trace",
     "Ticket": "_tickets",
     "Trace": "trace",

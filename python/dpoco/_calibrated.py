@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, refuse_contradictions
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded
-from dpoco.participation import Participation, for_people
 from dpoco.privacy.mechanisms.base import Nothing, Open
 from dpoco.random import Source
 

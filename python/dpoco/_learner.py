@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from dpoco._calibrated import Calibrated
 from dpoco._delayed import Delayed
 from dpoco._memory import require_memory
+from dpoco._participation import Limiter, Participation
 from dpoco._state import check_writable
 from dpoco._validation import LARGEST_HORIZON, positive_int
 from dpoco.accounting import Guarantee
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError, StateError
-from dpoco.participation import Limiter, Participation
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.random import Source
 
@@ -36,8 +36,6 @@ _CHUNK_ROUNDS = 8192
 
 def emptied(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
     """Return records with those that did not pass replaced by ones that count as zero."""
-    if passed.all():
-        return rows
     entering = rows.copy()
     entering[~passed] = np.nan
     return entering
@@ -223,11 +221,13 @@ class OnlineLearner(Calibrated, Delayed):
             raise TypeError(f"{named} must be given: a participation is enforced")
         return self._limiter.digests(persons, rounds)
 
-    def _admitted(self, first: int, digests: bytes, part: slice) -> NDArray[np.bool_]:
-        """Return which records of a part of a run that began in round `first` are to enter."""
+    def _admitted(self, first: int, digests: bytes, part: slice) -> NDArray[np.bool_] | None:
+        """Return which records of a part of a run from round `first` on enter; None: all do."""
         if self._limiter is None:
-            return np.ones(part.stop - part.start, dtype=bool)
-        return self._limiter.admit(first + part.start, digests[16 * part.start : 16 * part.stop])
+            return None
+        own = digests[16 * part.start : 16 * part.stop]
+        passed = self._limiter.admit(first + part.start, own)
+        return None if passed.all() else passed
 
     def _check_rounds(self, rounds: int) -> None:
         self._check_active()

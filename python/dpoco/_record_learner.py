@@ -243,13 +243,14 @@ class RecordLearner(OnlineLearner):
             for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part)
                 self._play(
-                    emptied(rows[part], passed),
+                    rows[part] if passed is None else emptied(rows[part], passed),
                     None if targets is None else targets[part],
                     out[part],
                     None if decisions is None else decisions[part],
                     changed[part],
                 )
-                for t in part.start + np.flatnonzero(~passed):  # what they lost, all the same
+                left = () if passed is None else part.start + np.flatnonzero(~passed)
+                for t in left:  # what they lost, all the same
                     assert decisions is not None
                     own = slice(t, t + 1)
                     label = None if targets is None else targets[own]

@@ -177,8 +177,8 @@ class Stateful:
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
         """Build the unstarted object that `_header` describes; a state will bring its key."""
         from dpoco import domains, losses
+        from dpoco._participation import Participation
         from dpoco.accounting import Budget
-        from dpoco.participation import Participation
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
         decoders: dict[str, Callable[[Any], Any]] = {

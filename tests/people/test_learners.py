@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco._participation import Participation, for_people
 from dpoco.audit._contract import ROUNDS, _listed, equal, unchanged
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import LEARNERS, learner_of
-from dpoco.participation import Participation, for_people
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 

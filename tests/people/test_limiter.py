@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco._participation import Limiter, Participation
 from dpoco.errors import RoundOrderError, StateError
-from dpoco.participation import Limiter, Participation
 
 WORD = (1 << 64) - 1
 

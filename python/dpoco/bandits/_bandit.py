@@ -291,10 +291,11 @@ class BanditLearner(OnlineLearner):
             first_round = self.round
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part)
-                entering = emptied(table[part], passed)
+                entering = table[part] if passed is None else emptied(table[part], passed)
                 self._engine.run(rows[part], entering, actions[part], own[part])
-                left = part.start + np.flatnonzero(~passed)  # they were rewarded all the same
-                own[left] = np.clip(table[left, actions[left]], *self._reward_range())
+                if passed is not None:  # what they earned, all the same
+                    left = part.start + np.flatnonzero(~passed)
+                    own[left] = np.clip(table[left, actions[left]], *self._reward_range())
         for array in (actions, own):
             array.flags.writeable = False
         norms, reward_range = self._context_norms(rows), self._reward_range()

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains
+from dpoco._participation import Participation
 from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
@@ -19,7 +20,6 @@ from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.accounting.high_dimensional_arms import HighDimensionalBanditParameters, forced_of
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

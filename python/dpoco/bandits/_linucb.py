@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
@@ -17,7 +18,6 @@ from dpoco.accounting.linucb_parameters import LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source

@@ -318,11 +318,12 @@ class ExpertLearner(OnlineLearner):
             first_round = self.round
             for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part)
-                self._engine.run(emptied(rows[part], passed), own[part], decisions[part])
-                left = part.start + np.flatnonzero(~passed)  # they lost all the same
-                own[left] = (admitted_losses(rows[left, decisions[left]], low, high) - low) / (
-                    high - low
-                )
+                entering = rows[part] if passed is None else emptied(rows[part], passed)
+                self._engine.run(entering, own[part], decisions[part])
+                if passed is not None:  # what they lost, all the same
+                    left = part.start + np.flatnonzero(~passed)
+                    lost = admitted_losses(rows[left, decisions[left]], low, high)
+                    own[left] = (lost - low) / (high - low)
         return ExpertTrace.of(rows, own, decisions, first_round, self._loss_range)
 
     @property

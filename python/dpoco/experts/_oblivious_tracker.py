@@ -6,12 +6,12 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco._validation import LARGEST_HORIZON
 from dpoco.accounting import Budget
 from dpoco.accounting import oblivious_tracker as accountant
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.experts._expert_learner import ExpertLearner
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.random import Source
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco.accounting import Budget, epoch_selector, shift_detector
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
 from dpoco.experts._expert_learner import ExpertLearner
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.privacy.mechanisms.thresholds import ThresholdTests

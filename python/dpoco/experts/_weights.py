@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget, batch_share, prefix_hedge
 from dpoco.accounting.batch_share import BatchShareParameters
@@ -14,7 +15,6 @@ from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.mechanisms import continual_sum_settings, sum_entries
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from dpoco import _core, domains, losses
+from dpoco._participation import Participation
 from dpoco.accounting import Budget
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
 from dpoco.accounting.leaf_bounds import L1Geometry, LeafBounds, enforced_leaf_bounds
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner, given
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.random import Source

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core, domains, losses
+from dpoco._participation import Participation
 from dpoco.accounting import Budget
 from dpoco.accounting import tree_frank_wolfe as accountant
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.frank_wolfe._leaf_learner import LeafLearner, given
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.bounds import GlmGradient
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source

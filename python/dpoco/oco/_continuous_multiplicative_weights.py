@@ -6,13 +6,13 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core, domains, losses
+from dpoco._participation import Participation
 from dpoco.accounting import Budget
 from dpoco.accounting import continuous_multiplicative_weights as accountant
 from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.oco._coupled import CoupledLearner
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.coupled_draws import Dartboard, GibbsDraw
 from dpoco.random import Source
 

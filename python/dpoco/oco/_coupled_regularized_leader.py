@@ -7,11 +7,11 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core, domains, losses
+from dpoco._participation import Participation
 from dpoco.accounting import Budget
 from dpoco.accounting import coupled_regularized_leader as accountant
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.oco._coupled import CoupledLearner
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.coupled_draws import TiltedMinimum
 from dpoco.random import Source
 

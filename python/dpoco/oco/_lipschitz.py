@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains
 from dpoco._learner import OnlineLearner, Progress, emptied
+from dpoco._participation import Participation
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_float
 from dpoco.accounting import Budget
@@ -21,7 +22,6 @@ from dpoco.accounting.lipschitz import LipschitzParameters
 from dpoco.accounting.nets import checked_counts, shape_of
 from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.oco._nets import NetLosses, net_of, net_transform
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -379,7 +379,8 @@ class LipschitzLearner(OnlineLearner):
                 if self._raises and rows.array is None:
                     self._refuse_violations(chunk, first_round + part.start)
                 passed = self._admitted(first_round, digests, part)
-                self._engine.run(emptied(chunk, passed), own[part], played[part])
+                entering = chunk if passed is None else emptied(chunk, passed)
+                self._engine.run(entering, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
         own[~np.isfinite(own)] = 0.0
         decisions = self._points[played]

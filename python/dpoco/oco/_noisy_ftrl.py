@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core, domains, losses
+from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
 from dpoco.accounting import Budget
@@ -14,7 +15,6 @@ from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.participation import Participation
 from dpoco.privacy.mechanisms.bounds import GlmGradient, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
