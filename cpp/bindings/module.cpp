@@ -32,6 +32,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_errors();
   register_random(m);
   register_digests(m);
+  register_participants(m);
   register_noise(m);
   register_domains(m);
   register_losses(m);

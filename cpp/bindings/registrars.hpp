@@ -9,6 +9,7 @@ namespace dpoco::bindings {
 
 void register_random(py::module_& m);
 void register_digests(py::module_& m);
+void register_participants(py::module_& m);
 void register_noise(py::module_& m);
 void register_domains(py::module_& m);
 void register_losses(py::module_& m);

@@ -54,12 +54,18 @@ if TYPE_CHECKING:
         samplers,
         scale,
     )
+    from dpoco._participation import Participation
     from dpoco._tickets import Ticket
     from dpoco.trace import RecordShares, Trace
 
 __version__: str = _core.__version__
 
-_HOMES = {"RecordShares": "trace", "Ticket": "_tickets", "Trace": "trace"}
+_HOMES = {
+    "Participation": "_participation",
+    "RecordShares": "trace",
+    "Ticket": "_tickets",
+    "Trace": "trace",
+}
 
 __all__ = [
     "Budget",
@@ -71,6 +77,7 @@ __all__ = [
     "JournalFenced",
     "LargeDeltaWarning",
     "NoiseDominatesWarning",
+    "Participation",
     "RecordShares",
     "ReplayMismatch",
     "RoundOrderError",

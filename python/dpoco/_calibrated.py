@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco._participation import Participation, for_people
 from dpoco._validation import choice
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded
@@ -152,6 +153,10 @@ class Calibrated:
             raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
         if source is not None and not isinstance(source, Source):
             raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
+        participation = arguments.get("participation")
+        if participation is not None and not isinstance(participation, Participation):
+            given = type(participation).__name__
+            raise TypeError(f"participation must be a dpoco.Participation or None; got {given}")
         if "on_violation" in arguments:
             choice("on_violation", arguments["on_violation"], ("clip", "raise"))
 
@@ -172,8 +177,17 @@ class Calibrated:
 
         `problem` are its first arguments, checked; `known` stand for what was given.
         """
-        options = {name: arguments[name] for name in cls._options[len(problem) :]}
-        return cls._accountant.calibrate(*problem, **{**options, **known})
+        given = {name: arguments[name] for name in cls._options[len(problem) :]}
+        options = {**given, **known}
+        participation, budget = arguments.get("participation"), options.get("budget")
+        if participation is None or budget is None:
+            return cls._accountant.calibrate(*problem, **options)
+        return for_people(
+            lambda single: cls._accountant.calibrate(*problem, **{**options, "budget": single}),
+            lambda found: cls._accountant.guarantee(*problem, found, budget=budget),
+            participation,
+            budget,
+        )
 
     @classmethod
     def _check_given(cls, constructed: type, arguments: Mapping[str, Any]) -> Any:

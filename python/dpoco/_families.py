@@ -226,5 +226,5 @@ def header_of(learner: Any) -> str:
 def continued(prototype: Any, payload: bytes) -> Any:
     """Return a learner like the prototype, continued from the state of a compiled learner."""
     learner = prototype._sibling(_REPLACED_CLAIM)
-    learner._engine.restore(payload)
+    learner._go_on(payload)
     return learner

@@ -6,29 +6,38 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._calibrated import Calibrated
+from dpoco._participation import Limiter, Participation
 from dpoco._state import check_writable
 from dpoco._tickets import Delayed
 from dpoco._validation import LARGEST_HORIZON, positive_int, require_memory
 from dpoco.accounting import Guarantee
-from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError
+from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError, StateError
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.random import Source
 
-__all__ = ["OnlineLearner"]
+__all__ = ["OnlineLearner", "emptied"]
 
 FloatArray = NDArray[np.float64]
 Progress = Callable[[int, int], None]
+Self = TypeVar("Self", bound="OnlineLearner")
 
 # Rounds per compiled call: short enough that Ctrl-C is answered at once, long enough that the
 # call itself costs nothing.
 _CHUNK_ENTRIES = 2**18
 _CHUNK_ROUNDS = 8192
+
+
+def emptied(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
+    """Return records with those that did not pass replaced by ones that count as zero."""
+    entering = rows.copy()
+    entering[~passed] = np.nan
+    return entering
 
 
 class OnlineLearner(Calibrated, Delayed):
@@ -45,6 +54,7 @@ class OnlineLearner(Calibrated, Delayed):
     _mechanism: Mechanism
     _guarantee: Guarantee
     _raises: bool  # on_violation="raise"
+    _limiter: Limiter | None = None
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
@@ -97,10 +107,23 @@ class OnlineLearner(Calibrated, Delayed):
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded
         )
+        participation: Participation | None = arguments.get("participation")
+        if participation is not None:
+            participation.check(self._horizon)
+            self._guarantee = participation.of(self._guarantee)
+        self._limiter = self._limiter_of(claim)
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
         self._check_built(self._mechanism, self._engine)
+
+    def _limiter_of(self, claim: dict[str, Any]) -> Limiter | None:
+        """Return what keeps people to the participation that was declared, if it is to."""
+        participation: Participation | None = self._arguments.get("participation")
+        if participation is None or not participation.enforced:
+            return None
+        secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
+        return Limiter(participation, self._horizon, secret)
 
     @abstractmethod
     def _entries(self) -> dict[str, float]:
@@ -175,6 +198,35 @@ class OnlineLearner(Calibrated, Delayed):
             raise RoundOrderError("observe() without decide(): the two alternate")
         return asked
 
+    def _admits(self, turn: int, person: Any) -> bool:
+        """Return whether this person's record enters the round; else an empty one is to be played.
+
+        Asked when nothing else can be refused any more: the record counts.
+        """
+        if self._limiter is None and person is None:
+            return True
+        digests = self._digests(person, None)
+        return self._limiter is None or bool(self._limiter.admit(turn, digests)[0])
+
+    def _digests(self, persons: Any, rounds: int | None) -> bytes:
+        """Return who the people of a run are, or raise if they are needed or not looked at."""
+        named = "person" if rounds is None else "persons"
+        if self._limiter is None:
+            if persons is not None:
+                raise TypeError(f"{named} would be ignored: no participation is enforced here")
+            return b""
+        if persons is None:
+            raise TypeError(f"{named} must be given: a participation is enforced")
+        return self._limiter.digests(persons, rounds)
+
+    def _admitted(self, first: int, digests: bytes, part: slice) -> NDArray[np.bool_] | None:
+        """Return which records of a part of a run from round `first` on enter; None: all do."""
+        if self._limiter is None:
+            return None
+        own = digests[16 * part.start : 16 * part.stop]
+        passed = self._limiter.admit(first + part.start, own)
+        return None if passed.all() else passed
+
     def _check_rounds(self, rounds: int) -> None:
         self._check_active()
         left = self._horizon - self.round
@@ -215,6 +267,31 @@ class OnlineLearner(Calibrated, Delayed):
                 since_checkpoint = 0
             if progress is not None:
                 progress(start, rounds)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def _payload(self) -> bytes:
+        """Return the engine's state; behind it the limiter's, and how long that is."""
+        state = super()._payload()
+        if self._limiter is None:
+            return state
+        people = self._limiter.state()
+        return b"".join((state, people, len(people).to_bytes(8, "little")))
+
+    def _go_on(self, payload: bytes) -> None:
+        if self._limiter is not None:
+            end = len(payload) - 8
+            start = end - int.from_bytes(payload[max(end, 0) :], "little")
+            if start < 0:
+                raise StateError("state is corrupt: its people are missing")
+            self._limiter.restore(payload[start:end])
+            payload = payload[:start]
+        super()._go_on(payload)
+
+    def _sibling(self: Self, claim: dict[str, Any]) -> Self:
+        sibling = super()._sibling(claim)
+        sibling._limiter = sibling._limiter_of(claim)
+        return sibling
 
     def __repr__(self) -> str:
         # Parameters and guarantee only: nothing that depends on data.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import domains, losses
-from dpoco._learner import OnlineLearner, Progress
+from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, number
 from dpoco.trace import Flags, Trace
@@ -82,7 +82,12 @@ class RecordLearner(OnlineLearner):
         return decision
 
     def observe(
-        self, record: Any, label: float | None = None, *, ticket: Ticket | None = None
+        self,
+        record: Any,
+        label: float | None = None,
+        *,
+        person: int | str | bytes | None = None,
+        ticket: Ticket | None = None,
     ) -> None:
         """End the round with its loss.
 
@@ -94,6 +99,9 @@ class RecordLearner(OnlineLearner):
             at the previous one.
         label : float, optional
             For generalised linear losses.
+        person : int, str or bytes
+            Whose record it is, where a participation is enforced: one too many counts as zero,
+            silently.
         ticket : Ticket, optional
             The decision that the record belongs to, made earlier: the round played now is the
             learner's current one, and custom losses are asked for gradients at its decisions.
@@ -115,7 +123,7 @@ class RecordLearner(OnlineLearner):
         Records over the bounds are clipped and non-finite ones count as zero, silently.
         """
         if ticket is not None:
-            return self._arrive(ticket, record, label)
+            return self._arrive(ticket, record, label, person=person)
         turn, decision = self._check_turn()
         if self._loss.glm:
             features = self._vector("features", record)
@@ -124,6 +132,8 @@ class RecordLearner(OnlineLearner):
             target = number("label", label)
             if self._raises:
                 self._refuse_violations(features[None, :], np.array([target]))
+            if not self._admits(turn, person):
+                features = np.full_like(features, np.nan)
             self._engine.observe(turn, features, target)
         else:
             if label is not None:
@@ -132,14 +142,16 @@ class RecordLearner(OnlineLearner):
                 gradient = self._vector("gradient", record)
                 if self._raises:
                     self._refuse_violations(gradient[None, :], None)
+                if not self._admits(turn, person):
+                    gradient = np.full_like(gradient, np.nan)
                 self._engine.observe_gradient(turn, gradient)
             else:
-                self._observe_custom(record, turn, decision)
+                self._observe_custom(record, turn, decision, person)
 
     def _vector(self, name: str, value: Any) -> FloatArray:
         return float_array(name, value, (self._domain.dimension,))
 
-    def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray, person: Any) -> None:
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
@@ -150,6 +162,8 @@ class RecordLearner(OnlineLearner):
             found.append(self._vector("gradient", last))
         if self._raises:
             self._refuse_violations(np.stack(found), None)
+        if not self._admits(turn, person):
+            found = [np.full_like(each, np.nan) for each in found]
         engine = self._engine
         (engine.observe_gradients if self._looks_back else engine.observe_gradient)(turn, *found)
 
@@ -163,6 +177,7 @@ class RecordLearner(OnlineLearner):
         features: Any,
         labels: Any = None,
         *,
+        persons: Any = None,
         record_decisions: bool = True,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -176,6 +191,8 @@ class RecordLearner(OnlineLearner):
             One record a round; gradients for a `LinearLoss`, matrices for a `QuadraticLoss`.
         labels : array_like of shape (T,) or (T, d), optional
             Labels of generalised linear losses, vectors of a `QuadraticLoss`.
+        persons : array_like of int, str or bytes with shape (T,)
+            Whose records they are, where a participation is enforced.
         record_decisions : bool, default True
             Keep the T x d decisions in the trace.
         progress : callable, optional
@@ -207,20 +224,31 @@ class RecordLearner(OnlineLearner):
         self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, targets)
+        digests = self._digests(persons, rounds)
         out = np.empty(rounds)
-        decisions = np.empty((rounds, self._domain.dimension)) if record_decisions else None
+        keeps = record_decisions or self._limiter is not None
+        decisions = np.empty((rounds, self._domain.dimension)) if keeps else None
         changed = np.empty(rounds, dtype=np.uint8)
         with self._alone():
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
+                passed = self._admitted(first_round, digests, part)
                 self._play(
-                    rows[part],
+                    rows[part] if passed is None else emptied(rows[part], passed),
                     None if targets is None else targets[part],
                     out[part],
                     None if decisions is None else decisions[part],
                     changed[part],
                 )
+                left = () if passed is None else part.start + np.flatnonzero(~passed)
+                for t in left:  # what they lost, all the same
+                    assert decisions is not None
+                    own = slice(t, t + 1)
+                    label = None if targets is None else targets[own]
+                    out[own] = self._loss.batch_values(self._domain, decisions[t], rows[own], label)
+        if not record_decisions:
+            decisions = None
         for array in (out, decisions):
             if array is not None:
                 array.flags.writeable = False

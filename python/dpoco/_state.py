@@ -111,7 +111,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 # Arguments that older states lack, with what they stood for.
-_ADDED = {"numerics": "float"}
+_ADDED = {"numerics": "float", "participation": None}
 
 
 class Stateful:
@@ -177,6 +177,7 @@ class Stateful:
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
         """Build the unstarted object that `_header` describes; a state will bring its key."""
         from dpoco import domains, losses
+        from dpoco._participation import Participation
         from dpoco.accounting import Budget
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
@@ -184,6 +185,7 @@ class Stateful:
             "domain": domains.from_dict,
             "loss": losses.from_dict,
             "budget": Budget.from_dict,
+            "participation": Participation.from_dict,
             "parameters": cls._parameters_class.from_dict,
             **cls._decoders,
         }
@@ -280,7 +282,16 @@ class Stateful:
         if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": __version__, "object": self._header()}
-        return pack(header, self._engine.state())
+        return pack(header, self._payload())
+
+    def _payload(self) -> bytes:
+        """Return all that rounds change, in bytes."""
+        state: bytes = self._engine.state()
+        return state
+
+    def _go_on(self, payload: bytes) -> None:
+        """Continue from what `_payload` returned; `StateError` if it is none."""
+        self._engine.restore(payload)
 
     @classmethod
     def _from_bytes(cls: type[Self], data: bytes) -> Self:
@@ -299,7 +310,7 @@ class Stateful:
             raise StateError(
                 f"state is corrupt: its description is refused ({type(error).__name__})"
             ) from None
-        instance._engine.restore(payload)
+        instance._go_on(payload)
         return instance
 
     def resume(self) -> None:

@@ -341,7 +341,7 @@ class Delayed(Stateful):
             decision = self._decision()
             return decision, book.issue(turn, decision)
 
-    def _arrive(self, ticket: Ticket, *record: Any) -> None:
+    def _arrive(self, ticket: Ticket, *record: Any, person: Any = None) -> None:
         """Play a round with the record of a ticket, which is struck if that was done."""
         self._enter_process()
         book = self._book_of(ticket)
@@ -352,19 +352,21 @@ class Delayed(Stateful):
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
             over = False
             try:
-                self._play_arrival(turn, ticket, record)
+                self._play_arrival(turn, ticket, record, person)
                 over = True
             finally:  # an interrupt may come behind the round
                 if over or self._engine.round != turn:
                     book.remove(ticket.number)
 
-    def _play_arrival(self, turn: int, ticket: Ticket, record: tuple[Any, ...]) -> None:
+    def _play_arrival(
+        self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Any
+    ) -> None:
         """Play round `turn`: the record enters as if it had come at once."""
         before = self._asked
         if before[0] != turn:
             self._asked = (turn, self._decision())
         try:
-            cast(Any, self).observe(*record)
+            cast(Any, self).observe(*record, person=person)
         except BaseException:
             self._asked = before
             raise

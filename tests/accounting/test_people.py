@@ -99,8 +99,12 @@ def test_other_mechanisms_are_groups():
     assert any("fixed in advance" in text for text in mine.conditions)
     mine.verify()
     lazy = dpoco.oco.CoupledRegularizedLeader(LpBall(3), LogisticLoss(), horizon=99, budget=BUDGET)
-    with pytest.raises(ValueError, match="nothing is proved"):
-        lazy.guarantee.for_person(2)
+    mine = lazy.guarantee.for_person(2)
+    one, delta = lazy.guarantee, 1e-6 / (1.0 + math.exp(1.0))  # a chain of two, at equal epsilons
+    assert 1.9 < mine.epsilon < 2.0 * one.epsilon_at(0.1 * delta)
+    assert mine.profile["kind"] == "group"
+    assert dpoco.Guarantee.from_json(mine.to_json()) == mine
+    mine.verify()
 
 
 def test_joint_views_have_the_exact_norm():

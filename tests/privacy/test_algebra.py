@@ -12,6 +12,7 @@ from scipy.stats import norm
 from dpoco.privacy.losses.combined import (
     NOTHING,
     UNKNOWN,
+    Group,
     Least,
     Tailed,
     either,
@@ -119,8 +120,51 @@ def test_a_group_is_a_chain(size):
         assert rho.delta(epsilon) >= Zcdp(0.01 * size**2).delta(epsilon) * (1.0 - 1e-12)
     tails = group(with_tails(Gaussian(0.3), 1e-9), size)
     assert tails.mass == 1e-9  # the two ends of the chain only
-    with pytest.raises(ValueError, match="nothing is proved"):
-        group(Step(0.1), size)
+    assert group(Step(0.1 / size), size) == Group(Step(0.1 / size), size)
+
+
+@dataclass(frozen=True)
+class Curve(Loss):
+    """A curve of which nothing else is known."""
+
+    kind = "curve"
+    of: Loss
+
+    def delta(self, epsilon: float) -> float:
+        return self.of.delta(epsilon)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10])
+@pytest.mark.parametrize("one", [Gaussian(0.4), Gaussian(2.0), Pure(0.5)])
+def test_a_chain_of_curves_is_above_the_truth(one, size):
+    chain = group(Curve(one), size)
+    truth = Gaussian(one.mu * size) if one.mu < math.inf else Pure(one.pure * size)
+    for epsilon in (*EPSILONS, 650.0, 800.0, 1e5):
+        share = epsilon / size
+        terms = sum(math.exp(i * share) for i in range(size)) if epsilon < 700.0 else math.inf
+        assert chain.delta(epsilon) >= truth.delta(epsilon) * (1.0 - 1e-9)
+        if epsilon < 700.0:
+            stated = min(1.0, terms * one.delta(share))
+            assert chain.delta(epsilon) == pytest.approx(stated, rel=1e-9, abs=1e-13)
+    assert chain.epsilon(1e-6) >= truth.epsilon(1e-6) * (1.0 - 1e-9)
+
+
+def test_a_chain_without_its_powers_would_be_false():
+    """The delta of one change at epsilon / k alone is below the truth, and so is k times it."""
+    truth = Gaussian(4.0)
+    assert any(2.0 * Gaussian(2.0).delta(e / 2) < truth.delta(e) for e in EPSILONS)
+
+
+def test_a_chain_is_stored_and_read():
+    chain = group(Curve(Pure(0.5)), 3)
+    assert chain.to_dict() == {
+        "kind": "group",
+        "one": {"kind": "curve", "of": {"kind": "pure", "epsilon": 0.5}},
+        "size": 3,
+    }
+    for size in (1, 2.0, True):
+        with pytest.raises(ValueError, match="size"):
+            Group(Pure(0.5), size)
 
 
 def test_what_is_known_in_two_ways_counts_as_the_less():

@@ -14,7 +14,7 @@ from dpoco.accounting._records import check_types, plain_float, read_record
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import NOTHING, Unknown, least, with_tails
+from dpoco.privacy.losses.combined import NOTHING, Group, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -56,8 +56,8 @@ _JSON: dict[Any, tuple[type, ...]] = {
 _UNSAID: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                            "numerics": None, "description": None, "person": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
-_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Pure,
-                                   Responses, Sampled, TiltedDraws)  # fmt: skip
+_LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
+                                   Pure, Responses, Sampled, TiltedDraws)  # fmt: skip
 
 
 def written(guarantee: Guarantee) -> dict[str, Any]:
@@ -144,6 +144,8 @@ def read_loss(record: Mapping[str, Any]) -> Loss:
     if {*record} != {"kind", *names.values()}:
         raise ValueError(f"a loss of kind {loss.kind!r} has the fields {sorted(names.values())}")
     numbers = {name: record[stored] for name, stored in names.items()}
+    if loss is Group:
+        numbers["one"] = read_loss(numbers["one"])
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a loss of kind {loss.kind!r} holds numbers, not bools")
     try:

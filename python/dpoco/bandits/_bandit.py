@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._learner import OnlineLearner, Progress
+from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, number
 from dpoco.bandits._trace import BanditTrace
@@ -129,21 +129,34 @@ class BanditLearner(OnlineLearner):
                 arm = int(chosen[0])
             return arm, book.issue(turn, arm, row, due)
 
-    def _play_arrival(self, turn: int, ticket: Ticket, record: tuple[Any, ...]) -> None:
+    def _play_arrival(
+        self, turn: int, ticket: Ticket, record: tuple[Any, ...], person: Any
+    ) -> None:
         """Play round `turn`; the context and the arm are the ticket's."""
         (reward,) = record
         value = math.nan if reward is None else number("reward", reward)
         if self._raises and reward is not None:
             self._refuse_rewards(np.array([[value]]), turn)
+        if not self._admits(turn, person):
+            value = math.nan
         self._engine.observe_arrival(turn, ticket.decision, ticket.due, ticket.context, value)
 
-    def observe(self, reward: Any, *, ticket: Ticket | None = None) -> None:
+    def observe(
+        self,
+        reward: Any,
+        *,
+        person: int | str | bytes | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """End the round with the reward of the arm decided on.
 
         Parameters
         ----------
         reward : float
             Clipped into its range. NaN: the reward never came; see `skip`.
+        person : int, str or bytes
+            The round's user, where a participation is enforced: one round too many counts as one
+            whose reward never came, silently.
         ticket : Ticket, optional
             The decision that the reward is of, made earlier. A bandit with forced rounds plays no
             round, and learns nothing, if the schedule has no room for it: this is public.
@@ -164,26 +177,31 @@ class BanditLearner(OnlineLearner):
         if ticket is not None:
             if reward is None:
                 raise TypeError("reward must be a number; got NoneType")
-            return self._arrive(ticket, reward)
+            return self._arrive(ticket, reward, person=person)
         turn, _ = self._check_turn()
         value = number("reward", reward)
         if self._raises:
             self._refuse_rewards(np.array([[value]]), turn)
-        self._engine.observe(turn, value)
+        self._engine.observe(turn, value if self._admits(turn, person) else math.nan)
 
-    def skip(self, *, ticket: Ticket | None = None) -> None:
+    def skip(
+        self, *, person: int | str | bytes | None = None, ticket: Ticket | None = None
+    ) -> None:
         """End a round whose reward never came: the record counts as zero for every arm.
 
         The noise advances as in any other round, so that nobody can tell.
 
         Parameters
         ----------
+        person : int, str or bytes
+            The round's user, where a participation is enforced: the round counts.
         ticket : Ticket, optional
             The decision whose reward never came, made earlier.
         """
         if ticket is not None:
-            return self._arrive(ticket, None)
+            return self._arrive(ticket, None, person=person)
         turn, _ = self._check_turn()
+        self._admits(turn, person)
         self._engine.observe(turn, math.nan)
 
     def recommend(self, contexts: Any) -> IntArray:
@@ -216,6 +234,7 @@ class BanditLearner(OnlineLearner):
         contexts: Any,
         rewards: Any,
         *,
+        persons: Any = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
@@ -228,6 +247,8 @@ class BanditLearner(OnlineLearner):
             One context a round.
         rewards : array_like of shape (T, K)
             Rewards of all arms; the learner reads that of its own action only.
+        persons : array_like of int, str or bytes with shape (T,)
+            The rounds' users, where a participation is enforced.
         progress : callable, optional
             Called as ``progress(done, total)`` between chunks of rounds.
         checkpoint : path-like, optional
@@ -261,6 +282,7 @@ class BanditLearner(OnlineLearner):
         if self._raises:
             self._refuse_contexts(rows, self.round)
             self._refuse_rewards(table, self.round)
+        digests = self._digests(persons, rounds)
         own = np.empty(rounds)
         actions = np.empty(rounds, dtype=np.int64)
         width = self._dimension + self._arms
@@ -268,7 +290,12 @@ class BanditLearner(OnlineLearner):
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
-                self._engine.run(rows[part], table[part], actions[part], own[part])
+                passed = self._admitted(first_round, digests, part)
+                entering = table[part] if passed is None else emptied(table[part], passed)
+                self._engine.run(rows[part], entering, actions[part], own[part])
+                if passed is not None:  # what they earned, all the same
+                    left = part.start + np.flatnonzero(~passed)
+                    own[left] = np.clip(table[left, actions[left]], *self._reward_range())
         for array in (actions, own):
             array.flags.writeable = False
         norms, reward_range = self._context_norms(rows), self._reward_range()
@@ -278,6 +305,8 @@ class BanditLearner(OnlineLearner):
         self, contexts: FloatArray, actions: IntArray, rewards: FloatArray
     ) -> tuple[int, IntArray]:
         """Play a log: return the events read and the arms chosen in them (-1: not read)."""
+        if self._limiter is not None:
+            raise ValueError("a log does not say whose events it has: no participation is enforced")
         self._check_active()
         if self._raises:
             self._refuse_contexts(contexts, 0, "event")

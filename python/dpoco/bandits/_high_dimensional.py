@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains
+from dpoco._participation import Participation
 from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
@@ -82,6 +83,8 @@ class HighDimensionalBandit(BanditLearner):
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
         Whether one user's record is replaced or emptied between neighbours.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to contexts and rewards out of their bounds: clipped silently, or
         ``ValueError`` (for trusted data: the exception depends on them).
@@ -151,6 +154,7 @@ class HighDimensionalBandit(BanditLearner):
         gap: float = math.inf,
         sum_method: str | None = None,
         relation: str = "replace",
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
@@ -77,6 +78,8 @@ class LinUCB(BanditLearner):
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to contexts and rewards out of their bounds: clipped silently, or
         ``ValueError`` (for trusted data: the exception depends on them).
@@ -146,6 +149,7 @@ class LinUCB(BanditLearner):
         sum_method: str | None = None,
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._learner import OnlineLearner, Progress
+from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Guarantee
@@ -202,7 +202,13 @@ class ExpertLearner(OnlineLearner):
         decision: int | tuple[int, Ticket] = super().decide(ticket=ticket)
         return decision
 
-    def observe(self, losses: Any, *, ticket: Ticket | None = None) -> None:
+    def observe(
+        self,
+        losses: Any,
+        *,
+        person: int | str | bytes | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """End the round with the losses of all experts.
 
         Parameters
@@ -210,6 +216,9 @@ class ExpertLearner(OnlineLearner):
         losses : array_like of shape (N,)
             In the declared range; values outside are clipped and non-finite ones count as the
             lowest loss, silently.
+        person : int, str or bytes
+            Whose losses they are, where a participation is enforced: one too many counts as zero,
+            silently.
         ticket : Ticket, optional
             The decision that the losses are of, made earlier: the round played now is the
             learner's current one, whatever the ticket's.
@@ -227,11 +236,13 @@ class ExpertLearner(OnlineLearner):
             out of the range.
         """
         if ticket is not None:
-            return self._arrive(ticket, losses)
+            return self._arrive(ticket, losses, person=person)
         turn, _ = self._check_turn()
         row = self._row(losses)
         if self._raises:
             self._refuse_violations(row[None, :], turn)
+        if not self._admits(turn, person):
+            row = np.full_like(row, np.nan)
         self._engine.observe(turn, row)
 
     def _row(self, losses: Any) -> FloatArray:
@@ -256,6 +267,7 @@ class ExpertLearner(OnlineLearner):
         self,
         losses: Any,
         *,
+        persons: Any = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
@@ -266,6 +278,8 @@ class ExpertLearner(OnlineLearner):
         ----------
         losses : array_like of shape (T, N)
             Losses of all experts, one row a round.
+        persons : array_like of int, str or bytes with shape (T,)
+            Whose losses they are, where a participation is enforced.
         progress : callable, optional
             Called as ``progress(done, total)`` between chunks of rounds.
         checkpoint : path-like, optional
@@ -295,13 +309,21 @@ class ExpertLearner(OnlineLearner):
         self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, self.round)
+        digests = self._digests(persons, rounds)
+        low, high = self._loss_range
         own = np.empty(rounds)
         decisions = np.empty(rounds, dtype=np.int64)
         with self._alone():
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
-                self._engine.run(rows[part], own[part], decisions[part])
+                passed = self._admitted(first_round, digests, part)
+                entering = rows[part] if passed is None else emptied(rows[part], passed)
+                self._engine.run(entering, own[part], decisions[part])
+                if passed is not None:  # what they lost, all the same
+                    left = part.start + np.flatnonzero(~passed)
+                    lost = admitted_losses(rows[left, decisions[left]], low, high)
+                    own[left] = (lost - low) / (high - low)
         return ExpertTrace.of(rows, own, decisions, first_round, self._loss_range)
 
     @property

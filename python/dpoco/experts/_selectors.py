@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco.accounting import Budget, epoch_selector, shift_detector
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
@@ -62,6 +63,8 @@ class EpochSelector(Selector):
         Expert of the first round; None (default) draws it uniformly.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
         data: the exception depends on them).
@@ -112,6 +115,7 @@ class EpochSelector(Selector):
         selection: str | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -176,6 +180,8 @@ class ShiftDetector(Selector):
         Expert of the first round; None (default) draws it uniformly.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
         data: the exception depends on them).
@@ -232,6 +238,7 @@ class ShiftDetector(Selector):
         nominal_horizon: int | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

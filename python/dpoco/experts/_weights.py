@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco._validation import LARGEST_HORIZON, FloatArray
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
 from dpoco.accounting.batch_share import BatchShareParameters
@@ -83,6 +84,8 @@ class PrefixHedge(Weighted):
         see `dpoco.mechanisms.ContinualSum`.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
         data: the exception depends on them).
@@ -141,6 +144,7 @@ class PrefixHedge(Weighted):
         learning_rate: float | None = None,
         numerics: str = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -208,6 +212,8 @@ class BatchShare(Weighted):
         whose rounding the guarantee leaves out. "auto" (default): integers where possible.
     loss_range : (float, float), default (0.0, 1.0)
         Losses are mapped from it to [0, 1]; what is outside is clipped.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): losses out of range are clipped, non-finite ones count as the lowest,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -265,6 +271,7 @@ class BatchShare(Weighted):
         nominal_horizon: int | None = None,
         numerics: str = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -348,6 +355,8 @@ class ObliviousTracker(ExpertLearner):
         holds no more. On an endless stream every cap is used up sooner or later.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
         data: the exception depends on them).
@@ -409,6 +418,7 @@ class ObliviousTracker(ExpertLearner):
         share_rate: float | None = None,
         max_resamples: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from dpoco import _core, domains, losses
+from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, polyhedral_frank_wolfe, tree_frank_wolfe
@@ -159,6 +160,8 @@ class TreeFrankWolfe(LeafLearner):
         see `dpoco.mechanisms.ContinualSum`.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -218,6 +221,7 @@ class TreeFrankWolfe(LeafLearner):
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,
         start: Any = None,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -274,6 +278,8 @@ class PolyhedralFrankWolfe(LeafLearner):
         Neighbouring streams differ in one round's data, replaced or emptied.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -329,6 +335,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         batch: int | str | None = "auto",
         relation: str = "replace",
         start: Any = None,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

@@ -164,7 +164,7 @@ class StateRow:
 
 def payload_of(learner: Any) -> bytes:
     """Return the state of the engine; framed with the tickets, once some were issued."""
-    state: bytes = learner._engine.state()
+    state: bytes = learner._payload()
     book = getattr(learner, "_book", None)
     return state if book is None else pack({"tickets": book.to_record()}, state)
 

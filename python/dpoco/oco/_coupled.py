@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
 from dpoco._clipping import record_clipper
+from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array
@@ -111,7 +112,14 @@ class CoupledLearner(RecordLearner):
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def observe(self, record: Any, label: Any = None, *, ticket: Ticket | None = None) -> None:
+    def observe(
+        self,
+        record: Any,
+        label: Any = None,
+        *,
+        person: int | str | bytes | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """End the round with its loss.
 
         Parameters
@@ -122,6 +130,9 @@ class CoupledLearner(RecordLearner):
             ``gradient(theta) -> (d,)`` and ``hessian(theta) -> (d, d)``, kept until the horizon.
         label : float or array_like of shape (d,), optional
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
+        person : int, str or bytes
+            Whose record it is, where a participation is enforced: one too many counts as zero,
+            silently; a custom loss cannot.
         ticket : Ticket, optional
             The decision that the record belongs to, made earlier: the round played now is the
             learner's current one.
@@ -145,7 +156,7 @@ class CoupledLearner(RecordLearner):
         unusable: it may have used random numbers that must not be used again.
         """
         if ticket is not None:
-            return self._arrive(ticket, record, label)
+            return self._arrive(ticket, record, label, person=person)
         if isinstance(self._loss, losses.QuadraticLoss):
             turn, _ = self._check_turn()
             d = self._domain.dimension
@@ -155,16 +166,19 @@ class CoupledLearner(RecordLearner):
             vector = float_array("vector", label, (d,))
             if self._raises:
                 self._refuse_violations(matrix[None], vector[None])
+            if not self._admits(turn, person):
+                matrix = np.full_like(matrix, np.nan)
             self._engine.observe_quadratic(turn, matrix, vector)
         else:
-            super().observe(record, label)
+            super().observe(record, label, person=person)
 
-    def _observe_custom(self, record: Any, turn: int, decision: FloatArray) -> None:
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray, person: Any) -> None:
         if not all(hasattr(record, name) for name in ("value", "gradient", "hessian")):
             raise TypeError("a custom loss must have methods value, gradient and hessian")
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
+        self._digests(person, None)
         self._engine.observe_custom(turn, record)
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
@@ -251,6 +265,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         is exact for linear losses and wherever a public bound says that rejection is fast; else it
         falls back to a Markov chain for slow draws, with an assumed total variation that the
         guarantee charges, and is not certified.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -309,6 +325,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         unbounded: bool = False,
         max_switches: int | None = None,
         sampler: str = "auto",
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -377,6 +394,8 @@ class CoupledRegularizedLeader(CoupledLearner):
         only for losses that are Lipschitz on all of R^d.
     max_switches : int, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -432,6 +451,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         relation: str = "replace",
         unbounded: bool = False,
         max_switches: int | None = None,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains
-from dpoco._learner import OnlineLearner, Progress
+from dpoco._learner import OnlineLearner, Progress, emptied
+from dpoco._participation import Participation
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, positive_float
 from dpoco.accounting import Budget
@@ -78,6 +79,8 @@ class LipschitzLearner(OnlineLearner):
     enforce : bool, default True
         False sums losses as they are: the guarantee then assumes that they are Lipschitz, and is
         not certified.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): differences over the bound are clipped and a loss that is not finite
         counts as zero, silently. "raise" is for trusted experiments: whether it raises depends on
@@ -147,6 +150,7 @@ class LipschitzLearner(OnlineLearner):
         sum_method: str | None = None,
         learning_rate: float | None = None,
         enforce: bool = True,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
@@ -260,7 +264,13 @@ class LipschitzLearner(OnlineLearner):
         point: FloatArray = self._points[self._engine.decision()]
         return point
 
-    def observe(self, loss: NetLoss | Any, *, ticket: Ticket | None = None) -> None:
+    def observe(
+        self,
+        loss: NetLoss | Any,
+        *,
+        person: int | str | bytes | None = None,
+        ticket: Ticket | None = None,
+    ) -> None:
         """End the round with its loss.
 
         Parameters
@@ -268,6 +278,9 @@ class LipschitzLearner(OnlineLearner):
         loss : callable or array_like of shape (N,)
             A function of points, shape (N, d), that returns their losses, shape (N,), called with
             `points`; or these losses.
+        person : int, str or bytes
+            Whose loss it is, where a participation is enforced: one too many counts as zero,
+            silently.
         ticket : Ticket, optional
             The decision that the loss is of, made earlier: the round played now is the
             learner's current one, whatever the ticket's.
@@ -285,11 +298,13 @@ class LipschitzLearner(OnlineLearner):
             that are not finite or too steep.
         """
         if ticket is not None:
-            return self._arrive(ticket, loss)
+            return self._arrive(ticket, loss, person=person)
         turn, _ = self._check_turn()
         row = self._row(loss)
         if self._raises:
             self._refuse_violations(row[None, :], turn)
+        if not self._admits(turn, person):
+            row = np.full_like(row, np.nan)
         self._engine.observe(turn, row)
 
     def _row(self, loss: Any) -> FloatArray:
@@ -315,6 +330,7 @@ class LipschitzLearner(OnlineLearner):
         self,
         losses: Any,
         *,
+        persons: Any = None,
         progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 100_000,
@@ -325,6 +341,8 @@ class LipschitzLearner(OnlineLearner):
         ----------
         losses : array_like of shape (T, N), or iterable of callables and arrays of shape (N,)
             One loss a round, each as for `observe`.
+        persons : array_like of int, str or bytes with shape (T,)
+            Whose losses they are, where a participation is enforced.
         progress : callable, optional
             Called as ``progress(done, total)`` between chunks of rounds.
         checkpoint : path-like, optional
@@ -356,6 +374,7 @@ class LipschitzLearner(OnlineLearner):
         self._check_rounds(rounds)
         if self._raises and rows.array is not None:
             self._refuse_violations(rows.array, self.round)
+        digests = self._digests(persons, rounds)
         own = np.empty(rounds)
         played = np.empty(rounds, dtype=np.int64)
         width = len(self._points)
@@ -366,7 +385,9 @@ class LipschitzLearner(OnlineLearner):
                 chunk = rows.values(part)
                 if self._raises and rows.array is None:
                     self._refuse_violations(chunk, first_round + part.start)
-                self._engine.run(chunk, own[part], played[part])
+                passed = self._admitted(first_round, digests, part)
+                entering = chunk if passed is None else emptied(chunk, passed)
+                self._engine.run(entering, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
         own[~np.isfinite(own)] = 0.0
         decisions = self._points[played]

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core, domains, losses
+from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
 from dpoco.accounting import Budget
@@ -65,6 +66,8 @@ class NoisyFTRL(RecordLearner):
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
     on_violation : {"clip", "raise"}
         "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
         silently. "raise" is for trusted experiments: whether it raises depends on the data.
@@ -127,6 +130,7 @@ class NoisyFTRL(RecordLearner):
         batch: int = 1,
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,
+        participation: Participation | None = None,
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:

@@ -18,6 +18,7 @@ from dpoco.privacy.losses.loss import FloatArray, Loss, Pure, Zcdp, check_epsilo
 __all__ = [
     "NOTHING",
     "Either",
+    "Group",
     "Least",
     "Tailed",
     "Together",
@@ -148,6 +149,33 @@ class Tailed(Loss):
         return self.ideal.charged(epsilon, self.mass)
 
 
+@dataclass(frozen=True)
+class Group(Loss):
+    """`size` single changes in a chain, of which only a curve is known."""
+
+    kind = "group"
+    one: Loss
+    size: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no chain."""
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 2:
+            raise ValueError("size must be an int of at least 2")
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta of one change at epsilon / size, times the sum of e^(i epsilon / size)."""
+        check_epsilon(epsilon)
+        if epsilon > 700.0:  # not worth a power beyond doubles
+            return self.delta(700.0)
+        share = epsilon / self.size * (2.0 - _UP)
+        terms = math.expm1(epsilon) / math.expm1(share) if share > 0.0 else float(self.size)
+        return min(1.0, self.one.delta(share) * terms * _UP)
+
+    def __str__(self) -> str:
+        """Return the loss in words."""
+        return f"a chain of {self.size} changes, each of loss {self.one}"
+
+
 def together(*parts: Loss) -> Loss:
     """Return what parts cost that see the same record; all must be fixed in advance."""
     mass = _added(p.mass for p in parts)
@@ -178,11 +206,6 @@ def group(loss: Loss, size: int) -> Loss:
     """Return what changing `size` records costs: a chain of single changes, at fixed times.
 
     Tails are charged once: they part the real from the ideal law at the two ends of the chain only.
-
-    Raises
-    ------
-    ValueError
-        If nothing is known of the loss that a chain could use.
     """
     if size == 1:
         return loss
@@ -194,7 +217,7 @@ def group(loss: Loss, size: int) -> Loss:
     if bare.pure < math.inf:
         found.append(Pure(size * bare.pure * _UP))
     if not found:
-        raise ValueError("several records of one person: nothing is proved for this mechanism")
+        found.append(Group(bare, size))
     return with_tails(least(*found), loss.mass)
 
 

@@ -148,8 +148,9 @@ class Loss:
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers that define the loss, with its kind, under the names of records."""
         own = [each.name for each in fields(self) if each.init]  # type: ignore[arg-type]
-        stored = dict(self.names)
-        return {"kind": self.kind, **{stored.get(n, n): getattr(self, n) for n in own}}
+        stored, held = dict(self.names), {name: getattr(self, name) for name in own}
+        plain = {n: v.to_dict() if isinstance(v, Loss) else v for n, v in held.items()}
+        return {"kind": self.kind, **{stored.get(n, n): v for n, v in plain.items()}}
 
 
 @dataclass(frozen=True)

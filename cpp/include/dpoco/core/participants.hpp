@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "dpoco/core/archive.hpp"
+
+namespace dpoco {
+
+// What a person is known by: a keyed digest of her name, never the name.
+struct Person {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+
+  friend bool operator==(const Person&, const Person&) = default;
+  friend auto operator<=>(const Person&, const Person&) = default;
+};
+
+// SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012).
+Person person_of(const std::array<std::uint64_t, 2>& key, std::string_view name);
+
+// Lets through at most `rounds` records of a person, any two of them at least `separation` rounds
+// apart, and says of every other that it is to be played as an empty one.
+//
+// Whether a record passes depends on its own person's earlier records alone: every person has an
+// exact counter, and no two share one (docs/privacy/participation.md). A person costs 24 bytes and
+// the room between entries, which is at most half as much again. Where only the separation binds,
+// a person is forgotten once it has passed.
+class Participants {
+ public:
+  struct Rule {
+    std::uint64_t rounds = 1;      // 0: as many as the separation allows
+    std::uint64_t separation = 1;  // at least 1
+    std::uint64_t largest = 1;     // distinct people that there is room for
+  };
+
+  // Throws std::invalid_argument for counts that entries cannot hold.
+  explicit Participants(const Rule& rule);
+
+  // Throws RoundOrderError if some of these might find no room. Nothing is changed.
+  void require_room(std::span<const Person> people) const;
+
+  // Whether the record of this person in this round passes; rounds increase. The caller has made
+  // sure that there is room.
+  bool admit(std::uint64_t round, const Person& person);
+  void admit(std::uint64_t round, std::span<const Person> people, std::uint8_t* passed);
+
+  [[nodiscard]] std::uint64_t people() const noexcept { return people_; }
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& reader);
+
+  static constexpr std::uint64_t kLastRound = (std::uint64_t{1} << 40) - 1;
+  static constexpr std::uint64_t kMostRounds = (std::uint64_t{1} << 24) - 1;
+
+ private:
+  struct Entry {
+    Person person;
+    std::uint64_t word = 0;  // 24 bits of records passed, 40 of the last one's round; 0: empty
+  };
+  static_assert(sizeof(Entry) == 24);
+
+  // An open table with linear probing; a number of them, so that only one at a time is moved.
+  struct Table {
+    std::vector<Entry> entries;
+    std::size_t used = 0;
+  };
+  static constexpr std::size_t kTables = 64;
+
+  static std::size_t home(const Person& person, std::size_t size) noexcept {
+    return static_cast<std::size_t>(((person.low >> 32) * size) >> 32);  // size below 2^32
+  }
+  Table& table_of(const Person& person) noexcept { return tables_[person.high % kTables]; }
+
+  static std::size_t place_of(const std::vector<Entry>& entries, const Person& person);
+  Entry& find(const Person& person);  // makes an empty entry if there is none
+  void forget(std::uint64_t round);
+  void erase(const Person& person, std::uint64_t last);
+
+  Rule rule_;
+  std::array<Table, kTables> tables_;
+  std::uint64_t people_ = 0;
+  // Who passed in the last separation - 1 rounds, by round; where only the separation binds.
+  std::vector<Person> ring_;
+  std::uint64_t next_ = 0;  // the first round that the ring has not come to
+};
+
+}  // namespace dpoco

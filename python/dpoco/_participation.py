@@ -1,0 +1,270 @@
+"""People who come back: how often one may, what protects all her rounds, and what enforces it.
+
+Claim of the limiter: with an exact counter for every person, the streams that reach the learner in
+two worlds differ in at most `rounds` rounds of one person, any two of them at least `separation`
+apart, however often she really comes. Theorem and proof: ``docs/privacy/participation.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._validation import positive_int
+from dpoco.accounting import Budget, Guarantee
+from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+
+__all__ = ["Digest", "Limiter", "Participation", "for_people"]
+
+Parameters = TypeVar("Parameters")
+
+LARGEST_ROUNDS = 2**24 - 1  # that a counter holds
+_KEY = 16
+_CLOSE, _SEARCHES = 1e-6, 64  # of logarithms of epsilon
+_KINDS = {int: b"i", str: b"s", bytes: b"b"}
+
+
+@dataclass(frozen=True)
+class Participation:
+    """How often one person may come: what a learner then protects is all her rounds together.
+
+    Parameters
+    ----------
+    rounds : int or None
+        Most rounds of one person, at least 1; None is as many as `separation` allows, which must
+        then be above 1.
+    separation : int, default 1
+        Any two of them are at least so many rounds apart; 1 allows neighbouring rounds. Rounds of
+        arrival count.
+    enforced : bool, default True
+        Whether the learner sees to it: every record then comes with its ``person``, and one too
+        many is played as an empty record, silently. False: somebody else does, and says so.
+    max_persons : int, default 10000000
+        Distinct people that there is room for, at about 30 bytes each. Rounds that bring another
+        one are refused, which the guarantee does not cover.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For counts out of range.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> dpoco.Participation(rounds=10, separation=100).largest(1000)
+    10
+    >>> dpoco.Participation(rounds=None, separation=100).largest(1000)
+    10
+    """
+
+    rounds: int | None
+    separation: int = 1
+    enforced: bool = True
+    max_persons: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        """Refuse what is no rule."""
+        if self.rounds is not None:
+            positive_int("rounds", self.rounds, maximum=LARGEST_ROUNDS)
+        positive_int("separation", self.separation)
+        positive_int("max_persons", self.max_persons)
+        if not isinstance(self.enforced, bool):
+            raise TypeError("enforced must be a bool")
+        if self.rounds is None and self.separation == 1:
+            raise ValueError("rounds may be None only with a separation above 1")
+
+    def check(self, horizon: int) -> None:
+        """Raise `ValueError` if `separation` is beyond the horizon: nobody could come twice."""
+        if self.separation > horizon:
+            raise ValueError(f"separation must be at most the horizon, {horizon}")
+
+    def largest(self, horizon: int) -> int:
+        """Return how many of `horizon` rounds can be one person's."""
+        most = -(-horizon // self.separation)
+        return most if self.rounds is None else min(self.rounds, most)
+
+    def of(self, guarantee: Guarantee) -> Guarantee:
+        """Return what a guarantee for single rounds says of all rounds of one person."""
+        return guarantee.for_person(self.rounds, self.separation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Participation:
+        """Return what `to_dict` wrote; `StateError` if it is not one."""
+        if not isinstance(record, Mapping) or not set(record) == set(cls.__dataclass_fields__):
+            raise StateError("a participation has rounds, separation, enforced and max_persons")
+        return cls(**record)
+
+
+def for_people(
+    calibrate: Callable[[Budget], Parameters],
+    guarantee: Callable[[Parameters], Guarantee],
+    participation: Participation,
+    budget: Budget,
+) -> Parameters:
+    """Return the parameters with the least noise that keep to a budget for all rounds of a person.
+
+    They are those that `calibrate` makes of some budget for single rounds, which is searched for:
+    nobody need believe it, since the result is certified. About ten calibrations.
+
+    Parameters
+    ----------
+    calibrate
+        Returns parameters for a budget of single rounds.
+    guarantee
+        Returns what is certified of parameters, for single rounds.
+    participation, budget
+        What is to be kept.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise meets the budget.
+    """
+    kept: Parameters | None = None
+    low, high = -math.inf, math.inf  # logarithms of budgets that keep to it, and that do not
+    point, slope, last = math.log(budget.epsilon), 1.0, (math.nan, math.nan)
+    for _ in range(_SEARCHES):
+        try:
+            parameters = calibrate(Budget._derived(math.exp(point), budget.delta))
+        except CalibrationError as error:
+            if kept is not None:
+                break
+            raise CalibrationError(f"for all rounds of a person: {error}") from error
+        person = participation.of(guarantee(parameters))
+        spent = max(person.epsilon_at(budget.delta), 1e-9 * budget.epsilon)
+        excess = math.log(spent / budget.epsilon)
+        try:
+            person.require(budget)
+        except BudgetExceeded:
+            high, excess = point, max(excess, _CLOSE)
+        else:
+            low, kept = point, parameters
+            if excess >= -_CLOSE or point == math.log(budget.epsilon):
+                break
+        if math.isfinite(excess - last[1]) and point != last[0]:
+            slope = min(max((excess - last[1]) / (point - last[0]), 0.5), 8.0)
+        last = (point, excess)
+        step = (excess + 0.5 * _CLOSE) / slope if math.isfinite(excess) else 1.0
+        point -= step
+        if not low < point < high:
+            point = 0.5 * (low + high)
+        if high - low < _CLOSE:
+            break
+    if kept is None:
+        raise CalibrationError("no noise meets this budget for all rounds of a person")
+    return kept
+
+
+class Digest(bytes):
+    """What a limiter has made of a name already, 16 bytes."""
+
+
+class Limiter:
+    """Says of every record whether it enters, so that people keep to a `Participation`.
+
+    A person is known by a digest under a secret key, never by name, and has a counter of her own.
+    Whether her record passed is as secret as the record. Not thread-safe: a learner's rounds are
+    played one by one.
+
+    Parameters
+    ----------
+    rule : Participation
+        What people are to keep to.
+    horizon : int
+        Rounds of the stream.
+    key : bytes, optional
+        Secret bytes that the digests' key is derived of; drawn if not given.
+    """
+
+    def __init__(self, rule: Participation, horizon: int, key: bytes | None = None) -> None:
+        secret = secrets.token_bytes(32) if key is None else key
+        self._key = hashlib.sha256(b"dpoco participants" + secret).digest()[:_KEY]
+        self._kind: type | None = None
+        # Counters are needed only where they bind before the separation does.
+        free = rule.rounds is None or rule.rounds >= -(-horizon // rule.separation)
+        try:
+            most = 0 if free else rule.rounds or 0
+            self._people = _core.Participants(most, rule.separation, rule.max_persons)
+        except ValueError as error:
+            raise ValueError(f"participation cannot be enforced: {error}") from None
+
+    def digests(self, persons: Any, rounds: int | None = None) -> bytes:
+        """Return 16 bytes for each of these people, or raise; nobody is counted yet.
+
+        Parameters
+        ----------
+        persons : int, str or bytes, or an array_like of one of these with shape (T,)
+            Who they are. One type for all time: 5 and "5" would be two people.
+        rounds : int, optional
+            The length T that they must have; None is for a single person.
+        """
+        if isinstance(persons, Digest):
+            return persons
+        names = self._names(persons, rounds)
+        kind, digests = self._kind, b""
+        if isinstance(names, np.ndarray):
+            kind, digests = int, _core.digests_of_integers(self._key, names)
+        elif names:
+            kind = str if isinstance(names[0], str) else bytes
+            texts = [name.encode() if kind is str else bytes(name) for name in names]
+            digests = _core.digests_of_texts(self._key, texts)
+        if self._kind not in (None, kind):
+            raise TypeError(f"persons were {self._kind.__name__} before: one type in all rounds")
+        self._people.require_room(digests)
+        self._kind = kind
+        return digests
+
+    @staticmethod
+    def _names(persons: Any, rounds: int | None) -> NDArray[np.int64] | list[Any]:
+        """Return names as one array of integers, or a list of all str or all bytes."""
+        if rounds is None:
+            persons = [persons]
+        elif isinstance(persons, (str, bytes)) or np.shape(persons) != (rounds,):
+            raise ValueError(f"persons must have shape ({rounds},)")
+        if not (isinstance(persons, np.ndarray) and persons.dtype.kind in "iu"):
+            names = persons.tolist() if isinstance(persons, np.ndarray) else list(persons)
+            for kind in (str, bytes):
+                if all(isinstance(name, kind) for name in names):
+                    return names
+            if not all(isinstance(name, (int, np.integer)) for name in names) or any(
+                isinstance(name, bool) for name in names
+            ):
+                raise TypeError("persons must be all int, all str or all bytes")
+            persons = names
+        try:
+            array = np.asarray(persons)
+            if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+                raise OverflowError
+            return np.ascontiguousarray(array, dtype=np.int64)
+        except OverflowError:
+            raise ValueError("persons must be integers of 64 bits, with their sign") from None
+
+    def admit(self, first: int, digests: bytes) -> NDArray[np.bool_]:
+        """Return which of the records from round `first` on pass, one a round; they count."""
+        return self._people.admit(first, digests)
+
+    def state(self) -> bytes:
+        """Return everything, in bytes: as secret as the noise key."""
+        kind = b"-" if self._kind is None else _KINDS[self._kind]
+        return self._key + kind + self._people.state()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a state; `StateError` if it is none."""
+        kinds = {b"-": None, **{name: kind for kind, name in _KINDS.items()}}
+        kind = state[_KEY : _KEY + 1]
+        if len(state) <= _KEY or kind not in kinds:
+            raise StateError("state is corrupt: its people are missing")
+        self._people.restore(state[_KEY + 1 :])
+        self._key, self._kind = state[:_KEY], kinds[kind]

@@ -1,0 +1,223 @@
+"""Learners with a participation: calibrated for all rounds of a person, and enforcing them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco._participation import Participation, for_people
+from dpoco.audit._contract import ROUNDS, _listed, equal, unchanged
+from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
+from dpoco.learners import LEARNERS, learner_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+ONLINE = ("records", "surface", "experts", "arms")
+UNPROVED = ("high-dimensional-bandit",)  # several rounds of one person may meet several arms
+NAMES = [each.name for each in LEARNERS if each.plays in ONLINE and each.name not in UNPROVED]
+RULE = Participation(2, 3)
+PEOPLE = np.random.default_rng(8).integers(0, 4, ROUNDS)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def subject(request):
+    return _listed(request.param)
+
+
+@pytest.fixture(scope="module")
+def fresh(subject):
+    """Return a maker of learners that are calibrated once."""
+    first = subject.fresh(participation=RULE)
+
+    def make(**changes):
+        return subject.fresh(participation=RULE, parameters=first.parameters, **changes)
+
+    return make
+
+
+def passed(people=PEOPLE):
+    """Return who is let through, by the rule said with lists."""
+    own = {}
+    for turn, person in enumerate(people.tolist()):
+        rounds = own.setdefault(person, [])
+        good = len(rounds) < RULE.rounds and (not rounds or turn - rounds[-1] >= RULE.separation)
+        if good:
+            rounds.append(turn)
+        yield good
+
+
+def played(subject, learner, people, start=0, stop=ROUNDS):
+    released = []
+    for turn in range(start, stop):
+        decision = subject.ask(learner, turn)
+        released.append(decision)
+        subject.tell(learner, turn, decision, person=int(people[turn]))
+    return released
+
+
+def test_the_budget_is_for_all_rounds_of_a_person_and_not_wasted(subject):
+    budget = dpoco.Budget(epsilon=1.0, delta=1e-6)
+    learner = subject.fresh(participation=RULE, budget=budget)
+    assert learner.guarantee.person == (2, 3)
+    assert learner.guarantee.unit == "one person"
+    learner.guarantee.verify()
+    learner.guarantee.require(budget)
+    if learner_of(subject.kind).name in ("oblivious-tracker", "ctrl", "comw"):
+        return  # so few rounds have few plans, and some of them never move
+    assert learner.guarantee.epsilon_at(budget.delta) >= 0.99
+    with pytest.raises(dpoco.BudgetExceeded):  # a round's noise is too little for a person
+        subject.fresh(
+            participation=RULE, budget=budget, parameters=subject.fresh(budget=budget).parameters
+        )
+
+
+def test_runs_are_the_loop_and_states_go_on(subject, fresh):
+    one, many = fresh(), fresh()
+    released = played(subject, one, PEOPLE, 0, ROUNDS // 2)
+    one = pickle.loads(pickle.dumps(one))
+    one.resume()
+    released += played(subject, one, PEOPLE, ROUNDS // 2)
+    assert equal(released, subject.run(many, persons=PEOPLE))
+    assert one._payload() == many._payload()
+
+
+def test_what_does_not_pass_is_an_empty_record(subject, fresh):
+    learner, plain = fresh(), subject.fresh(parameters=fresh().parameters)
+    good = np.array(list(passed()))
+    assert not good.all()
+    assert good.any()
+    emptied = [np.array(part, dtype=float, copy=True) for part in subject.part(0, ROUNDS)]
+    emptied[-1 if subject.plays == "arms" else 0][~good] = np.nan
+    plain.run(*emptied)
+    learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
+    assert learner._engine.state() == plain._engine.state()
+
+
+def test_records_beyond_the_rule_leave_no_trace(subject, fresh):
+    worlds = [fresh(), fresh()]
+    good = np.array(list(passed()))
+    part = subject.part(0, ROUNDS)
+    other = [np.array(each, dtype=float, copy=True) for each in part]
+    other[-1][~good] = other[-1][~good][::-1] * 0.5
+    worlds[0].run(*part, persons=PEOPLE)
+    worlds[1].run(*other, persons=PEOPLE)
+    assert worlds[0]._payload() == worlds[1]._payload()
+
+
+def test_losses_of_a_trace_are_those_of_all_records(subject, fresh):
+    own = "rewards" if subject.plays == "arms" else "losses"
+    learner, everybody = fresh(), subject.fresh(parameters=fresh().parameters)
+    trace = learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
+    if subject.plays == "arms":
+        table = subject.part(0, ROUNDS)[1]
+        expected = table[np.arange(ROUNDS), trace.actions]
+        expected = np.clip(expected, *learner._reward_range())
+    else:
+        expected = np.array([trace.comparator_losses(each)[t]
+                             for t, each in enumerate(trace.decisions)])  # fmt: skip
+    np.testing.assert_allclose(getattr(trace, own), expected, rtol=1e-12, atol=1e-12)
+    assert everybody.round == 0
+
+
+def test_names_are_asked_for_where_they_count_only(subject, fresh):
+    strict, plain = fresh(), subject.fresh()
+    vouched = subject.fresh(
+        participation=Participation(2, 3, enforced=False), parameters=strict.parameters
+    )
+    for learner, named in ((strict, {}), (plain, {"person": 1}), (vouched, {"person": 1})):
+        decision = subject.ask(learner, 0)
+        with unchanged(learner, "the call"), pytest.raises(TypeError, match="person"):
+            subject.tell(learner, 0, decision, **named)
+    for learner, named in ((fresh(), {}), (subject.fresh(), {"persons": PEOPLE})):
+        with unchanged(learner, "the call"), pytest.raises(TypeError, match="persons"):
+            learner.run(*subject.part(0, ROUNDS), **named)
+    learner = fresh()
+    with unchanged(learner, "the call"), pytest.raises(ValueError, match="shape"):
+        learner.run(*subject.part(0, ROUNDS), persons=PEOPLE[:-1])
+    assert vouched.guarantee.person == (2, 3)
+
+
+def test_a_full_house_plays_nothing(subject, fresh):
+    learner = subject.fresh(
+        participation=Participation(2, 3, max_persons=3), parameters=fresh().parameters
+    )
+    before = learner._payload()
+    with pytest.raises(RoundOrderError, match="max_persons"):
+        learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
+    assert learner._payload() == before
+
+
+def test_tickets_count_when_their_records_arrive(subject, fresh):
+    learner, plain = fresh(), fresh()
+    decision, ticket = subject.ask(learner, 0, ticket=True)
+    subject.tell(learner, 0, decision, ticket=ticket, person=int(PEOPLE[0]))
+    played(subject, learner, PEOPLE, 1)
+    played(subject, plain, PEOPLE)
+    assert learner._limiter.state() == plain._limiter.state()
+
+
+def test_states_without_people_are_refused(subject, fresh):
+    learner = fresh()
+    played(subject, learner, PEOPLE, 0, 3)
+    for cut in (1, 8, 30):
+        with pytest.raises(StateError):
+            fresh()._go_on(learner._payload()[:-cut])
+
+
+def test_siblings_and_clones_know_nobody(subject, fresh):
+    learner = fresh(seed=None)
+    learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
+    clone = learner.clone()
+    assert clone._limiter._people.people == 0
+    assert clone._limiter._key != learner._limiter._key
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"),
+    [(Participation(2, ROUNDS + 1), ValueError), (3, TypeError), ((2, 3), TypeError)],
+)
+def test_rules_that_do_not_fit_are_refused(subject, rule, error):
+    with pytest.raises(error):
+        subject.fresh(participation=rule)
+
+
+def test_where_nothing_is_proved_nothing_is_built():
+    for name in UNPROVED:
+        with pytest.raises(ValueError, match="nothing is proved"):
+            _listed(name).fresh(participation=RULE)
+
+
+def test_searches_end_where_nothing_meets_the_budget():
+    class Nothing:
+        def __call__(self, budget):
+            if budget.epsilon < 0.3:
+                raise CalibrationError("no scale")
+            return budget
+
+    def guarantee(budget):
+        domain = dpoco.domains.LpBall(dimension=1, p=2.0, radius=1.0)
+        loss = dpoco.losses.LinearLoss(gradient_bound=1.0)
+        accountant = dpoco.accounting.noisy_ftrl
+        parameters = accountant.calibrate(domain, loss, horizon=100, budget=budget)
+        return accountant.guarantee(domain, loss, parameters, budget=budget)
+
+    budget = dpoco.Budget(1.0, 1e-6)
+    with pytest.raises(CalibrationError, match="for all rounds of a person: no scale"):
+        for_people(Nothing(), guarantee, Participation(50), budget)
+    found = for_people(Nothing(), guarantee, Participation(2), budget)
+    assert 0.3 < found.epsilon < 1.0
+
+
+def test_horizons_and_people_end_together():
+    domain = dpoco.domains.LpBall(dimension=1, p=2.0, radius=1.0)
+    loss = dpoco.losses.LinearLoss(gradient_bound=1.0)
+    learner = dpoco.oco.NoisyFTRL(
+        domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20), participation=Participation(5)
+    )
+    assert learner.guarantee.person is None  # nobody can come twice
+    learner.run([[1.0]], persons=["anna"])
+    with pytest.raises(HorizonExceeded):
+        learner.run([[1.0]], persons=["anna"])

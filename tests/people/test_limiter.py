@@ -1,0 +1,190 @@
+"""The limiter lets through what the rule allows, whoever comes, and forgets nobody by chance."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco._participation import Limiter, Participation
+from dpoco.errors import RoundOrderError, StateError
+
+WORD = (1 << 64) - 1
+
+
+def sip_hash(key: bytes, message: bytes) -> bytes:
+    """Return SipHash-2-4 with 128 bits, written down once more."""
+    first, second = (int.from_bytes(key[i : i + 8], "little") for i in (0, 8))
+    v = [0x736F6D6570736575 ^ first, 0x646F72616E646F6D ^ second ^ 0xEE,
+         0x6C7967656E657261 ^ first, 0x7465646279746573 ^ second]  # fmt: skip
+
+    def turned(x, bits):
+        return (x << bits | x >> (64 - bits)) & WORD
+
+    def mixed(times):
+        for _ in range(times):
+            for a, b, left in ((0, 1, 13), (2, 3, 16), (0, 3, 21), (2, 1, 17)):
+                v[a] = (v[a] + v[b]) & WORD
+                v[b] = turned(v[b], left) ^ v[a]
+                if left in (13, 17):
+                    v[a] = turned(v[a], 32)
+
+    padded = message + bytes(-(len(message) + 1) % 8) + bytes([len(message) & 255])
+    for i in range(0, len(padded), 8):
+        word = int.from_bytes(padded[i : i + 8], "little")
+        v[3] ^= word
+        mixed(2)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    words = []
+    for _ in range(2):
+        mixed(4)
+        words.append(v[0] ^ v[1] ^ v[2] ^ v[3])
+        v[1] ^= 0xDD
+    return b"".join(word.to_bytes(8, "little") for word in words)
+
+
+def allowed(names, rounds, separation):
+    """Return which records pass: the rule, with a list of passed rounds for every person."""
+    passed = defaultdict(list)
+    for turn, name in enumerate(names):
+        own = passed[name]
+        good = rounds is None or len(own) < rounds
+        good = good and (not own or turn - own[-1] >= separation)
+        if good:
+            own.append(turn)
+        yield good
+
+
+def test_digests_are_those_of_the_published_function():
+    assert sip_hash(bytes(range(16)), b"").hex() == "a3817f04ba25a8e66df67214c7550293"
+    limiter = Limiter(Participation(1), 10, bytes(32))
+    for name in (5, -1, 2**63 - 1):
+        message = name.to_bytes(8, "little", signed=True)
+        assert limiter.digests(name) == sip_hash(limiter._key, message)
+    texts = Limiter(Participation(1), 10, bytes(32))
+    names = ["", "anna", "a" * 7, "a" * 8, "ä" * 40]
+    expected = b"".join(sip_hash(texts._key, name.encode()) for name in names)
+    assert texts.digests(names, 5) == expected
+
+
+@pytest.mark.parametrize(("rounds", "separation"), [(1, 1), (3, 1), (2, 7), (None, 20), (10**6, 3)])
+@pytest.mark.parametrize("people", [1, 6, 400])
+def test_records_pass_as_the_rule_says(rounds, separation, people):
+    names = np.random.default_rng(people).integers(0, people, 2000)
+    rule = Participation(rounds, separation)
+    together, single = Limiter(rule, 2000), Limiter(rule, 2000)
+    expected = list(allowed(names.tolist(), rounds, separation))
+    got = [single.admit(turn, single.digests(int(name)))[0] for turn, name in enumerate(names)]
+    assert got == expected
+    for start in range(0, 2000, 300):
+        part = names[start : start + 300]
+        passed = together.admit(start, together.digests(part, len(part)))
+        assert passed.tolist() == expected[start : start + 300]
+        other = Limiter(rule, 2000)  # goes on from the state
+        other.restore(together.state())
+        together = other
+
+
+def test_one_person_never_changes_what_another_may_do():
+    rng = np.random.default_rng(3)
+    rule = Participation(2, 4)
+    for trial in range(50):
+        names = rng.integers(0, 5, 60)
+        worlds = []
+        for world in (names, np.where(names == 0, 100 + np.arange(60) % 2, names)):
+            limiter = Limiter(rule, 60, bytes([trial]) * 32)
+            worlds.append(limiter.admit(0, limiter.digests(world, 60)))
+        others = names != 0
+        assert np.array_equal(worlds[0][others], worlds[1][others])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["a", "b", "a"], [b"a", b"b", b"a"], [1, 2, 1], np.array([1, 2, 1], np.uint8),
+     np.array(["a", "b", "a"]), np.array(["a", "b", "a"], object), (np.int32(1), 2, 1)],
+)  # fmt: skip
+def test_names_of_all_types(names):
+    limiter = Limiter(Participation(1), 100)
+    assert limiter.admit(0, limiter.digests(names, 3)).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("names", "rounds", "error", "text"),
+    [
+        (1.5, None, TypeError, "int, all str or all bytes"),
+        (None, None, TypeError, "int, all str or all bytes"),
+        (True, None, TypeError, "int, all str or all bytes"),
+        ([1, "a"], 2, TypeError, "int, all str or all bytes"),
+        ([["a"]], 1, ValueError, r"shape \(1,\)"),
+        ("ab", 2, ValueError, r"shape \(2,\)"),
+        ([1, 2], 3, ValueError, r"shape \(3,\)"),
+        (2**63, None, ValueError, "64 bits"),
+        (np.array([2**63], np.uint64), 1, ValueError, "64 bits"),
+        ({1: 2}, None, TypeError, "int, all str or all bytes"),
+    ],
+)
+def test_bad_names_are_refused_and_count_for_nothing(names, rounds, error, text):
+    limiter = Limiter(Participation(1), 100)
+    before = limiter.state()
+    with pytest.raises(error, match=text):
+        limiter.digests(names, rounds)
+    assert limiter.state() == before
+
+
+def test_one_type_for_all_time_and_after_a_restart():
+    limiter = Limiter(Participation(1), 100)
+    limiter.digests(5)
+    other = Limiter(Participation(1), 100)
+    other.restore(limiter.state())
+    for each in (limiter, other):
+        with pytest.raises(TypeError, match="int before"):
+            each.digests("5")
+
+
+def test_a_full_house_is_refused_before_anything_counts():
+    limiter = Limiter(Participation(2, max_persons=2), 100)
+    limiter.admit(0, limiter.digests([1, 2], 2))
+    before = limiter.state()
+    with pytest.raises(RoundOrderError, match="max_persons"):
+        limiter.digests([1, 3], 2)
+    assert limiter.state() == before
+    limiter.digests([2, 1, 2], 3)
+
+
+@pytest.mark.parametrize("cut", [0, 10, 16, 17, 40, -1])
+def test_broken_states_are_refused(cut):
+    limiter = Limiter(Participation(2), 100)
+    limiter.admit(0, limiter.digests([1, 2], 2))
+    with pytest.raises(StateError):
+        Limiter(Participation(2), 100).restore(limiter.state()[:cut])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((0,), ValueError), ((2, 0), ValueError), ((None,), ValueError), ((None, 1), ValueError),
+        ((1.5,), TypeError), (("2",), TypeError), ((2**24,), ValueError),
+        ((2, 1, "yes"), TypeError), ((2, 1, True, 0), ValueError),
+    ],
+)  # fmt: skip
+def test_what_is_no_rule(arguments, error):
+    with pytest.raises(error):
+        Participation(*arguments)
+
+
+def test_rules_in_words_and_records():
+    rule = Participation(10, 100)
+    assert [rule.largest(n) for n in (1, 100, 101, 10**6)] == [1, 1, 2, 10]
+    assert Participation(None, 50).largest(1000) == 20
+    assert Participation.from_dict(rule.to_dict()) == rule
+    for record in ({}, {"rounds": 1}, 5, {**rule.to_dict(), "more": 1}):
+        with pytest.raises(StateError):
+            Participation.from_dict(record)
+    with pytest.raises(ValueError, match="at most the horizon"):
+        rule.check(99)
+    with pytest.raises(ValueError, match="room"):
+        Limiter(Participation(None, 10**9, max_persons=1000), 10**10)
+    assert dpoco.Participation is Participation
