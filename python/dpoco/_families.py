@@ -197,7 +197,8 @@ def family_of(learner: Any) -> Family:
     ------
     TypeError
         If it is none that a journal can hold: one of another package, a server of local reports
-        (which draws no noise), or a learner of custom losses, whose records cannot be compared.
+        (which draws no noise), a learner of custom losses, whose records cannot be compared, or
+        one that enforces a participation, whose records come with people.
     """
     if not isinstance(learner, Stateful):
         raise TypeError(f"a journal holds dpoco's learners; got {type(learner).__name__}")
@@ -205,6 +206,11 @@ def family_of(learner: Any) -> Family:
 
     if isinstance(getattr(learner, "loss", None), CustomLoss):
         raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
+    if getattr(learner, "_limiter", None) is not None:
+        raise TypeError(
+            "journals and pools know nobody: declare the participation with enforced=False, and "
+            "see yourself that people keep to it"
+        )
     known = learner_of(type(learner))
     if known is None or known.plays not in _FAMILIES:
         raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")
