@@ -157,7 +157,9 @@ def test_noise_terms_are_true_for_the_exact_expectation():
     nodes, masses = hermegauss(200)
     masses = masses / masses.sum()
     rounds = 200
-    for method, epsilon in itertools.product(("blt", "toeplitz", "tree", "honaker"), (2.0, 20.0)):
+    for method, epsilon in itertools.product(
+        ("blt", "blt_normalised", "toeplitz", "tree", "honaker"), (2.0, 20.0)
+    ):
         p = calibrate(2, horizon=rounds, budget=dpoco.Budget(epsilon, 1e-6), sum_method=method)
         deviations = p.noise_scale * continual_sum.row_norm(
             method, np.arange(1, rounds), rounds - 1

@@ -33,7 +33,7 @@ from dpoco.accounting.parameters import Parameters
 from dpoco.accounting.release import check_scale
 
 # Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
-GROWING = ("blt", "toeplitz")
+GROWING = ("blt", "toeplitz", "blt_normalised")
 
 
 class HedgeParameters(Parameters):
@@ -168,9 +168,15 @@ class HedgeRun:
 
     def growing_regret(self, learning_rate: float) -> Regret:
         """Return bound (a), proved for growing noise only; to compare nets by for any."""
-        eta, s, w, square = learning_rate, self.last_scale, self.maximum, self.square
-        small = eta * square * s <= w
-        noise = 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
+        eta, w, square = learning_rate, self.maximum, self.square
+
+        def grown(s: float) -> float:
+            small = eta * square * s <= w
+            return 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
+
+        rises = continual_sum.rises(self.method, self.pushes) if self.noisy else []
+        scale = self.noise_scale
+        noise = math.fsum(grown(scale * high) - grown(scale * low) for low, high in rises)
         if self.field is None:
             rounding = self._rounding(eta)
         else:

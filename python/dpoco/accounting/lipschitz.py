@@ -251,7 +251,7 @@ def calibrate(
         learning_rate = positive_float("learning_rate", learning_rate)
     choice("transform", transform, ("auto", *TRANSFORMS))
     fixed = sum_method not in (None, "auto")
-    methods = GROWING if budget is not None else GROWING[:1]
+    methods = GROWING[:2] if budget is not None else GROWING[:1]
     if fixed:
         methods = (choice("sum_method", sum_method, continual_sum.METHODS),)
     if published:

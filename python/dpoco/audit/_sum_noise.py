@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco import _core
-from dpoco.accounting.continual_sum import blt_parameters, release_grid
+from dpoco.accounting.continual_sum import blt_parameters, factorisation, release_grid
 from dpoco.audit._family import FloatArray
 from dpoco.audit._scorer import Scorer, Scores, draws_of
 from dpoco.audit._sums import Sums
 from dpoco.mechanisms import continual_sum_settings
+from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.random import Source
 
 SILENT = "a release has no noise at all"
@@ -34,6 +35,9 @@ def noise_map(method: str, rounds: int, horizon: int) -> FloatArray:
     found = blt_parameters(horizon)
     powers = (1.0 - found.decay)[None, :] ** np.arange(max(rounds - 1, 0))[:, None]
     encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ found.weights]))
+    own = factorisation(method, horizon)
+    if isinstance(own, Normalised):
+        encoder = encoder / np.repeat(own.levels, np.diff(own.ends, prepend=0))[:rounds]
     decoder: Any = np.linalg.solve(encoder.T, np.triu(np.ones((rounds, rounds)))).T
     result: FloatArray = decoder
     return result

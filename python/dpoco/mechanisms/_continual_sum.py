@@ -21,7 +21,7 @@ from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments, Summand
-from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
@@ -52,6 +52,9 @@ def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[st
     factor = total.factorisation
     if isinstance(factor, Buffered):
         own = {"omega": list(factor.weights), "decay": list(factor.decay)}
+        if isinstance(factor, Normalised):
+            blocks = {"ends": list(factor.ends), "levels": list(factor.levels)}
+            return {**settings, "method": "blt_normalised", **own, **blocks}
         return {**settings, "method": "blt", **own}
     tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
     return {**settings, "method": "toeplitz" if isinstance(factor, SquareRoot) else tree}
