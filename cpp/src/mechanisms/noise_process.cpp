@@ -290,11 +290,10 @@ class BufferedToeplitz final : public NoiseProcess {
       const auto block =
           static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), t) - ends.begin());
       if (block == ends.size()) throw std::logic_error("a round behind the last block");
+      const bool opens = block > 0 && t == ends[block - 1] + 1;
+      const double before = opens ? draws_.lower(parameters_.levels[block - 1]) : 0.0;
       const double scale = draws_.lower(parameters_.levels[block]);
-      if (block > 0 && t == ends[block - 1] + 1) {
-        rescale(scale / draws_.lower(parameters_.levels[block - 1]));
-        draws_.lower(parameters_.levels[block]);
-      }
+      if (opens) rescale(scale / before);
       const std::uint64_t count = std::min(rounds, ends[block] - t + 1);
       step(scale, count, source, out);
       t += count;
@@ -344,8 +343,15 @@ class BufferedToeplitz final : public NoiseProcess {
                         buffers_.data(), total_.data(), out);
   }
 
+  // On a lattice to multiples of the unit, as lattice_blt rounds.
   void rescale(double ratio) {
-    for (double& held : buffers_) held = nearest_multiple(held * ratio, unit_);
+    const double magic = elementary::kRoundMagic * unit_;
+    double* held = buffers_.data();
+    if (magic == 0.0) {
+      for (std::size_t i = 0; i < buffers_.size(); ++i) held[i] *= ratio;
+      return;
+    }
+    for (std::size_t i = 0; i < buffers_.size(); ++i) held[i] = (held[i] * ratio + magic) - magic;
   }
 
   std::size_t d_;

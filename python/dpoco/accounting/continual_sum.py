@@ -12,6 +12,10 @@ For "blt", the encoder C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)
 B has coefficients b_t = b_0 + sum_j gamma_j (1 - g_j)^t. Any parameters are safe: they only decide
 the accuracy.
 
+For "blt_normalised", column i of the same C is divided by the level of its block, which is at least
+(norm of column i)/(norm of the first): draws become smaller as fewer sums are left. Norms are those
+of the first draw's scale: `column_norm` is that of "blt", and rows are shorter.
+
 Proof: ``docs/privacy/continual_sum.md``, which also derives every formula below. Sources: Dwork et
 al. and Chan et al. (tree, 2010); Honaker (2015); Fichtenberger, Henzinger and Upadhyay (square-root
 Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
@@ -89,7 +93,7 @@ def column_norm(method: str, horizon: int | None) -> float:
 
     Parameters
     ----------
-    method : {"blt", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves; None means 10^9.
@@ -103,7 +107,7 @@ def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
 
     Parameters
     ----------
-    method : {"blt", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Factorisation.
     t : int or array_like of int
         Rounds in 1..horizon.
@@ -243,7 +247,7 @@ def noise_sigma(method: str, horizon: int | None, sensitivity: float, mu: float)
 
     Parameters
     ----------
-    method : {"blt", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves.

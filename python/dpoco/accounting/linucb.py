@@ -106,7 +106,7 @@ def calibrate(
         rho; default: the noise margin, X^2 without noise.
     reward_weight : float, optional
         a; default: the narrowest confidence intervals.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         None and "auto" take the least error, "blt" unless another is more than 1 % better.
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.

@@ -48,7 +48,7 @@ class LinUCBParameters(Parameters):
         K, d and T.
     batch : int
         Rounds per release of the statistics.
-    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Continual sum.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no noise.

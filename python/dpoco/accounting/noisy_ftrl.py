@@ -70,7 +70,7 @@ def calibrate(
         Exact Gaussian differential privacy.
     statistics : {"gradient", "quadratic"}
         What is summed; "quadratic" is for `SquaredLoss`.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
     step_size : float or "predicted", optional
         eta; None minimises the regret bound, "predicted" the predicted regret, for gradient

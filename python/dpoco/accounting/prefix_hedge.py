@@ -56,7 +56,7 @@ class PrefixHedgeParameters(HedgeParameters):
         N.
     horizon : int
         Rounds T.
-    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Continual sum; it takes T - 1 pushes.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no noise.
@@ -132,7 +132,7 @@ def calibrate(
         None adds no noise and promises nothing.
     calibration : {"tight"}
         Exact Gaussian differential privacy.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
     learning_rate : float, optional
         eta; None minimises the regret bound.
