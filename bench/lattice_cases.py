@@ -35,8 +35,8 @@ def _normalised(pairs: int, shrink: int) -> Iterator[Row]:
         for numerics in ("float", "lattice"):
             ours, theirs = (_whole(values, m, numerics) for m in ("blt_normalised", "blt"))
             yield compare(
-                "Normalised against plain sums (ns per round)", f"d = {d}, {numerics}", ours, theirs,
-                against="blt", units=len(values), pairs=pairs, target=0.97,
+                "Normalised against plain sums (ns per round)", f"d = {d}, {numerics}",
+                ours, theirs, against="blt", units=len(values), pairs=pairs, target=0.97,
                 instruction_set=dpoco.random.instruction_set(),
             )  # fmt: skip
 
