@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 64  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_188, "oco.CoupledRegularizedLeader": 5_395}
-LINES, FILES = 40_312, 291  # of the package
+LINES, FILES = 40_319, 291  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -174,7 +174,7 @@ class HedgeRun:
             small = eta * square * s <= w
             return 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
 
-        rises = continual_sum.rises(self.method, self.pushes) if self.noisy else []
+        rises = continual_sum.rises(self.method, self.pushes) if self.noisy else ()
         scale = self.noise_scale
         noise = math.fsum(grown(scale * high) - grown(scale * low) for low, high in rises)
         if self.field is None:

@@ -200,16 +200,17 @@ def lower_bound(horizon: int | None) -> float:
     return float(total - 1.0 + math.pi / (72.0 * size)) / (4.0 * n)
 
 
-def rises(method: str, horizon: int | None) -> list[tuple[float, float]]:
+@lru_cache(maxsize=64)
+def rises(method: str, horizon: int | None) -> tuple[tuple[float, float], ...]:
     """Return pairs of row norms from which and to which the noise grows, in order.
 
     For "blt_normalised", whose noise falls at the beginning of blocks, and for methods whose noise
     grows at all times.
     """
     n = _checked(method, horizon)
-    return (
-        _normalised(n).rises() if method == "blt_normalised" else [(0.0, worst_row_norm(method, n))]
-    )
+    if method == "blt_normalised":
+        return _normalised(n).rises()
+    return ((0.0, worst_row_norm(method, n)),)
 
 
 def max_error(method: str, horizon: int | None) -> float:
@@ -382,7 +383,7 @@ class NormalisedRows:
                 total += self.levels**2 * p.gamma[j] * p.gamma[k] * modes * both
         return math.fsum(total) / int(self.ends[-1])
 
-    def rises(self) -> list[tuple[float, float]]:
+    def rises(self) -> tuple[tuple[float, float], ...]:
         """Return the least row norm of every block, its start included, and that of its end.
 
         Ternary search: in a block the variance falls, then rises.
@@ -397,7 +398,7 @@ class NormalisedRows:
             [self._within(block, each) for each in (low, (low + high) // 2, high)]
         )
         least, last = np.minimum(least, self.past[1:]), self.past[1:]
-        return list(zip(np.sqrt(least).tolist(), np.sqrt(last).tolist(), strict=True))
+        return tuple(zip(np.sqrt(least).tolist(), np.sqrt(last).tolist(), strict=True))
 
     @property
     def _starts(self) -> NDArray[np.int64]:
@@ -425,21 +426,22 @@ def _normalised(n: int) -> NormalisedRows:
     ends, levels = np.array(factor.ends, dtype=np.int64), np.array(factor.levels)
     rows = NormalisedRows(p, ends, levels, np.zeros(len(ends) + 1), np.zeros((len(ends), len(p.g))))
     joint = p.g[:, None] + p.g[None, :] - np.outer(p.g, p.g)
-    for i, start in enumerate(rows._starts.tolist()):
-        length, level = float(ends[i] - start), levels[i]
-        rows.past[i + 1] = rows._within(i, ends[i])
-        if i + 1 == len(ends):
-            break
-        eta = p.gamma * p.g * _each(p.g, length)
-        keep = np.exp(length * np.log1p(-p.g))
-        added = p.b0 * _each(p.g, length) + _each(joint, length) @ p.gamma
-        taken = keep * (_each(joint, float(start)) @ eta)
-        rows.cross[i + 1] = keep * rows.cross[i] + level * (added - taken)
+    starts = rows._starts.astype(np.float64)
+    length = (ends - starts)[:, None]
+    eta, keep = p.gamma * p.g * _each(p.g, length), np.exp(length * np.log1p(-p.g))
+    taken = np.einsum("bij,bj->bi", _each(joint, starts[:, None, None]), eta)
+    grown = p.row_norm(length[:, 0]) ** 2 + (eta * taken).sum(axis=1)
+    added = p.b0 * _each(p.g, length) + _each(joint, length[:, :, None]) @ p.gamma
+    for i, level in enumerate(levels.tolist()):
+        cross = rows.cross[i]
+        rows.past[i + 1] = rows.past[i] - 2.0 * level * (eta[i] @ cross) + level**2 * grown[i]
+        if i + 1 < len(ends):
+            rows.cross[i + 1] = keep[i] * (cross - level * taken[i]) + level * added[i]
     return rows
 
 
-def _each(rates: FloatArray, m: float) -> FloatArray:
-    """Return `_geometric` of many rates."""
+def _each(rates: FloatArray, m: FloatArray) -> FloatArray:
+    """Return `_geometric` of many rates, for shapes that fit each other."""
     return np.asarray(-np.expm1(m * np.log1p(-rates)) / rates)
 
 
