@@ -107,7 +107,7 @@ def calibrate(
     reward_weight : float, optional
         a; default: the narrowest confidence intervals.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least error, "blt" unless another is more than 1 % better.
+        None and "auto" take the least error: "blt_normalised".
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.
     numerics : {"auto", "float", "lattice"}

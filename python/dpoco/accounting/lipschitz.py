@@ -225,7 +225,8 @@ def calibrate(
     transform : {"auto", "increments", "grid_laplacian", "parent"}
         "auto": increments on one axis, grid_laplacian on two; parent for ``calibration="paper"``.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt" unless another is more than 1 % better;
+        None and "auto" take the least regret bound, "blt_normalised" unless another is more
+        than 1 % better;
         "tree" for ``calibration="paper"``.
     learning_rate : float, optional
         eta, per unit of loss; None minimises the regret bound.
@@ -251,7 +252,7 @@ def calibrate(
         learning_rate = positive_float("learning_rate", learning_rate)
     choice("transform", transform, ("auto", *TRANSFORMS))
     fixed = sum_method not in (None, "auto")
-    methods = GROWING[:2] if budget is not None else GROWING[:1]
+    methods = ("blt_normalised", "toeplitz") if budget is not None else ("blt",)
     if fixed:
         methods = (choice("sum_method", sum_method, continual_sum.METHODS),)
     if published:

@@ -71,7 +71,8 @@ def calibrate(
     statistics : {"gradient", "quadratic"}
         What is summed; "quadratic" is for `SquaredLoss`.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
+        None and "auto" take the least regret bound, "blt_normalised" unless another is more
+        than 1 % better.
     step_size : float or "predicted", optional
         eta; None minimises the regret bound, "predicted" the predicted regret, for gradient
         statistics: see `dpoco.oco.NoisyFTRL`.
@@ -103,7 +104,7 @@ def calibrate(
             raise ValueError("step_size='predicted' is for gradient statistics")
     fixed = step_size is not None and not isinstance(step_size, str)
     near, summand, best = Neighbours(relation), _summand(domain, loss, scale), None
-    for method in _candidates(sum_method, pushes, budget):
+    for method in _candidates(sum_method, None if horizon is None else pushes, budget):
         plain = sum_of(summand, method, pushes, near, batch=batch)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
         run = _run(domain, loss, scale, n, batch, method, noise["noise_scale"])
@@ -279,13 +280,17 @@ def _run(domain: Domain, loss: Any, vector_scale: float | None, *schedule: Any) 
     return run_of(domain, loss, _slope(domain, loss), vector_scale, **own)
 
 
-def _candidates(sum_method: str | None, pushes: int, budget: Budget | None) -> tuple[str, ...]:
+def _candidates(
+    sum_method: str | None, pushes: int | None, budget: Budget | None
+) -> tuple[str, ...]:
+    """Return the methods to compare, the default first; `pushes` None: unknown."""
     if sum_method not in (None, "auto"):
         return (choice("sum_method", sum_method, continual_sum.METHODS),)
     if budget is None:
         return ("blt",)
-    rest = ("honaker", "tree", "toeplitz")
-    return ("blt", *(m for m in rest if m != "toeplitz" or pushes <= continual_sum.TOEPLITZ_LIMIT))
+    first = "blt" if pushes is None else "blt_normalised"
+    short = pushes is not None and pushes <= continual_sum.TOEPLITZ_LIMIT
+    return (first, "honaker", "tree", *(("toeplitz",) if short else ()))
 
 
 def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:

@@ -133,7 +133,8 @@ def calibrate(
     calibration : {"tight"}
         Exact Gaussian differential privacy.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
+        None and "auto" take the least regret bound, "blt_normalised" unless another is more
+        than 1 % better.
     learning_rate : float, optional
         eta; None minimises the regret bound.
     numerics : {"auto", "float", "lattice"}
@@ -161,7 +162,7 @@ def calibrate(
         methods = ("blt",)
     else:
         long = pushes > continual_sum.TOEPLITZ_LIMIT
-        methods = ("blt", "honaker", "tree", *(() if long else ("toeplitz",)))
+        methods = ("blt_normalised", "honaker", "tree", *(() if long else ("toeplitz",)))
     best: PrefixHedgeParameters | None = None
     for method in methods:
         found = sum_of(CentredLosses(n), method, pushes, NEAR)

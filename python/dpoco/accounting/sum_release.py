@@ -138,7 +138,7 @@ def calibrate(
     bound, norm = positive_float("bound", bound), exponent("norm", norm)
     n = continual_sum.resolve_horizon(horizon)
     if method == "auto":
-        method = continual_sum.choose_method(n, noise)
+        method = continual_sum.choose_method(horizon, noise)
     order = noise_order(noise, norm_order, norm, dimension)
     near = Neighbours(choice("relation", relation, CHANGES))
     plain = sum_of(ClippedVector(dimension, norm, bound, math.inf), method, n, near, order=order)

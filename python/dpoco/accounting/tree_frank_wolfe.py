@@ -190,7 +190,8 @@ def calibrate(
         norm_order = paper_order(q, d)
     order = release.noise_order(noise, norm_order, q, d)
     if sum_method in (None, "auto"):
-        sum_method = "tree" if printed else continual_sum.choose_method(pushes, noise)
+        known = None if horizon is None else pushes
+        sum_method = "tree" if printed else continual_sum.choose_method(known, noise)
     chosen: dict[str, Any] = {
         "noise": noise,
         "norm_order": order,

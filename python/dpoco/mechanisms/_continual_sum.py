@@ -102,8 +102,8 @@ class ContinualSum(Mechanism):
         square-root factorisation, horizon up to 4096, O(T d) memory. "blt": its streaming
         approximation with five buffers. "blt_normalised": the same with smaller draws later on, as
         fewer sums are left: 3 to 6 % less noise at the noisiest round of a known horizon. "auto"
-        (default) takes the smallest worst-case error at equal privacy, "blt" unless another is more
-        than 1 % better; see `parameters`.
+        (default) takes the smallest worst-case error at equal privacy: this one, or "blt" for an
+        unknown horizon; see `parameters`.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float, optional
