@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 SINGLE = 64  # modules that one other imports
-BEHIND = {"oco.NoisyFTRL": 4_045, "oco.CoupledRegularizedLeader": 5_395}
-LINES, FILES = 40_070, 291  # of the package
+BEHIND = {"oco.NoisyFTRL": 4_188, "oco.CoupledRegularizedLeader": 5_395}
+LINES, FILES = 40_319, 291  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

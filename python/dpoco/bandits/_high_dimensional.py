@@ -79,7 +79,7 @@ class HighDimensionalBandit(BanditLearner):
     gap : float, default inf
         How far the best arm's mean reward is known to be ahead: arms that trail by half of it in
         the estimates behind the forced rounds are out from then on. inf: no arm is.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
         Whether one user's record is replaced or emptied between neighbours.

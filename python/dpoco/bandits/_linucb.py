@@ -71,7 +71,7 @@ class LinUCB(BanditLearner):
         rho, added to the diagonal on top of the noise margin; default: as much again.
     reward_weight : float, optional
         Weight a of r x beside x x' in the sums; default: the narrowest intervals.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}
         Whether one user's record is replaced or emptied between neighbours.

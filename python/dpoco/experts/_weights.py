@@ -74,9 +74,9 @@ class PrefixHedge(Weighted):
         one is given, and to every other argument that is.
     calibration : {"tight"}
         Exact Gaussian accounting.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
-        The continual sum; "auto" (default) has the least regret bound, "blt" unless another is more
-        than 1 % better.
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+        The continual sum; "auto" (default) has the least regret bound, "blt_normalised" unless
+        another is more than 1 % better.
     learning_rate : float, optional
         eta, per unit of losses in [0, 1]; default: the least regret bound.
     numerics : {"auto", "float", "lattice"}

@@ -144,7 +144,7 @@ class TreeFrankWolfe(LeafLearner):
         Default: Gaussian, or what `calibration` prescribes.
     norm_order : float, optional
         Order r of the generalized Gaussian, in [2, q].
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) is the buffered linear Toeplitz factorisation unless
         another is more than 1 % better.
     weights : {"unbiased", "paper"}, optional

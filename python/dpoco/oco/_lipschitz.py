@@ -72,7 +72,7 @@ class LipschitzLearner(OnlineLearner):
         What is summed. "auto" (default): "increments" of neighbours in one dimension,
         "grid_laplacian" (white coefficients of the field of differences) in two. "parent":
         differences along a binary hierarchy of 2^k + 1 points an axis.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound.
     learning_rate : float, optional
         eta, per unit of loss; default: the least regret bound.
