@@ -46,6 +46,18 @@ def test_modules_that_one_other_imports_become_fewer():
     assert len(lines.single_importers()) <= SINGLE
 
 
+def test_constructors_name_what_they_pass_on():
+    """A reader follows an argument from the constructor to the engine; adapters keep theirs."""
+    found = {
+        name
+        for name, module in lines.modules().items()
+        if module.room != "adapters"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and node.id == "locals"
+    }
+    assert found == set()
+
+
 def test_evaluation_knows_nothing_of_local_learning():
     rooms = {
         source.split(".")[1]

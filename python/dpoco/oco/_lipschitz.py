@@ -154,7 +154,12 @@ class LipschitzLearner(OnlineLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(LipschitzLearner, **locals())
+        self._begin(
+            LipschitzLearner, domain=domain, lipschitz=lipschitz, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, resolution=resolution,
+            transform=transform, sum_method=sum_method, learning_rate=learning_rate,
+            enforce=enforce, participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -134,7 +134,13 @@ class NoisyFTRL(RecordLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisyFTRL, **locals())
+        self._begin(
+            NoisyFTRL, domain=domain, loss=loss, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, statistics=statistics,
+            sum_method=sum_method, step_size=step_size, batch=batch, relation=relation,
+            numerics=numerics, participation=participation, on_violation=on_violation,
+            source=source,
+        )  # fmt: skip
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
