@@ -28,7 +28,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PYTHON, CPP = ROOT / "python", ROOT / "cpp"
 PLANNING = ("planning", "explain", "cli", "journal", "scale", "audit", "evaluation")
-PLANS = ("calibrate", "plan", "noise_dominates")  # the last only warns
+PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only warns
 # The problem that a learner is followed with, besides what its constructor names itself.
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
 # Types of C++ whose functions store states: nothing that is released passes through them.
@@ -105,6 +105,14 @@ class Module:
             if isinstance(node, ast.ClassDef):
                 found |= {f"{node.name}.{name}": part for name, part in _members(node).items()}
         return found
+
+    @cached_property
+    def offered(self) -> frozenset[str]:
+        """What others can ask the module for: its definitions, and what it takes to hand on."""
+        public = self.definitions.get("__all__")
+        words = ast.walk(public) if public is not None else ()
+        named = {word.value for word in words if isinstance(word, ast.Constant)}
+        return frozenset(self.definitions.keys() | named & self.taken.keys())
 
 
 def _members(node: ast.ClassDef) -> dict[str, ast.stmt]:
@@ -253,8 +261,8 @@ class Closure:
     def _meet(self, values: set[str], classes: set[Node], names: set[str]) -> None:
         """Reach what attributes of these names can be, of these modules and classes."""
         for module in values:
-            for name in names & modules()[module].definitions.keys():
-                self._reach((module, name))
+            for name in names & modules()[module].offered:
+                self._reach(self._resolved(module, name))
         for module, own in classes:
             for name in names:
                 if f"{own}.{name}" in modules()[module].definitions:
