@@ -218,7 +218,8 @@ class Limiter:
             kind, digests = int, _core.digests_of_integers(self._key, names)
         elif names:
             kind = str if isinstance(names[0], str) else bytes
-            texts = [name.encode() if kind is str else bytes(name) for name in names]
+            # An error of the codec would show the name.
+            texts = [n.encode(errors="surrogatepass") if kind is str else n for n in names]
             digests = _core.digests_of_texts(self._key, texts)
         if self._kind not in (None, kind):
             raise TypeError(f"persons were {self._kind.__name__} before: one type in all rounds")
@@ -233,6 +234,8 @@ class Limiter:
             persons = [persons]
         elif isinstance(persons, (str, bytes)) or np.shape(persons) != (rounds,):
             raise ValueError(f"persons must have shape ({rounds},)")
+        if isinstance(persons, np.ndarray) and persons.dtype.kind == "S":
+            raise TypeError("persons of bytes must be a list: an array drops zeros at their ends")
         if not (isinstance(persons, np.ndarray) and persons.dtype.kind in "iu"):
             names = persons.tolist() if isinstance(persons, np.ndarray) else list(persons)
             for kind in (str, bytes):
@@ -244,10 +247,9 @@ class Limiter:
                 raise TypeError("persons must be all int, all str or all bytes")
             persons = names
         try:
-            array = np.asarray(persons)
-            if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+            if isinstance(persons, np.ndarray) and persons.size and persons.max() >= 2**63:
                 raise OverflowError
-            return np.ascontiguousarray(array, dtype=np.int64)
+            return np.ascontiguousarray(persons, dtype=np.int64)  # never by way of doubles
         except OverflowError:
             raise ValueError("persons must be integers of 64 bits, with their sign") from None
 
