@@ -29,6 +29,7 @@ Parameters = TypeVar("Parameters")
 LARGEST_ROUNDS = 2**24 - 1  # that a counter holds
 _KEY = 16
 _CLOSE, _SEARCHES = 1e-6, 64  # of logarithms of epsilon
+_ALL_DELTA = 1e3
 _KINDS = {int: b"i", str: b"s", bytes: b"b"}
 
 
@@ -133,15 +134,22 @@ def for_people(
         If no noise meets the budget.
     """
     kept: Parameters | None = None
+    why = CalibrationError("no noise meets this budget")
     low, high = -math.inf, math.inf  # logarithms of budgets that keep to it, and that do not
     point, slope, last = math.log(budget.epsilon), 1.0, (math.nan, math.nan)
     for _ in range(_SEARCHES):
+        # So small a budget is all delta: noise grows on only if that falls, too.
+        falling = min(1.0, _ALL_DELTA * math.exp(point) / budget.epsilon)
         try:
-            parameters = calibrate(Budget._derived(math.exp(point), budget.delta))
+            parameters = calibrate(Budget._derived(math.exp(point), budget.delta * falling))
         except CalibrationError as error:
             if kept is not None:
                 break
-            raise CalibrationError(f"for all rounds of a person: {error}") from error
+            why = error
+            if high == math.inf or high - point < _CLOSE:
+                break
+            low, point = point, 0.5 * (point + high)  # a step too far, perhaps
+            continue
         person = participation.of(guarantee(parameters))
         spent = max(person.epsilon_at(budget.delta), 1e-9 * budget.epsilon)
         excess = math.log(spent / budget.epsilon)
@@ -163,7 +171,7 @@ def for_people(
         if high - low < _CLOSE:
             break
     if kept is None:
-        raise CalibrationError("no noise meets this budget for all rounds of a person")
+        raise CalibrationError(f"for all rounds of a person: {why}") from why
     return kept
 
 

@@ -259,6 +259,18 @@ def test_searches_end_where_nothing_meets_the_budget():
     assert 0.3 < found.epsilon < 1.0
 
 
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-8])
+def test_budgets_that_are_all_delta_are_met_and_not_wasted(epsilon):
+    budget = dpoco.Budget(epsilon, 1e-6)
+    domain = dpoco.domains.LpBall(dimension=1, p=2.0, radius=1.0)
+    learner = dpoco.oco.NoisyFTRL(
+        domain, dpoco.losses.LinearLoss(), horizon=1000, budget=budget,
+        participation=Participation(40),
+    )  # fmt: skip
+    learner.guarantee.require(budget)
+    assert learner.guarantee.delta_at(epsilon) >= 0.99 * budget.delta
+
+
 def test_horizons_and_people_end_together():
     domain = dpoco.domains.LpBall(dimension=1, p=2.0, radius=1.0)
     loss = dpoco.losses.LinearLoss(gradient_bound=1.0)
