@@ -201,9 +201,10 @@ class Limiter:
         self._key = hashlib.sha256(b"dpoco participants" + secret).digest()[:_KEY]
         self._kind: type | None = None
         # Counters are needed only where they bind before the separation does.
-        free = rule.rounds is None or rule.rounds >= -(-horizon // rule.separation)
+        most = 0 if rule.rounds is None else rule.rounds
+        if most >= -(-horizon // rule.separation) and rule.separation <= rule.max_persons:
+            most = 0
         try:
-            most = 0 if free else rule.rounds or 0
             self._people = _core.Participants(most, rule.separation, rule.max_persons)
         except ValueError as error:
             raise ValueError(f"participation cannot be enforced: {error}") from None

@@ -198,4 +198,5 @@ def test_rules_in_words_and_records():
         rule.check(99)
     with pytest.raises(ValueError, match="room"):
         Limiter(Participation(None, 10**9, max_persons=1000), 10**10)
+    Limiter(Participation(1, 10**9, max_persons=1000), 10**9)  # a counter each is enough
     assert dpoco.Participation is Participation
