@@ -92,6 +92,14 @@ class Participation:
         most = -(-horizon // self.separation)
         return most if self.rounds is None else min(self.rounds, most)
 
+    @property
+    def people(self) -> str:
+        """What enforcement takes for granted, in words: a condition of its guarantee."""
+        return (
+            "every person comes under one name, nobody else under it, and at most "
+            f"{self.max_persons} people come: that a further one is refused is not covered"
+        )
+
     def of(self, guarantee: Guarantee) -> Guarantee:
         """Return what a guarantee for single rounds says of all rounds of one person."""
         return guarantee.for_person(self.rounds, self.separation)

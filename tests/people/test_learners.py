@@ -138,6 +138,8 @@ def test_names_are_asked_for_where_they_count_only(subject, fresh):
     with unchanged(learner, "the call"), pytest.raises(ValueError, match="shape"):
         learner.run(*subject.part(0, ROUNDS), persons=PEOPLE[:-1])
     assert vouched.guarantee.person == (2, 3)
+    for learner, enforced in ((strict, True), (plain, False), (vouched, False)):
+        assert any("one name" in text for text in learner.guarantee.conditions) == enforced
 
 
 def test_a_full_house_plays_nothing(subject, fresh):

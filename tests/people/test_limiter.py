@@ -108,6 +108,10 @@ def test_rounds_that_are_played_again_keep_to_the_separation(rule):
     assert limiter.admit(99, anna)
     assert limiter.admit(109, anna)  # an interrupt comes before its round is played
     assert not limiter.admit(100, anna)
+    bertha = limiter.digests("bertha")
+    assert limiter.admit(200, bertha)
+    limiter.admit(201, limiter.digests([f"{n}" for n in range(30)], 30))  # never played
+    assert not limiter.admit(201, bertha)
 
 
 @pytest.mark.parametrize(

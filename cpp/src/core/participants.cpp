@@ -113,12 +113,14 @@ Participants::Entry& Participants::find(const Person& person) {
 
 bool Participants::admit(std::uint64_t round, const Person& person) {
   if (rule_.rounds == 0 && ring_.empty()) return true;
+  // Played again, after an interrupt: who passed before it may be forgotten already.
+  if (rule_.rounds == 0 && round < next_) return false;
   Entry& entry = find(person);
   const std::uint64_t count = entry.word >> kLastBits;
   const std::uint64_t last = entry.word & kLastRound;
   // Both answers take the same way: nothing but the record itself differs.
   const bool fresh = count == 0;
-  // A round that is played again, after an interrupt, lies before one that counts already.
+  // A round that is played again may lie before the last one that counts.
   const bool apart = fresh | ((round >= last) & (round - last >= rule_.separation));
   const bool left = (rule_.rounds == 0) | (count < rule_.rounds);
   const bool passes = apart & left;
