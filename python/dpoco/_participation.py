@@ -29,6 +29,7 @@ Parameters = TypeVar("Parameters")
 LARGEST_ROUNDS = 2**24 - 1  # that a counter holds
 _KEY = 16
 _CLOSE, _SEARCHES = 1e-6, 64  # of logarithms of epsilon
+_ALL_DELTA = 1e3
 _KINDS = {int: b"i", str: b"s", bytes: b"b"}
 
 
@@ -91,6 +92,14 @@ class Participation:
         most = -(-horizon // self.separation)
         return most if self.rounds is None else min(self.rounds, most)
 
+    @property
+    def people(self) -> str:
+        """What enforcement takes for granted, in words: a condition of its guarantee."""
+        return (
+            "every person comes under one name, nobody else under it, and at most "
+            f"{self.max_persons} people come: that a further one is refused is not covered"
+        )
+
     def of(self, guarantee: Guarantee) -> Guarantee:
         """Return what a guarantee for single rounds says of all rounds of one person."""
         return guarantee.for_person(self.rounds, self.separation)
@@ -133,15 +142,22 @@ def for_people(
         If no noise meets the budget.
     """
     kept: Parameters | None = None
+    why = CalibrationError("no noise meets this budget")
     low, high = -math.inf, math.inf  # logarithms of budgets that keep to it, and that do not
     point, slope, last = math.log(budget.epsilon), 1.0, (math.nan, math.nan)
     for _ in range(_SEARCHES):
+        # So small a budget is all delta: noise grows on only if that falls, too.
+        falling = min(1.0, _ALL_DELTA * math.exp(point) / budget.epsilon)
         try:
-            parameters = calibrate(Budget._derived(math.exp(point), budget.delta))
+            parameters = calibrate(Budget._derived(math.exp(point), budget.delta * falling))
         except CalibrationError as error:
             if kept is not None:
                 break
-            raise CalibrationError(f"for all rounds of a person: {error}") from error
+            why = error
+            if high == math.inf or high - point < _CLOSE:
+                break
+            low, point = point, 0.5 * (point + high)  # a step too far, perhaps
+            continue
         person = participation.of(guarantee(parameters))
         spent = max(person.epsilon_at(budget.delta), 1e-9 * budget.epsilon)
         excess = math.log(spent / budget.epsilon)
@@ -163,7 +179,7 @@ def for_people(
         if high - low < _CLOSE:
             break
     if kept is None:
-        raise CalibrationError("no noise meets this budget for all rounds of a person")
+        raise CalibrationError(f"for all rounds of a person: {why}") from why
     return kept
 
 
@@ -193,9 +209,10 @@ class Limiter:
         self._key = hashlib.sha256(b"dpoco participants" + secret).digest()[:_KEY]
         self._kind: type | None = None
         # Counters are needed only where they bind before the separation does.
-        free = rule.rounds is None or rule.rounds >= -(-horizon // rule.separation)
+        most = 0 if rule.rounds is None else rule.rounds
+        if most >= -(-horizon // rule.separation) and rule.separation <= rule.max_persons:
+            most = 0
         try:
-            most = 0 if free else rule.rounds or 0
             self._people = _core.Participants(most, rule.separation, rule.max_persons)
         except ValueError as error:
             raise ValueError(f"participation cannot be enforced: {error}") from None
@@ -218,7 +235,8 @@ class Limiter:
             kind, digests = int, _core.digests_of_integers(self._key, names)
         elif names:
             kind = str if isinstance(names[0], str) else bytes
-            texts = [name.encode() if kind is str else bytes(name) for name in names]
+            # An error of the codec would show the name.
+            texts = [n.encode(errors="surrogatepass") if kind is str else n for n in names]
             digests = _core.digests_of_texts(self._key, texts)
         if self._kind not in (None, kind):
             raise TypeError(f"persons were {self._kind.__name__} before: one type in all rounds")
@@ -233,6 +251,8 @@ class Limiter:
             persons = [persons]
         elif isinstance(persons, (str, bytes)) or np.shape(persons) != (rounds,):
             raise ValueError(f"persons must have shape ({rounds},)")
+        if isinstance(persons, np.ndarray) and persons.dtype.kind == "S":
+            raise TypeError("persons of bytes must be a list: an array drops zeros at their ends")
         if not (isinstance(persons, np.ndarray) and persons.dtype.kind in "iu"):
             names = persons.tolist() if isinstance(persons, np.ndarray) else list(persons)
             for kind in (str, bytes):
@@ -244,10 +264,9 @@ class Limiter:
                 raise TypeError("persons must be all int, all str or all bytes")
             persons = names
         try:
-            array = np.asarray(persons)
-            if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+            if isinstance(persons, np.ndarray) and persons.size and persons.max() >= 2**63:
                 raise OverflowError
-            return np.ascontiguousarray(array, dtype=np.int64)
+            return np.ascontiguousarray(persons, dtype=np.int64)  # never by way of doubles
         except OverflowError:
             raise ValueError("persons must be integers of 64 bits, with their sign") from None
 

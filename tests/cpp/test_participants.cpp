@@ -119,8 +119,13 @@ TEST_CASE("rules and states out of range are refused") {
   Participants people({2, 1, 5});
   people.admit(0, named(1));
   std::string saved = state(people);
-  saved[8 * 3 + 5] = 3;  // came three times
+  saved[8 * 5 + 5] = 3;  // came three times
   Participants other({2, 1, 5});
   ArchiveReader reader(saved);
   CHECK_THROWS_AS(other.read(reader), dpoco::StateError);
+
+  Participants wider({2, 2, 5});
+  saved = state(people);
+  ArchiveReader again(saved);
+  CHECK_THROWS_AS(wider.read(again), dpoco::StateError);
 }

@@ -138,6 +138,8 @@ def test_names_are_asked_for_where_they_count_only(subject, fresh):
     with unchanged(learner, "the call"), pytest.raises(ValueError, match="shape"):
         learner.run(*subject.part(0, ROUNDS), persons=PEOPLE[:-1])
     assert vouched.guarantee.person == (2, 3)
+    for learner, enforced in ((strict, True), (plain, False), (vouched, False)):
+        assert any("one name" in text for text in learner.guarantee.conditions) == enforced
 
 
 def test_a_full_house_plays_nothing(subject, fresh):
@@ -167,11 +169,22 @@ def test_states_without_people_are_refused(subject, fresh):
             fresh()._go_on(learner._payload()[:-cut])
 
 
-def test_journals_and_pools_know_nobody(subject, fresh):
-    with dpoco.journal.Journal(":memory:") as journal, pytest.raises(TypeError, match="enforced"):
+def test_journals_and_pools_know_nobody(subject, fresh, tmp_path):
+    with (
+        dpoco.journal.Journal(tmp_path / "j") as journal,
+        pytest.raises(TypeError, match="enforced"),
+    ):
         journal.open("stream", fresh())
     with pytest.raises(TypeError, match="enforced"):
         dpoco.scale.KeyedPool(fresh(), max_keys=3)
+
+
+def test_states_are_for_one_rule(subject, fresh):
+    learner = fresh()
+    played(subject, learner, PEOPLE, 0, 3)
+    wider = subject.fresh(participation=Participation(2, 4), parameters=fresh().parameters)
+    with pytest.raises(StateError, match="another participation"):
+        wider._go_on(learner._payload())
 
 
 def test_siblings_and_clones_know_nobody(subject, fresh):
@@ -197,6 +210,36 @@ def test_where_nothing_is_proved_nothing_is_built():
             _listed(name).fresh(participation=RULE)
 
 
+@pytest.mark.parametrize("name", ["CoupledRegularizedLeader", "ContinuousMultiplicativeWeights"])
+def test_custom_losses_beyond_the_rule_are_never_asked_again(name):
+    class Slope:
+        asked = 0
+
+        def value(self, theta):
+            self.asked += 1
+            return float(theta[0])
+
+        def gradient(self, theta):
+            self.asked += 1
+            return np.array([1.0])
+
+        def hessian(self, theta):
+            self.asked += 1
+            return np.zeros((1, 1))
+
+    learner = getattr(dpoco.oco, name)(
+        dpoco.domains.Box([-1.0], [1.0]),
+        dpoco.losses.CustomLoss(lipschitz=1.0, smoothness=1.0),
+        horizon=20, budget=None, participation=Participation(2),
+    )  # fmt: skip
+    slopes = [Slope() for _ in range(20)]
+    for slope in slopes:
+        learner.decide()
+        learner.observe(slope, person="anna")
+    assert slopes[0].asked > 0
+    assert not any(slope.asked for slope in slopes[2:])
+
+
 def test_searches_end_where_nothing_meets_the_budget():
     class Nothing:
         def __call__(self, budget):
@@ -216,6 +259,18 @@ def test_searches_end_where_nothing_meets_the_budget():
         for_people(Nothing(), guarantee, Participation(50), budget)
     found = for_people(Nothing(), guarantee, Participation(2), budget)
     assert 0.3 < found.epsilon < 1.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-8])
+def test_budgets_that_are_all_delta_are_met_and_not_wasted(epsilon):
+    budget = dpoco.Budget(epsilon, 1e-6)
+    domain = dpoco.domains.LpBall(dimension=1, p=2.0, radius=1.0)
+    learner = dpoco.oco.NoisyFTRL(
+        domain, dpoco.losses.LinearLoss(), horizon=1000, budget=budget,
+        participation=Participation(40),
+    )  # fmt: skip
+    learner.guarantee.require(budget)
+    assert learner.guarantee.delta_at(epsilon) >= 0.99 * budget.delta
 
 
 def test_horizons_and_people_end_together():

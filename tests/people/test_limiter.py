@@ -65,9 +65,9 @@ def test_digests_are_those_of_the_published_function():
         message = name.to_bytes(8, "little", signed=True)
         assert limiter.digests(name) == sip_hash(limiter._key, message)
     texts = Limiter(Participation(1), 10, bytes(32))
-    names = ["", "anna", "a" * 7, "a" * 8, "ä" * 40]
-    expected = b"".join(sip_hash(texts._key, name.encode()) for name in names)
-    assert texts.digests(names, 5) == expected
+    names = ["", "anna", "a" * 7, "a" * 8, "ä" * 40, "\ud800"]
+    expected = b"".join(sip_hash(texts._key, name.encode(errors="surrogatepass")) for name in names)
+    assert texts.digests(names, 6) == expected
 
 
 @pytest.mark.parametrize(("rounds", "separation"), [(1, 1), (3, 1), (2, 7), (None, 20), (10**6, 3)])
@@ -101,6 +101,19 @@ def test_one_person_never_changes_what_another_may_do():
         assert np.array_equal(worlds[0][others], worlds[1][others])
 
 
+@pytest.mark.parametrize("rule", [Participation(50, 10), Participation(None, 10)])
+def test_rounds_that_are_played_again_keep_to_the_separation(rule):
+    limiter = Limiter(rule, 1000)
+    anna = limiter.digests("anna")
+    assert limiter.admit(99, anna)
+    assert limiter.admit(109, anna)  # an interrupt comes before its round is played
+    assert not limiter.admit(100, anna)
+    bertha = limiter.digests("bertha")
+    assert limiter.admit(200, bertha)
+    limiter.admit(201, limiter.digests([f"{n}" for n in range(30)], 30))  # never played
+    assert not limiter.admit(201, bertha)
+
+
 @pytest.mark.parametrize(
     "names",
     [["a", "b", "a"], [b"a", b"b", b"a"], [1, 2, 1], np.array([1, 2, 1], np.uint8),
@@ -124,6 +137,8 @@ def test_names_of_all_types(names):
         (2**63, None, ValueError, "64 bits"),
         (np.array([2**63], np.uint64), 1, ValueError, "64 bits"),
         ({1: 2}, None, TypeError, "int, all str or all bytes"),
+        ([2**63, -1], 2, ValueError, "64 bits"),
+        (np.array([b"a"]), 1, TypeError, "zeros"),
     ],
 )
 def test_bad_names_are_refused_and_count_for_nothing(names, rounds, error, text):
@@ -187,4 +202,5 @@ def test_rules_in_words_and_records():
         rule.check(99)
     with pytest.raises(ValueError, match="room"):
         Limiter(Participation(None, 10**9, max_persons=1000), 10**10)
+    Limiter(Participation(1, 10**9, max_persons=1000), 10**9)  # a counter each is enough
     assert dpoco.Participation is Participation

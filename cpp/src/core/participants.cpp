@@ -113,12 +113,15 @@ Participants::Entry& Participants::find(const Person& person) {
 
 bool Participants::admit(std::uint64_t round, const Person& person) {
   if (rule_.rounds == 0 && ring_.empty()) return true;
+  // Played again, after an interrupt: who passed before it may be forgotten already.
+  if (rule_.rounds == 0 && round < next_) return false;
   Entry& entry = find(person);
   const std::uint64_t count = entry.word >> kLastBits;
   const std::uint64_t last = entry.word & kLastRound;
   // Both answers take the same way: nothing but the record itself differs.
   const bool fresh = count == 0;
-  const bool apart = fresh | (round - last >= rule_.separation);
+  // A round that is played again may lie before the last one that counts.
+  const bool apart = fresh | ((round >= last) & (round - last >= rule_.separation));
   const bool left = (rule_.rounds == 0) | (count < rule_.rounds);
   const bool passes = apart & left;
   if (fresh) {
@@ -183,6 +186,8 @@ void Participants::erase(const Person& person, std::uint64_t last) {
 }
 
 void Participants::write(Archive& archive) const {
+  archive.word(rule_.rounds);
+  archive.word(rule_.separation);
   archive.word(people_);
   for (const Table& table : tables_) {
     for (const Entry& entry : table.entries) {
@@ -200,6 +205,10 @@ void Participants::write(Archive& archive) const {
 }
 
 void Participants::read(ArchiveReader& reader) {
+  const std::uint64_t rounds = reader.word();
+  if (rounds != rule_.rounds || reader.word() != rule_.separation) {
+    throw StateError("state holds people who were kept to another participation");
+  }
   const std::uint64_t count = reader.word_below(rule_.largest + 1);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t low = reader.word();

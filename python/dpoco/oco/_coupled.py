@@ -34,6 +34,19 @@ from dpoco.random import Source
 FloatArray = NDArray[np.float64]
 
 
+class _Nothing:
+    """The custom loss of a record that does not enter."""
+
+    def value(self, theta: FloatArray) -> float:
+        return 0.0
+
+    def gradient(self, theta: FloatArray) -> FloatArray:
+        return np.zeros_like(theta)
+
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        return np.zeros((theta.size, theta.size))
+
+
 class CoupledLearner(RecordLearner):
     """Base of the learners whose decision is kept for many rounds by a private coupling."""
 
@@ -132,7 +145,7 @@ class CoupledLearner(RecordLearner):
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
         person : int, str or bytes
             Whose record it is, where a participation is enforced: one too many counts as zero,
-            silently; a custom loss cannot.
+            silently.
         ticket : Ticket, optional
             The decision that the record belongs to, made earlier: the round played now is the
             learner's current one.
@@ -178,7 +191,8 @@ class CoupledLearner(RecordLearner):
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
-        self._digests(person, None)
+        if not self._admits(turn, person):
+            record = _Nothing()
         self._engine.observe_custom(turn, record)
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
