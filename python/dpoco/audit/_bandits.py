@@ -69,7 +69,7 @@ class Statistics(Sums):
             if base.published[t][1] != other.published[t][1]:
                 yield "an estimate depends on a record before it was released"
                 return
-            if t > at and base.published[t] != other.published[t]:
+            if t not in self.hers and base.published[t] != other.published[t]:
                 yield "an action depends on a record of its batch"
                 return
 
