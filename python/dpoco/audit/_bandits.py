@@ -77,6 +77,7 @@ class Statistics(Sums):
 class Arms(Statistics):
     """HighDimensionalBandit; joint privacy: what others see are the estimates of all arms."""
 
+    several = False
     astray = "what enters an arm's sum is not a function of its records and estimates alone"
 
     @property
