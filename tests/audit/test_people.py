@@ -34,6 +34,7 @@ BUDGET = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a wa
 HERS = (0, 2, 4)
 BALL, LINEAR = LpBall(2, 2.0), LinearLoss(1.0)
 PULLS = np.tile([1.0, 0.0], (T, 1))
+PULLS[1::2] = [0.0, 1.0]  # of others
 HALVES = np.tile([0.0, 1.0, 0.0, 1.0], (T, 1))
 USERS = (np.tile([1.0, 0.0], (T, 1)), np.ones((T, 2)))
 CASES = {
@@ -49,7 +50,7 @@ CASES = {
         (0.0 * PULLS[0],),
     ),
     "hedge": (PrefixHedge, (4,), {"learning_rate": 1e3}, HALVES, (1.0 - HALVES[0],)),
-    "users": (LinUCB, (2, 2), {"batch": 2, "exploration": 0.0}, USERS, (USERS[0][0], -np.ones(2))),
+    "users": (LinUCB, (2, 2), {"batch": 3, "exploration": 0.0}, USERS, ([0.0, 1.0], -np.ones(2))),
 }  # fmt: skip
 GROUPS = {
     "vertices": (PolyhedralFrankWolfe, (LpBall(2, 1.0), LINEAR), {"batch": 1}, PULLS),
@@ -88,7 +89,7 @@ def changed(stream, record, hers=HERS):
 @pytest.mark.parametrize("name", CASES)
 def test_movement_of_all_rounds_is_held_to_the_norm(name, enforced):
     *_, stream, record = CASES[name]
-    report = replay_audit(maker(name, enforced), stream, [(0, *record), (3, *record)])
+    report = replay_audit(maker(name, enforced), stream, [(0, *record), (3, *record)], seed=1)
     assert report.passed, str(report)
 
 
