@@ -14,7 +14,7 @@ import threading
 import numpy as np
 import pytest
 
-from dpoco.accounting import Budget, Guarantee, _ledger_book, noisy_max
+from dpoco.accounting import Budget, Guarantee, _ledger_book, noisy_max, sum_release
 from dpoco.accounting import _certificate as certificates
 from dpoco.accounting._ledger_sums import FixedPlan
 from dpoco.accounting.ledger import Ledger
@@ -346,3 +346,25 @@ def test_the_report_shows_every_number():
     )
     assert "Left:       nothing" in full.report()
     assert full.remaining is None
+
+
+def test_a_ledger_of_people_takes_guarantees_for_people_only():
+    single = Budget(0.2, 1e-6)
+    parameters = sum_release.calibrate(3, horizon=100, budget=single)
+    one = sum_release.guarantee(parameters, budget=single)
+    book = Ledger(Budget(2.0, 1e-5))
+    charges = [book.charge(one.for_person(*rule), "a sum") for rule in ((3, 9), (2, 1))]
+    prices = [entry.price.main for entry in charges]
+    assert prices == [one.for_person(3, 9).mu ** 2, one.for_person(2).mu ** 2]
+    assert book.unit == book.guarantee.unit == "one person"
+    for rule in ("at most 3 rounds, at least 9 apart", "at most 2 rounds"):
+        assert any(f"every person has {rule}" in text for text in book.guarantee.conditions)
+    for other in (one, one.for_person(1)):  # says nothing of people, or of her only round
+        with pytest.raises(ValueError, match="protects 'one person'"):
+            book.charge(other, "mixed")
+    assert Ledger.from_json(book.to_json()).guarantee == book.guarantee
+    book.charge(one.for_person(1), "her only round", same_unit=True)
+    records = Ledger(Budget(2.0, 1e-5))
+    records.charge(one, "a sum")
+    with pytest.raises(ValueError, match="protects 'one round'"):
+        records.charge(one.for_person(3, 9), "mixed")

@@ -125,8 +125,6 @@ def test_what_is_no_single_mechanism_is_refused(leader):
     for other in (pool, book.guarantee, replace(leader, unit="one user")):
         with pytest.raises(ValueError, match="those that it is made of"):
             other.for_person(3)
-    with pytest.raises(ValueError, match="single records"):
-        pool_guarantee(leader.for_person(3, 10), keys=5, noise="fresh")
 
 
 def test_records_of_no_stream_are_not_capped_by_its_length():

@@ -13,12 +13,16 @@ from dpoco.accounting import sum_release
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import pool_guarantee
-from dpoco.experts import ObliviousTracker
+from dpoco.domains import LpBall
+from dpoco.experts import BatchShare, ObliviousTracker
+from dpoco.frank_wolfe import PolyhedralFrankWolfe
+from dpoco.losses import LinearLoss
 from dpoco.mechanisms import NoisyMax
 
 from .by_hand import restated
 
 BUDGET = Budget(1.0, 1e-6)
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
 def gaussian():
@@ -27,7 +31,7 @@ def gaussian():
 
 
 def ideal(one):
-    return restated(one, truncation_mass=0.0)
+    return restated(one, truncation_mass=0.0, description=None)
 
 
 def test_draws_cost_what_one_learner_costs():
@@ -92,6 +96,7 @@ def test_pure_learners_stay_pure():
         mu=None,
         truncation_mass=0.0,
         profile={"kind": "pure", "epsilon": 1.0},
+        description=None,
     )
     for noise in ("fresh", "ideal_fresh", "hidden"):
         pool = pool_guarantee(one, keys=10**6, noise=noise)
@@ -160,13 +165,52 @@ def test_a_user_with_several_records():
     assert (alone.epsilon, alone.unit) == (one.epsilon, "one user")
 
 
+def test_several_rounds_of_a_user_cost_what_the_sums_say():
+    one = gaussian()
+    terms = {"keys": 100, "noise": "fresh", "privacy_unit": "user", "rounds_per_user": 3}
+    for apart in (1, 20):
+        mine = one.for_person(3, apart)
+        pools = [
+            pool_guarantee(one, **terms, separation_per_key=apart, keys_per_user=c) for c in (1, 4)
+        ]
+        assert (pools[0].epsilon, pools[0].mu) == (mine.epsilon, mine.mu)
+        assert pools[1].mu == pytest.approx(2.0 * mine.mu, rel=1e-12)
+        assert pools[1].mu < 0.95 * 6.0 * one.mu
+        assert pools[1].truncation_mass == pytest.approx(4.0 * mine.truncation_mass, abs=0.0)
+        assert pools[0] == pool_guarantee(mine, keys=100, noise="fresh")
+        for pool in pools:
+            assert pool.certified
+            assert Guarantee.from_json(pool.to_json()) == pool
+            assert not any("the times of a person" in text for text in pool.conditions)
+    assert pools[0].mu < one.for_person(3).mu
+    with pytest.raises(ValueError, match="less often"):
+        pool_guarantee(mine, keys=5, noise="fresh", rounds_per_user=4)
+    with pytest.raises(ValueError, match="nothing is proved"):
+        pool_guarantee(mine, keys=5)
+    with pytest.raises(CalibrationError):
+        pool_guarantee(one, **{**terms, "rounds_per_user": 100, "keys_per_user": 100})
+
+
+def test_every_release_that_a_user_enters_has_its_tails():
+    share = BatchShare(4, horizon=60, batch=2, budget=BUDGET, noise="gaussian").guarantee
+    terms = {"keys": 9, "noise": "fresh", "privacy_unit": "user", "rounds_per_user": 4}
+    mine, pool = share.for_person(4, 2), pool_guarantee(share, **terms, separation_per_key=2)
+    assert (pool.mu, pool.truncation_mass) == (mine.mu, mine.truncation_mass)
+    assert pool.mu == pytest.approx(2.0 * share.mu, rel=1e-9)
+    assert pool.truncation_mass == pytest.approx(4.0 * share.truncation_mass, abs=0.0)
+    poly = PolyhedralFrankWolfe(LpBall(3, 1.0), LinearLoss(1.0), horizon=100, budget=BUDGET)
+    several = pool_guarantee(poly.guarantee, **terms, keys_per_user=4)
+    assert several.rho == pytest.approx(4.0 * poly.guarantee.for_person(4).rho)
+    assert Guarantee.from_json(several.to_json()) == several
+
+
 def test_what_is_not_proved_is_refused():
     one = gaussian()
     several = {"privacy_unit": "user", "rounds_per_user": 2}
     for noise in ("ideal_fresh", "hidden"):
         with pytest.raises(ValueError, match="nothing is proved"):
             pool_guarantee(one, keys=5, noise=noise, **several)
-    bare = restated(one, mu=None)
+    bare = restated(one, mu=None, description=None)
     with pytest.raises(ValueError, match="nothing is proved"):
         pool_guarantee(bare, keys=5, noise="fresh", **several)
     with pytest.raises(ValueError, match="privacy_unit='user'"):

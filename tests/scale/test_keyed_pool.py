@@ -261,7 +261,7 @@ def test_the_guarantee_of_the_pool():
     assert (pool.guarantee.epsilon, pool.guarantee.delta) == (one.guarantee.epsilon, 1e-6)
     assert pool.learner_guarantee == one.guarantee
     user = KeyedPool(one, privacy_unit="user", rounds_per_user=2)
-    assert user.guarantee.mu == pytest.approx(2.0 * one.guarantee.mu)
+    assert user.guarantee.mu == one.guarantee.for_person(2).mu
     detector = dpoco.experts.ShiftDetector(4, horizon=99, budget=BUDGET)
     if detector.guarantee.delta > 0.0:
         with pytest.raises(ValueError, match="nothing is proved"):
@@ -310,3 +310,23 @@ def test_a_forked_child_is_refused():
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_learners_for_people_make_a_pool_for_users(tmp_path):
+    rule = dpoco.Participation(3, 2, enforced=False)
+    one = hedge(horizon=9, participation=rule)
+    pool = KeyedPool(one, max_keys=4)
+    assert pool.guarantee.unit == "one user"
+    assert pool.guarantee.epsilon == one.guarantee.epsilon
+    assert any("at least 2 rounds of its learner apart" in x for x in pool.guarantee.conditions)
+    said = KeyedPool(
+        hedge(horizon=9, parameters=one.parameters), max_keys=4, privacy_unit="user",
+        rounds_per_user=3, separation_per_key=2,
+    )  # fmt: skip
+    assert said.guarantee.mu == pool.guarantee.mu
+    pool.process(["a", "b"], np.zeros((2, 4)))
+    pool.save(tmp_path / "pool")
+    again = KeyedPool.load(tmp_path / "pool")
+    assert again.guarantee == pool.guarantee
+    with pytest.raises(TypeError):
+        KeyedPool(hedge(horizon=9, participation=dpoco.Participation(3, 2)))

@@ -10,8 +10,9 @@ independent noise see records whose keys and order are public. Then
   private learners with the truncated tails of all learners;
 * in general delta(epsilon) of all learners adds up (Henzinger, Safavi and Vadhan, "Concurrent
   composition for differentially private continual mechanisms", 2024: it can get that bad);
-* m records of one person under each of c keys are sqrt(c) m mu-GDP, c m^2 rho-zCDP and purely
-  c m epsilon-private, if the guarantee holds given any past.
+* what all rounds of a person cost with one learner is mu-GDP, rho-zCDP or purely epsilon-private:
+  with c learners they are sqrt(c) mu-GDP, c rho-zCDP and purely c epsilon-private, if the guarantee
+  holds given any past.
 
 Proof: ``docs/privacy/pools.md``.
 """
@@ -24,9 +25,9 @@ from typing import Any
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.release import PER_ROUND
+from dpoco.accounting.release import PER_ROUND, TIMES
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.combined import UNKNOWN, least, with_tails
+from dpoco.privacy.losses.combined import UNKNOWN, group, least, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 
@@ -34,7 +35,6 @@ __all__ = ["NOISES", "noise_of", "pool_guarantee"]
 
 NOISES = ("fresh", "ideal_fresh", "hidden")
 _PAGE = "docs/privacy/pools.md"
-# What learners say of one person's rounds, and what a user's guarantee replaces.
 _UP = 1.0 + 1e-14  # more than the roundings below
 # Numbers that are about one changed record.
 _OF_ONE_RECORD = ("sensitivity", "noise_multiplier", "column_norm", "paper_epsilon", "regret_bound")
@@ -53,6 +53,7 @@ def pool_guarantee(
     adaptive: bool = True,
     privacy_unit: str = "record",
     rounds_per_user: int = 1,
+    separation_per_key: int = 1,
     keys_per_user: int = 1,
 ) -> Guarantee:
     """Return the guarantee of a pool of at most `keys` learners that have the guarantee `one` each.
@@ -60,7 +61,8 @@ def pool_guarantee(
     Parameters
     ----------
     one : Guarantee
-        For one changed record of one learner.
+        Of one learner, for one changed record or for all rounds of a person: then the pool's is
+        for users, who keep to the same rule under each key.
     keys : int
         Largest number of learners; public.
     noise : {"fresh", "ideal_fresh", "hidden"}
@@ -72,6 +74,8 @@ def pool_guarantee(
         What changes: one record, or all records of one person.
     rounds_per_user : int
         Most records of one person under one key; 1 for "record".
+    separation_per_key : int
+        Any two of them are at least so many rounds of that key's learner apart; 1 for "record".
     keys_per_user : int
         Most keys under which one person has records; 1 for "record".
 
@@ -85,45 +89,51 @@ def pool_guarantee(
     CalibrationError
         If that delta does not pay for the pool at any epsilon: the learners need a smaller one.
     ValueError
-        If several records of one person are to be protected and nothing is proved about that.
+        If several records of one person are to be protected and nothing is proved about that, or
+        less than the learners' guarantee for people says.
     """
-    if one.person is not None:
-        raise ValueError("a pool is made of guarantees for single records")
     positive_int("keys", keys)
     choice("noise", noise, NOISES)
     choice("privacy_unit", privacy_unit, ("record", "user"))
     if not isinstance(adaptive, bool):
         raise TypeError("adaptive must be a bool")
     m = positive_int("rounds_per_user", rounds_per_user)
+    b = positive_int("separation_per_key", separation_per_key)
     c = positive_int("keys_per_user", keys_per_user)
-    user = privacy_unit == "user"
-    if not user and m * c > 1:
-        raise ValueError("rounds_per_user and keys_per_user are for privacy_unit='user'")
+    user = privacy_unit == "user" or one.person is not None
+    if not user and (m, b, c) != (1, 1, 1):
+        raise ValueError(
+            "rounds_per_user, separation_per_key and keys_per_user are for privacy_unit='user'"
+        )
     if c > keys:
         raise ValueError("keys_per_user must be at most the number of keys")
     if not one.private:
         return one
+    one, ideal, (m, b) = _of_person(one, m, b) if user else (one, _ideal(one), (1, 1))
     changed: dict[str, Any] = {
         "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
         "conditions": (
-            *_conditions(one, keys, adaptive, user, m, c),
-            *(text.replace(PER_ROUND, "") if user else text for text in one.conditions),
+            *_conditions(one, keys, adaptive, user, (m, b, c)),
+            *(
+                text.replace(PER_ROUND, "") if user else text
+                for text in one.conditions
+                if not text.startswith(TIMES)  # the pool says when
+            ),
         ),
         "reference": f"{one.reference}; {_PAGE}",
         "claimed": None,
     }
     if user:
         changed["unit"] = "one user"
-    ideal = one.loss.bare
     if m * c > 1:
-        changed |= dict.fromkeys(_OF_ONE_RECORD)
-        ideal = _of_several(one, m, c, noise, adaptive)
+        changed |= dict.fromkeys((*_OF_ONE_RECORD, "person"))
+        ideal = _of_keys(ideal, c, one.delta, noise, adaptive)
     if m * c > 1 or keys > 1 or noise == "hidden":
         changed["description"] = None  # which does not say what all of them cost
     if noise == "hidden" and adaptive:
-        return _of_hidden_noise(one, keys, m * c, changed)
+        return _of_hidden_noise(one, ideal.pure, keys, m * c, changed)
     mass = one.loss.mass * (keys if noise == "ideal_fresh" and adaptive else c)
-    if m * c == 1 and mass == one.loss.mass:
+    if one.private and mass == one.loss.mass and (m * c == 1 or ideal == one.loss.bare):
         return replace(one, **changed)
     bare = replace(one, **changed, epsilon=math.inf, loss=with_tails(ideal, min(1.0, mass)))
     epsilon = bare.epsilon_at(one.delta)
@@ -132,17 +142,34 @@ def pool_guarantee(
     return replace(bare, epsilon=epsilon)
 
 
-def _of_hidden_noise(one: Guarantee, keys: int, records: int, changed: dict[str, Any]) -> Guarantee:
+def _of_person(one: Guarantee, m: int, b: int) -> tuple[Guarantee, Loss, tuple[int, int]]:
+    """Return a learner's guarantee for all rounds of a person, its ideal loss, and the rule."""
+    if one.description is None:  # m rounds are m changes, one after the other
+        ideal = _ideal(one)
+        return one, ideal if ideal == UNKNOWN else group(ideal, m), (m, b)
+    mine = one.for_person(m, b)
+    return mine, _ideal(mine), mine.person or (1, 1)
+
+
+def _ideal(one: Guarantee) -> Loss:
+    """Return all that is stated of a learner with ideal noise."""
+    known = [each for each in one.stated if each != UNKNOWN]
+    if one.delta == 0.0 and one.loss.mass == 0.0 and one.loss.pure == math.inf:
+        known.append(Pure(one.epsilon))
+    return least(*known)
+
+
+def _of_hidden_noise(
+    one: Guarantee, pure: float, keys: int, records: int, changed: dict[str, Any]
+) -> Guarantee:
     """Return what holds where noise stays hidden: its pure epsilon, or the deltas of all keys.
 
     Only the pure epsilon is proved given any past; a smaller epsilon at the learner's delta is not.
     """
     found: list[Guarantee] = []
-    pure = _pure(one)
     if math.isfinite(pure):
-        loss = Pure(pure if records == 1 else records * pure * _UP)
         mass = min(1.0, one.loss.mass * keys)
-        bare = replace(one, **changed, epsilon=math.inf, loss=with_tails(loss, mass))
+        bare = replace(one, **changed, epsilon=math.inf, loss=with_tails(Pure(pure), mass))
         epsilon = bare.epsilon_at(one.delta)
         if math.isfinite(epsilon):
             found.append(replace(bare, epsilon=epsilon))
@@ -158,34 +185,26 @@ def _of_hidden_noise(one: Guarantee, keys: int, records: int, changed: dict[str,
     return min(found, key=lambda each: each.epsilon)
 
 
-def _pure(one: Guarantee) -> float:
-    """Return the pure epsilon of the learner with ideal noise; infinite if there is none."""
-    known = [each.pure for each in one.stated]
-    if one.delta == 0.0 and one.loss.mass == 0.0:
-        known.append(one.epsilon)
-    return min(known)
-
-
-def _of_several(one: Guarantee, m: int, c: int, noise: str, adaptive: bool) -> Loss:
-    """Return the loss, with ideal noise, of m changed records under each of c keys."""
-    pure, known = _pure(one), list[Loss]()
-    if noise == "fresh" or not adaptive:  # the latter: a chain of c m changes
-        mu, rho = (
-            (math.sqrt(c) * m, c * m * m) if noise == "fresh" else (float(c * m), (c * m) ** 2)
-        )
-        if one.mu is not None:
-            known.append(Gaussian(mu * one.mu * _UP))
-        elif one.rho is not None:
-            known.append(Zcdp(rho * one.rho * _UP))
-    if math.isfinite(pure):
-        known.append(Pure(c * m * pure * _UP))
+def _of_keys(loss: Loss, c: int, delta: float, noise: str, adaptive: bool) -> Loss:
+    """Return what says most at `delta` of c learners, each with `loss` for her rounds there."""
+    proved, known = noise == "fresh" or not adaptive, list[Loss]()
+    if proved and c == 1 and loss != UNKNOWN:
+        return loss
+    if proved:
+        square = c if noise == "fresh" else c * c  # the latter: a chain of c changes
+        if loss.mu < math.inf:
+            known.append(Gaussian(math.sqrt(square) * loss.mu * _UP))
+        elif loss.rho < math.inf:
+            known.append(Zcdp(square * loss.rho * _UP))
+    if loss.pure < math.inf:
+        known.append(Pure(loss.pure if c == 1 else c * loss.pure * _UP))
     if not known:
         raise ValueError(
             "several records of one person: nothing is proved for this learner, whose guarantee "
             "has no pure parameter, and no Gaussian or zCDP one that would hold, too, if which "
             "keys and rounds they come to depended on releases (adaptive=False)"
         )
-    return least(*known)
+    return min(known, key=lambda each: each.epsilon(delta))
 
 
 def _too_little(keys: int | None, delta: float) -> str:
@@ -197,13 +216,15 @@ def _too_little(keys: int | None, delta: float) -> str:
 
 
 def _conditions(
-    one: Guarantee, keys: int, adaptive: bool, user: bool, m: int, c: int
+    one: Guarantee, keys: int, adaptive: bool, user: bool, rule: tuple[int, int, int]
 ) -> tuple[str, ...]:
+    m, b, c = rule
     where = "key and round" if m * c == 1 else "the keys and rounds"
     if user:
         data = (
             f"one person has at most {m} record{'s' * (m > 1)} under each of at most {c} "
             f"key{'s' * (c > 1)}"
+            + (f", at least {b} rounds of its learner apart" if m > 1 and b > 1 else "")
         )
     else:
         data = "one record under one key changes; all others of the same person stay"

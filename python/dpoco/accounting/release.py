@@ -176,8 +176,9 @@ def norm_name(q: float) -> str:
     return "linf" if q == math.inf else f"l{q:g}"
 
 
-# What is said of people until somebody asks: see `Guarantee.for_person`.
+# What is said of people until somebody asks, and then: see `Guarantee.for_person`.
 PER_ROUND = "; one person's data in several rounds are protected per round"
+TIMES = "the times of a person's rounds"
 
 
 def common_conditions(

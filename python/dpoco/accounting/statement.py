@@ -17,7 +17,7 @@ from dpoco._validation import LARGEST_HORIZON, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import PER_ROUND, common_conditions, norm_name, numerics_of
+from dpoco.accounting.release import PER_ROUND, TIMES, common_conditions, norm_name, numerics_of
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING, Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
@@ -209,7 +209,7 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
         paper_epsilon=None,
         conditions=(
             rule,
-            f"the times of a person's rounds {times}",
+            f"{TIMES} {times}",
             *(text.removesuffix(PER_ROUND) for text in g.conditions),
         ),
         person=(most, apart),

@@ -69,7 +69,7 @@ class Statistics(Sums):
             if base.published[t][1] != other.published[t][1]:
                 yield "an estimate depends on a record before it was released"
                 return
-            if t > at and base.published[t] != other.published[t]:
+            if t not in self.hers and base.published[t] != other.published[t]:
                 yield "an action depends on a record of its batch"
                 return
 
@@ -77,6 +77,7 @@ class Statistics(Sums):
 class Arms(Statistics):
     """HighDimensionalBandit; joint privacy: what others see are the estimates of all arms."""
 
+    several = False
     astray = "what enters an arm's sum is not a function of its records and estimates alone"
 
     @property

@@ -12,11 +12,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
+from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.accounting import Budget
 from dpoco.audit._family import (
     Family,
@@ -270,6 +271,8 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
         facts["a last batch that is incomplete"] = len(rows) % batch != 0
     if hasattr(learner, "run"):
         facts |= {"run beside observe": True, "a resumed state": True}
+    if family.several and "participation" in signature(type(learner)).parameters:
+        facts["all rounds of a person"] = family.person[0] > 1
     facts |= family.facts()
     for name, values in CHOICES.get(known(learner).load(), {}).items():
         facts |= {f"{name} {value}": getattr(p, name) == value for value in values}
@@ -288,6 +291,7 @@ def _of(cls: type, *arguments: Any, **options: Any) -> Exercise:
 _OWN = ("changes", "budget", "rounds", "scale", "turns", "odd", "trials")
 _PURE, _CLEAR, _RICH = Budget(8.0, 0.0), Budget(50.0, 0.0), Budget(40.0, 1e-3)
 _LINEAR, _SQUARED, _LOGISTIC = LinearLoss(1.0), SquaredLoss(1.0, 1.0), LogisticLoss(1.0)
+_PERSON = Participation(3, 2, enforced=False)
 _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
 
 
@@ -327,12 +331,14 @@ def _sums(cls: type) -> tuple[Exercise, ...]:
         _of(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice"),
         _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="honaker"),
         _of(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
+        _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=3, participation=_PERSON),
     )
 
 
 _LISTED = (
     _of(experts.PrefixHedge, 5, numerics="float", sum_method="toeplitz"),
     _of(experts.PrefixHedge, _WIDE, numerics="lattice"),
+    _of(experts.PrefixHedge, 5, participation=_PERSON),
     _of(experts.EpochSelector, 5, budget=_PURE),
     _of(experts.EpochSelector, _WIDE, selection="gumbel"),
     _of(experts.EpochSelector, 4, selection="laplace", budget=_PURE),
@@ -351,13 +357,14 @@ _LISTED = (
     _of(experts.BatchShare, 5, batch=3, noise="gaussian"),
     _of(experts.BatchShare, 4, batch=3, switches=1, noise="laplace", budget=_PURE),
     _of(experts.BatchShare, _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
-    *(_of(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=n)
-      for n in (5, _WIDE)),
+    *(_of(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=n, participation=rule)
+      for n, rule in ((5, _PERSON), (_WIDE, None))),
     *_sums(frank_wolfe.TreeFrankWolfe),
     *_sums(oco.NoisyFTRL),
     _of(oco.NoisyFTRL, LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
     _of(oco.NoisyFTRL, LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
     _of(frank_wolfe.PolyhedralFrankWolfe, LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
+    _of(frank_wolfe.PolyhedralFrankWolfe, LpBall(2, 1.0), _LINEAR, batch=1, participation=_PERSON),
     *(_of(frank_wolfe.PolyhedralFrankWolfe, domain, _LINEAR, batch=4, selector=selector, rounds=23,
           trials=150)
       for domain, selector in (
@@ -370,6 +377,7 @@ _LISTED = (
       for each in _coupled(cls, *CHOICES[cls]["coupling"])),
     _of(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float"),
     _of(bandits.LinUCB, 3, _WIDE, batch=1, numerics="lattice"),
+    _of(bandits.LinUCB, 2, _SMALL, batch=3, participation=_PERSON),
     *(_of(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **options)
       for d, options in (
           (_SMALL, {"batch": 2, "arm_learner": "tree", "forced_rounds": 2}),

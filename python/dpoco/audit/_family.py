@@ -130,6 +130,13 @@ class Family(ABC):
         all but vectors are integers.
     marks : bool
         Whether the loop also marks the rounds that drew afresh.
+    several : bool
+        Whether a replay compares all rounds of a person at once: see `spent_by`. Elsewhere her
+        rounds are a group, and what each of them moves is compared.
+    hers : tuple of int
+        Rounds that a replay changes.
+    before : Rounds or None
+        The stream that a replay changed, while it plays the changed one for a person.
     """
 
     first_affected: ClassVar[int] = 1
@@ -138,9 +145,12 @@ class Family(ABC):
     joint: ClassVar[bool] = False
     loop: ClassVar[str | None] = None
     marks: ClassVar[bool] = False
+    several: ClassVar[bool] = False
 
     def __init__(self, learner: Any) -> None:
         self.learner = learner
+        self.hers: tuple[int, ...] = ()
+        self.before: Rounds | None = None
 
     # ---- streams ---------------------------------------------------------------------------------
 
@@ -176,6 +186,16 @@ class Family(ABC):
     def relation(self) -> str:
         """Which streams are neighbours: "replace" or "zero_out"."""
         return str(getattr(self.learner.parameters, "relation", "replace"))
+
+    @property
+    def person(self) -> tuple[int, int]:
+        """How many rounds the claim protects at once, and how far apart at least."""
+        return getattr(self.learner.guarantee, "person", None) or (1, 1)
+
+    def replaces(self, old: Any, new: Any) -> bool:
+        """Whether a record changes a round, as neighbours may."""
+        free = self.relation != "zero_out" or self.is_empty(old) or self.is_empty(new)
+        return free and not same(old, new)
 
     def check_records(self, old: Any, new: Any) -> None:
         """Raise ``ValueError`` unless one record may stand for the other."""
@@ -257,6 +277,10 @@ class Family(ABC):
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         """Yield what a record replaced in round `at` moved, and by how much it may at most."""
 
+    def spent_by(self, other: Play) -> Iterator[Change]:
+        """Yield what all rounds of a person moved, and by how much they may at most."""
+        raise NotImplementedError
+
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         """Yield further violations that only the pair shows."""
         yield from ()
@@ -307,6 +331,8 @@ def made(make: Make, source: Source, before: Any = None) -> Any:
         raise ValueError("make_learner must return learners that have not played yet")
     if getattr(learner, "_is_seeded", None) is False and source.is_seeded:
         raise ValueError("make_learner must give the learner the source it is called with")
+    if getattr(learner, "_limiter", None) is not None:
+        learner._limiter = None  # our streams keep to its rule: all records pass
     return learner
 
 
@@ -359,9 +385,17 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
     if not differ:
         raise ValueError("no neighbours: the streams are equal, so that nothing could show")
     if len(differ) > 1 and not (family is not None and family.everywhere):
-        raise ValueError(
-            f"no neighbours: the streams differ in {len(differ)} rounds, and at most one round may"
-        )
+        most, apart = (1, 1) if family is None else family.person
+        if most == 1:
+            raise ValueError(
+                f"no neighbours: the streams differ in {len(differ)} rounds, and at most one round "
+                "may"
+            )
+        if len(differ) > most or min(np.diff(differ)) < apart:
+            raise ValueError(
+                f"no neighbours: the streams differ in rounds {list(differ)}, and one person has "
+                f"at most {most}, at least {apart} apart"
+            )
     if family is not None:
         for t in differ:
             family.check_records(ours.record(t), theirs.record(t))

@@ -22,6 +22,7 @@ from dpoco.audit._family import (
     drawn_by,
     words_of,
 )
+from dpoco.audit._sum_maps import noise_map, whitening_of
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -56,6 +57,7 @@ class Sums(Family):
     """
 
     astray: ClassVar[str] = "what enters the sum is not a function of record and decisions alone"
+    several = True
     charges_leaves: ClassVar[bool] = False  # the movement of a record before others are added
 
     @abstractmethod
@@ -105,6 +107,9 @@ class Sums(Family):
 
     def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
         play.note(leaf=self.leaf(learner, decision, record))
+        if self.before is not None:
+            old = self.before.record(len(play.notes["leaf"]) - 1)
+            play.note(old=self.leaf(learner, decision, old))
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         grid, ended = self.grid, self.ended(learner, t, play)
@@ -155,6 +160,23 @@ class Sums(Family):
         if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
             spent = moved * m.factorisation.column(m.pushes) / self.parameters.noise_scale
             yield "mu of the releases", spent, mu
+
+    def spent_by(self, other: Play) -> Iterator[Change]:
+        # At equal releases, as the proof has it: what each record adds is compared with what the
+        # old one would have added.
+        moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
+        sensitivity, m = self.learner.parameters.sensitivity, self.mechanism
+        yield "the sum", max(self.size(row) for row in moved), sensitivity
+        guarantee = self.learner.guarantee
+        if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
+            return
+        count = min(len(moved) // self.batch, m.pushes)
+        pushed = moved[: count * self.batch].reshape(count, self.batch, -1).sum(axis=1)
+        white = whitening_of(noise_map(m.factorisation, count)) @ np.cumsum(pushed, axis=0)
+        most = m.factorisation.column(m.pushes, guarantee.neighbours, m.batch) * sensitivity
+        size = float(np.linalg.norm(white))
+        yield "all sums, by all rounds of a person", size, most
+        yield "mu of the releases", size / self.parameters.noise_scale, guarantee.mu
 
 
 def sum_of(state: bytes, dimension: int) -> FloatArray:

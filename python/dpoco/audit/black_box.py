@@ -133,7 +133,7 @@ def black_box_audit(
         randomness from the source, and returns the outcomes, one row each. For learners use
         `learner_runs`.
     stream, neighbour : object
-        Two streams that differ in one round, as `run` takes them.
+        Two streams that differ in one round, or in rounds of one person, as `run` takes them.
     epsilon : float
         The claim, at least 0.
     trials : int
@@ -158,7 +158,8 @@ def black_box_audit(
     ------
     ValueError, TypeError
         For bad arguments, or if `run` or an event returns the wrong number of rows; with
-        `learner_runs` also for streams that are no neighbours: at most one round may differ.
+        `learner_runs` also for streams that are no neighbours: at most one round may differ, or
+        rounds that one person may have, if the learner's guarantee is for people.
 
     Notes
     -----

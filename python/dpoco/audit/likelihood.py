@@ -122,9 +122,9 @@ def likelihood_audit(
         library, with Gaussian noise where sums are released; the coupled learners in one dimension.
         Called for every run: pass `parameters` to save their calibration.
     stream, neighbour : array or tuple of arrays
-        As for `replay_audit`; they differ in the record of one round. Rows of scores of a
-        `NoisyMax`, and queries of an `AboveThreshold`, may differ in every round, by no more than
-        was promised.
+        As for `replay_audit`; they differ in the record of one round, or in rounds that one person
+        may have, if the guarantee is for people. Rows of scores of a `NoisyMax`, and queries of an
+        `AboveThreshold`, may differ in every round, by no more than was promised.
     trials : int
         Runs on each of the two streams.
     seed : int, default 0

@@ -169,7 +169,8 @@ def replay_audit(
         vectors, scores or excesses over a threshold for a mechanism.
     replacements : sequence of tuples (round, ...)
         Each gives a neighbour: the record of that round, counted from 0, replaced by the parts that
-        follow, one for each part of the stream.
+        follow, one for each part of the stream. A learner on sums whose guarantee is for people has
+        it replaced in all rounds of a person, from that one on, as early as she may come.
     seed : int, default 0
         Seed of the tape.
 
@@ -206,11 +207,14 @@ def replay_audit(
         raise ValueError("make_learner must give learners that repeat themselves on one tape")
     findings = [*base.findings, *_reuse(base)]
     changes: dict[str, tuple[float, float]] = {}
-    for at, other_rounds in neighbours:
+    for hers, other_rounds in neighbours:
+        at, together = hers[0], family.several and family.person[0] > 1
+        family.hers, family.before = hers, rounds if together else None
         other = family.play(fresh(learner), other_rounds)
         findings += [*other.findings, *_reuse(other), *_control_flow(family, base, other, at)]
         findings += (f"round {at}: {text}" for text in family.compare(base, other, at))
-        for name, measured, declared in family.changes(base, other, at):
+        moved = family.spent_by(other) if together else family.changes(base, other, at)
+        for name, measured, declared in moved:
             if not measured <= declared * (1.0 + ROUNDING):
                 findings.append(f"round {at}: a replaced record moved {name} by {measured:.6g}")
             most, _ = changes.get(name, (0.0, declared))
@@ -244,14 +248,21 @@ def _checked_replacements(replacements: Sequence[Sequence[Any]]) -> list[tuple[i
 
 def _neighbour(
     family: Family, rounds: Rounds, at: int, replacement: Sequence[Any]
-) -> tuple[int, Rounds]:
+) -> tuple[tuple[int, ...], Rounds]:
+    """Return the rounds of a person who brings this record as often as she may, and her stream."""
     if not 0 <= at < len(rounds):
         raise ValueError(f"no neighbour: round {at} of a replacement is not in the stream")
     record, old = family.record(rounds, replacement), rounds.record(at)
     if same(old, record):
         raise ValueError("a replacement leaves the stream as it is: that is no neighbour")
     family.check_records(old, record)
-    return at, rounds.replaced(at, record)
+    hers, other, (most, apart) = [at], rounds.replaced(at, record), family.person
+    for t in range(at + apart, len(rounds)) if family.several else ():
+        free = len(hers) < most and t >= hers[-1] + apart
+        if free and family.replaces(rounds.record(t), record):
+            hers.append(t)
+            other = other.replaced(t, record)
+    return tuple(hers), other
 
 
 def _reuse(play: Play) -> Iterator[str]:

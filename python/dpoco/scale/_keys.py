@@ -45,6 +45,7 @@ class Terms:
     privacy_unit: str = "record"
     rounds_per_user: int = 1
     keys_per_user: int = 1
+    separation_per_key: int = 1
 
     def __post_init__(self) -> None:
         """Check the number of keys; the guarantee checks the rest."""

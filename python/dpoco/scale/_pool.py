@@ -157,6 +157,10 @@ class KeyedPool(Pool):
         What the guarantee is about: one record, or all records of one person.
     rounds_per_user, keys_per_user : int, default 1
         For "user": most records of one person under one key, and most keys with her records.
+    separation_per_key : int, default 1
+        For "user": any two of her records under one key are at least so many rounds of its learner
+        apart, which makes the guarantee stronger. Learners with a `dpoco.Participation` that is
+        not enforced bring both numbers with them.
     same_unit : bool, default False
         Of the journal's ledger: see `dpoco.accounting.ledger.Ledger.charge`.
 
@@ -201,9 +205,11 @@ class KeyedPool(Pool):
         privacy_unit: str = "record",
         rounds_per_user: int = 1,
         keys_per_user: int = 1,
+        separation_per_key: int = 1,
         same_unit: bool = False,
     ) -> None:
-        terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
+        rule = rounds_per_user, keys_per_user, separation_per_key
+        terms = Terms(max_keys, adaptive, privacy_unit, *rule)
         if not isinstance(name, str) or not name or "/" in name:
             raise ValueError("name must be a text that is not empty and has no '/'")
         if journal is not None and not isinstance(journal, Journal):

@@ -261,7 +261,7 @@ class RayPool(Pool):
     journal_directory : path-like
         Where the journals are, on a disk that every machine of the cluster may write if actors
         move between machines.
-    max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user
+    max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user, separation_per_key
         As for `KeyedPool`; `max_keys` is for all shards together.
     workers : int, default 1
         Threads of each shard.
@@ -296,6 +296,7 @@ class RayPool(Pool):
         privacy_unit: str = "record",
         rounds_per_user: int = 1,
         keys_per_user: int = 1,
+        separation_per_key: int = 1,
         workers: int = 1,
         patience: float = 60.0,
         actor_options: Mapping[str, Any] | None = None,
@@ -306,7 +307,8 @@ class RayPool(Pool):
             raise ImportError("RayPool needs Ray: pip install 'dpoco[ray]'") from None
         number = positive_int("shards", shards, maximum=10_000)
         seconds, threads = positive_float("patience", patience), positive_int("workers", workers)
-        terms = Terms(max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user)
+        rule = rounds_per_user, keys_per_user, separation_per_key
+        terms = Terms(max_keys, adaptive, privacy_unit, *rule)
         self._begin(prototype_of(make), terms)
         self._routing = Routing(journal_directory, number)
         self._fresh, self._stale = True, False
