@@ -261,8 +261,24 @@ def pure_moment(a: arb, r: arb) -> arb:
     return (((a * r).exp() + ((1 - a) * r).exp()) / (1 + r.exp())).log()
 
 
-def decaying_groups(record: dict[str, Any]) -> list[tuple[arb, arb, arb]]:
-    """Return groups of the factors f(j) = j^e / (j + o): (the last f, sum of f, sum of f^2).
+def grown(
+    record: dict[str, Any], groups: list[tuple[int, arb, arb, arb]]
+) -> list[tuple[int, arb, arb, arb]]:
+    """Return groups times the records of a person that can have entered by their end.
+
+    As many as fit into the rounds so far (participation.md, Theorems 4 and 5).
+    """
+    forced, others = record["forced"], (record["arms"] - 1) * record["forced"]
+    found = []
+    for end, last, total, squares in groups:
+        rounds = max(forced, record["batch"] * end) + others
+        many = min(record["rounds"], 1 + (rounds - 1) // record["separation"])
+        found.append((end, many * last, many * total, many**2 * squares))
+    return found
+
+
+def decaying_groups(record: dict[str, Any]) -> list[tuple[int, arb, arb, arb]]:
+    """Return groups of f(j) = j^e / (j + o): (the last j, the last f, sum of f, sum of f^2).
 
     Beyond the single ones f^n is (x + o)^(n (e - 1)), which is convex, times (x / (x + o))^(n e),
     which grows: at most its last value times an integral from half before to half behind.
@@ -271,7 +287,7 @@ def decaying_groups(record: dict[str, Any]) -> list[tuple[arb, arb, arb]]:
     groups = []
     for j in range(1, min(terms, 1024) + 1):
         f = arb(j) ** power / (j + offset)
-        groups.append((f, f, f * f))
+        groups.append((j, f, f, f * f))
     done = len(groups)
     while done < terms:
         end = min(terms, done + max(1, done // 128))
@@ -283,7 +299,7 @@ def decaying_groups(record: dict[str, Any]) -> list[tuple[arb, arb, arb]]:
             low, high = arb(done + offset) + arb(0.5), arb(end + offset) + arb(0.5)
             area = (high / low).log() if q == 0 else (high**q - low**q) / q
             sums.append(fading**n * area)
-        groups.append((f, *sums))
+        groups.append((end, f, sums[0], sums[1]))
         done = end
     return groups
 
@@ -294,12 +310,14 @@ def decaying_curve(record: dict[str, Any]) -> Curve:
     bounded = record["law"] == "bounded_range"
     moment, cost = (range_moment, arb(1) / 8) if bounded else (pure_moment, arb(1) / 2)
     groups = decaying_groups(record)
-    total = reach * sum((each[1] for each in groups), arb(0))
-    rho = cost * spread**2 * sum((each[2] for each in groups), arb(0))
+    if record["kind"] == "selections_of_person":
+        groups = grown(record, groups)
+    total = reach * sum((each[2] for each in groups), arb(0))
+    rho = cost * spread**2 * sum((each[3] for each in groups), arb(0))
 
     def moments(a: arb) -> arb:
         # m(r) / r^2 does not increase in r: the last and smallest range of a group bounds it.
-        rows = ((moment(a, reach * last), last, squares) for last, _, squares in groups)
+        rows = ((moment(a, reach * last), last, squares) for _, last, _, squares in groups)
         found = sum((m / last**2 * squares for m, last, squares in rows), arb(0))
         return found.min(a * (a - 1) * rho)
 
@@ -496,6 +514,7 @@ KINDS: dict[str, Callable[[dict[str, Any]], Curve]] = {
     "pure": lambda record: lambda epsilon: pure(epsilon, arb(record["epsilon"])),
     "bounded_range": range_curve,
     "selections": decaying_curve,
+    "selections_of_person": decaying_curve,
     "tracker": tracker_curve,
     "sampled_gaussian": sampled_curve,
     "local_reports": reports_curve,

@@ -162,7 +162,7 @@ py::dict describe(const bandits::LinUcb& self) {
 py::dict describe(const bandits::HighDimensionalBandit& self) {
   py::tuple parts(self.arms());
   for (std::uint64_t arm = 0; arm < self.arms(); ++arm) parts[arm] = describe(self.model(arm));
-  return py::dict("kind"_a = "parts", "parts"_a = parts);
+  return py::dict("kind"_a = "parts", "parts"_a = parts, "forced"_a = self.forced());
 }
 
 py::dict describe(const mechanisms::ContinualSum& self) {

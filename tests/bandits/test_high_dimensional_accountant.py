@@ -201,3 +201,34 @@ def test_the_warning_is_for_what_measured_next_to_random_play(
     budget = dpoco.Budget(epsilon, delta)
     p = accountant.calibrate(arms, LpBall(d, 1.0), horizon=rounds, budget=budget)
     assert p.noise_dominates == (share > 0.85)
+
+
+@pytest.mark.parametrize("arm_learner", ["polyhedral", "tree"])
+def test_all_rounds_of_a_person(arm_learner):
+    """Records restate them; farther apart is less, and less than a group; forced rounds count."""
+    one = accountant.guarantee(3, BALL, calibrate(arm_learner=arm_learner), budget=BUDGET)
+    spent = [one.epsilon]
+    for separation in (1000, 100, 1):
+        mine = one.for_person(3, separation)
+        assert dpoco.Guarantee.from_json(mine.to_json()) == mine
+        mine.verify()
+        assert "may react" in mine.conditions[1]
+        assert mine.view == "others"
+        spent.append(mine.epsilon)
+    assert spent == sorted(spent)
+    assert spent[1] < spent[-1] * 0.95
+    assert mine.rho <= 9 * one.rho * (1 + 1e-9)
+    few, many = (
+        accountant.guarantee(
+            3,
+            BALL,
+            calibrate(arm_learner=arm_learner, forced_rounds=forced, batch=10),
+            budget=BUDGET,
+        ).for_person(3, 200)
+        for forced in (10, 500)
+    )
+    assert few.rho < many.rho
+    old = json.loads(one.to_json())
+    del old["description"]["forced"]  # a record that is older than the field
+    with pytest.raises(ValueError, match="nothing is proved"):
+        dpoco.Guarantee.from_dict(old).for_person(3, 100)

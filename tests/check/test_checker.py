@@ -39,6 +39,15 @@ def record(kind, *problem, **options):
         return json.loads(json.dumps(kind(*problem, **options).guarantee.to_dict()))
 
 
+def of_person(rounds, separation, **options):
+    """Return what a guarantee of selections says of all rounds of a person, as JSON has it."""
+    learner = PolyhedralFrankWolfe(
+        LpBall(3, 1.0), LogisticLoss(1.0), horizon=1000, budget=dpoco.Budget(1.0, 1e-6), **options
+    )
+    guarantee = learner.guarantee.for_person(rounds, separation)
+    return json.loads(json.dumps(guarantee.to_dict()))
+
+
 def local_reports(delta):
     """Forty reports of 0.3, stated at 1e-6; those of earlier versions may have a delta each."""
     loss = Responses(0.3, delta, 40)
@@ -66,6 +75,8 @@ STATED = {
     "selections by Laplace noise": lambda: record(
         PolyhedralFrankWolfe, LpBall(3, 1.0), LogisticLoss(1.0), selector="laplace"
     ),
+    "selections of a person": lambda: of_person(7, 20),
+    "selections of a person who is always there": lambda: of_person(None, 2, selector="laplace"),
     "one of bounded range": lambda: record(experts.EpochSelector, 10, selection="gumbel"),
     "pure": lambda: record(experts.ShiftDetector, 10),
     "many of pure privacy": lambda: record(mechanisms.NoisyMax, 5, noise="laplace", horizon=50),

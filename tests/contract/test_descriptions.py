@@ -30,7 +30,7 @@ NOT_HELD = {
     "selections": {"scores", "rounds", "exponent"},  # of sums of losses: constants of the learner
     "vertex_scores": {"product"},  # the domain's own
     "threshold_tests": {"sensitivity", "spread"},  # constants of the statistic, or promised
-    "parts": {"how", "lemma"},
+    "parts": {"how", "lemma", "forced"},  # forced rounds are those of arms
     "tracker_draws": {"horizon", "prior", "share_rate"},  # at most S switches: levels of paths
     "batch_release": {"scale"},  # of a response: one over the epsilon that is held
     "smooth_losses": {"rank", "enforced"},  # the sum of losses knows its own

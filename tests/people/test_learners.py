@@ -16,8 +16,7 @@ from dpoco.learners import LEARNERS, learner_of
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 ONLINE = ("records", "surface", "experts", "arms")
-UNPROVED = ("high-dimensional-bandit",)  # several rounds of one person may meet several arms
-NAMES = [each.name for each in LEARNERS if each.plays in ONLINE and each.name not in UNPROVED]
+NAMES = [each.name for each in LEARNERS if each.plays in ONLINE]
 RULE = Participation(2, 3)
 PEOPLE = np.random.default_rng(8).integers(0, 4, ROUNDS)
 
@@ -200,12 +199,6 @@ def test_siblings_and_clones_know_nobody(subject, fresh):
 def test_rules_that_do_not_fit_are_refused(subject, rule, error):
     with pytest.raises(error):
         subject.fresh(participation=rule)
-
-
-def test_where_nothing_is_proved_nothing_is_built():
-    for name in UNPROVED:
-        with pytest.raises(ValueError, match="nothing is proved"):
-            _listed(name).fresh(participation=RULE)
 
 
 @pytest.mark.parametrize("name", ["CoupledRegularizedLeader", "ContinuousMultiplicativeWeights"])

@@ -104,7 +104,7 @@ def test_the_worst_phase_counts():
         lambda: replace(WALK, projection="exact"),
         lambda: GaussianPhases(4, ()),
         lambda: STEPS.loss(Neighbours("zero_out")),
-        lambda: PHASES.loss(Neighbours(rounds=2)),
+        lambda: PHASES.loss(Neighbours("zero_out", rounds=2)),
     ],
 )
 def test_what_no_proof_is_about_is_refused(wrong):

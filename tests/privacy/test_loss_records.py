@@ -13,7 +13,7 @@ from dpoco.accounting._loss_words import in_words
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import UNKNOWN, Either, Group, Least, Tailed, Together
 from dpoco.privacy.losses.coupled_bits import CoupledBits
-from dpoco.privacy.losses.decaying import Decaying
+from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure, Zcdp
@@ -59,6 +59,15 @@ RECORDS = [
         "10 selections",
         {"law": ("x",), "range": (-1.0,), "spread": (2.0,), "exponent": (0.95,), "offset": (2,),
          "terms": (0,)},
+    ),
+    (
+        Returning("pure", 1.0, 0.5, 0.5, 0, 10, 3, 7, 2, 4, 0),
+        {"kind": "selections_of_person", "law": "pure", "range": 1.0, "spread": 0.5,
+         "exponent": 0.5, "offset": 0, "terms": 10, "rounds": 3, "separation": 7, "batch": 2,
+         "arms": 4, "forced": 0},
+        "up to 3 rounds of a person",
+        {"range": (-1.0,), "terms": (0,), "rounds": (0, 2.5), "separation": (0, None),
+         "batch": (0,), "arms": (0, 1.0), "forced": (-1, 0.5)},
     ),
     (
         FlaggedDraws(**TRACKER),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpoco.privacy.mechanisms.base import LEMMAS, Parts
+from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector, SecondMoments
 from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
@@ -234,16 +234,9 @@ def test_batches_that_are_released_once_add_squares(batch):
     assert pure.loss(person(3, 9)).pure == pytest.approx(1.0, rel=1e-12)
 
 
-def test_rounds_that_may_meet_several_parts_are_a_group(monkeypatch):
-    """Each sum by itself would charge less than her rounds in two of them."""
-    monkeypatch.setitem(LEMMAS, "a page", ("one_of", "everyone"))
+def test_rounds_that_meet_all_parts_cost_all_of_them():
     arm = GaussianSum(ClippedVector(5, 2.0, 1.0, math.inf), Tree(), pushes=100, scale=7.0)
-    arms, one = Parts("one_of", (arm, arm), "a page"), person(1, 1)
     apart = person(2, 90)
-    assert arm.loss(apart).ideal.mu < 1.8 * arm.loss(one).ideal.mu
-    assert arms.loss(apart).ideal.mu == pytest.approx(2.0 * arms.loss(one).ideal.mu, rel=1e-12)
-    with pytest.raises(ValueError, match="several parts"):
-        arms.loss(person(2, 90, view="others"))
     both = Parts("together", (arm, arm)).loss(apart)
     assert both.ideal.mu == pytest.approx(math.sqrt(2.0) * arm.loss(apart).ideal.mu, rel=1e-12)
 

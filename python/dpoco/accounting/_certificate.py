@@ -16,7 +16,7 @@ from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import NOTHING, Group, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
-from dpoco.privacy.losses.decaying import Decaying
+from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
@@ -57,7 +57,7 @@ _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
-                                   Pure, Responses, Sampled, TiltedDraws)  # fmt: skip
+                                   Pure, Responses, Returning, Sampled, TiltedDraws)  # fmt: skip
 
 
 def written(guarantee: Guarantee) -> dict[str, Any]:

@@ -238,8 +238,9 @@ class Guarantee:
 
         Notes
         -----
-        Running sums, and sums that are released once, are charged what the worst of these patterns
-        costs (``docs/privacy/participation.md``); all other mechanisms a group of `rounds`
+        Running sums, sums that are released once, selections of vertices, arms with either, and
+        steps on sampled records are charged what the worst of these patterns costs
+        (``docs/privacy/participation.md``); all other mechanisms a group of `rounds`
         (``docs/privacy/composition.md``).
         """
         from dpoco.accounting.statement import for_person

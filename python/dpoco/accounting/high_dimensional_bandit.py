@@ -493,7 +493,7 @@ def guarantee(
 def mechanism_of(arms: int, domain: Any, parameters: HighDimensionalBanditParameters) -> Parts:
     """Return the arms' mechanisms: a record is data of one of them, and zeros for all others."""
     one = _learner_of(parameters).mechanism_of(domain, parameters.loss, parameters.arm)
-    return Parts("one_of", (one,) * arms, "high_dimensional_bandit")
+    return Parts("one_of", (one,) * arms, "high_dimensional_bandit", parameters.forced_rounds)
 
 
 def _learner_of(p: HighDimensionalBanditParameters) -> Any:

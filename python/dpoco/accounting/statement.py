@@ -195,6 +195,8 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
     sums, column = g.description, g.column_norm
     if isinstance(sums, GaussianSum) and column is not None:
         column = sums.factorisation.column(max(sums.pushes, 1), near, sums.batch)
+    elif column is not None and g.mu is not None:  # of several arms
+        column *= loss.bare.mu / g.mu
     reacts = g.description.reacting
     times = "may react to releases, but not to her data" if reacts else "are fixed in advance"
     often = f"at most {most} rounds" + (f", at least {apart} apart" if apart > 1 else "")

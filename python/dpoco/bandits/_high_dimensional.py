@@ -210,7 +210,7 @@ class HighDimensionalBandit(BanditLearner):
                 "rounds": self._horizon,
                 "reward_low": low,
                 "reward_high": high,
-                "forced": p.forced_rounds,
+                "forced": self._mechanism.forced,
                 "batch": model["batch"],
                 "gap": p.gap,
                 "logistic": p.link == "logistic",

@@ -34,6 +34,7 @@ class Description:
     """Base of all descriptions; subclasses are frozen dataclasses and name their `kind`."""
 
     kind: ClassVar[str]
+    unsaid: ClassVar[tuple[str, ...]] = ()  # fields that records leave out where they are None
 
     def __post_init__(self) -> None:
         """Raise `TypeError` or `ValueError` for what no formula is about."""
@@ -54,7 +55,9 @@ class Description:
 def written(value: Any) -> Any:
     """Return what JSON can carry of a description, and `read` restores exactly."""
     if isinstance(value, Description):
-        return {"kind": value.kind, **{n: written(getattr(value, n)) for n in _names(type(value))}}
+        own = {n: written(getattr(value, n)) for n in _names(type(value))}
+        said = {n: v for n, v in own.items() if v is not None or n not in value.unsaid}
+        return {"kind": value.kind, **said}
     if isinstance(value, tuple):
         return [written(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -39,6 +39,7 @@ class HighDimensionalBandit final : public BanditLearner {
   std::size_t sources() const noexcept override { return models_.size(); }
   random::Source& source(std::size_t index) noexcept override { return models_[index]->source(); }
   const frank_wolfe::FrankWolfe& model(std::uint64_t arm) const { return *models_[arm]; }
+  std::uint64_t forced() const noexcept { return own_.forced; }
 
   // Rounds that an arm's clock shows after `rounds` rounds without delay: a public quantity. With
   // delayed feedback the pulls of a forced round may come in any public order.

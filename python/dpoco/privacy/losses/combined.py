@@ -15,19 +15,8 @@ import numpy as np
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import FloatArray, Loss, Pure, Zcdp, check_epsilon
 
-__all__ = [
-    "NOTHING",
-    "Either",
-    "Group",
-    "Least",
-    "Tailed",
-    "Together",
-    "either",
-    "group",
-    "least",
-    "together",
-    "with_tails",
-]
+__all__ = ["NOTHING", "Either", "Group", "Least", "Tailed", "Together", "either", "group",
+           "least", "together", "with_tails"]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ the log moment of order a of selection j is at most that of bounded range r_j (l
 the exponential mechanism) or of pure privacy r_j (law "pure", Laplace noise), and at most
 a (a-1) s_j^2 / 8 or / 2. spread = range unless the selection is made of independent parts. Claim:
 moments add up over j, and pure epsilons do; the sum over a group of consecutive j is at most
-m(r) / r^2 at the group's last j times the group's sum of squares.
+m(r) / r^2 at the group's last j times the group's sum of squares. Of a person who comes back, a_j
+records have entered by selection j at most: then a_j r_j and a_j s_j stand for r_j and s_j.
 
-Proof: ``docs/privacy/polyhedral_frank_wolfe.md``. Sources: Dong, Durfee and Rogers (2020) for
-bounded range; Bun and Steinke (2016) for pure privacy.
+Proof: ``docs/privacy/polyhedral_frank_wolfe.md``, ``docs/privacy/participation.md``. Sources: Dong,
+Durfee and Rogers (2020) for bounded range; Bun and Steinke (2016) for pure privacy.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.loss import FloatArray, Loss
 
-__all__ = ["LARGEST_EXPONENT", "LAWS", "Decay", "Decaying"]
+__all__ = ["LARGEST_EXPONENT", "LAWS", "Decay", "Decaying", "Returning"]
 
 LAWS = {"bounded_range": 0.125, "pure": 0.5}  # law: zCDP rho of a selection with spread 1
 LARGEST_EXPONENT = 0.9
@@ -51,11 +52,11 @@ class Decay(NamedTuple):
 
     def total(self, start: int = 1) -> float:
         """Return the sum of f(j) over j >= start, rounded up."""
-        return float(_groups(self, start)[1].sum()) * (1.0 + _ROUNDING)
+        return _up(_groups(self, start)[1])
 
     def squares(self, start: int = 1) -> float:
         """Return the sum of f(j)^2 over j >= start, rounded up."""
-        return float(_groups(self, start)[2].sum()) * (1.0 + _ROUNDING)
+        return _up(_groups(self, start)[2])
 
     def mean_scale(self) -> float:
         """Return the mean of j^-exponent."""
@@ -93,7 +94,7 @@ class Decaying(Loss):
         if type(self.terms) is not int or self.terms < 1:
             raise ValueError(f"terms must be an int of at least 1; got {self.terms!r}")
         object.__setattr__(self, "rho", self.rho_from(1))
-        object.__setattr__(self, "pure", self.range * self.decay.total())
+        object.__setattr__(self, "pure", self.range * _up(self._groups(1)[1]))
 
     @property
     def decay(self) -> Decay:
@@ -102,17 +103,66 @@ class Decaying(Loss):
 
     def rho_from(self, start: int) -> float:
         """Return the zCDP rho of the selections from number `start` on."""
-        return LAWS[self.law] * self.spread * self.spread * self.decay.squares(start)
+        return LAWS[self.law] * self.spread * self.spread * _up(self._groups(start)[2])
+
+    def _crowd(self, last: FloatArray) -> FloatArray:
+        """Return how many changed records have entered by these selections, at most."""
+        return np.ones_like(last)
+
+    def _groups(self, start: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return, for groups of j >= start: last factor, sum of factors, sum of their squares."""
+        last, sums, squares = _groups(self.decay, start)
+        many = self._crowd(last)  # in all of a group as many as at its end
+        return many * self.decay.at(last), many * sums, many * many * squares
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return bounds on the divergences of all selections together."""
         a = orders[:, None]
-        last, _, squares = _groups(self.decay, 1)
-        f = self.decay.at(last)
+        f, _, squares = self._groups(1)
         law = _pure_moment if self.law == "pure" else moment
         quadratic = LAWS[self.law] * a * (a - 1.0) * np.square(self.spread * f)
         total = np.minimum(law(self.range * f, a), quadratic) @ (squares / np.square(f))
         return np.asarray(total * (1.0 + _ROUNDING) / (orders - 1.0))
+
+
+@dataclass(frozen=True)
+class Returning(Decaying):
+    """The same for up to `rounds` records of a person, whose rounds are `separation` apart.
+
+    By selection j as many may have entered as fit into the rounds so far: `batch` j, and if each of
+    `arms` selects by a clock of its own, which only `forced` rounds move at first, in any order,
+    those of the other arms, too.
+    """
+
+    kind = "selections_of_person"
+    rounds: int
+    separation: int
+    batch: int
+    arms: int = 1
+    forced: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what counts no rounds."""
+        for least, name in enumerate(("forced", "rounds", "separation", "batch", "arms")):
+            value = getattr(self, name)
+            if type(value) is not int or value < min(least, 1):
+                raise ValueError(f"{name} must be an int of at least {min(least, 1)}")
+        super().__post_init__()
+
+    def _crowd(self, last: FloatArray) -> FloatArray:
+        """Return how many of her records have entered by these selections, at most."""
+        before = (self.arms - 1) * self.forced
+        passed = (before + max(self.forced, self.batch * int(j)) for j in last)
+        return np.array([min(self.rounds, -(-t // self.separation)) for t in passed], dtype=float)
+
+    def __str__(self) -> str:
+        """Return the loss in words."""
+        return f"{super().__str__()} for one of up to {self.rounds} rounds of a person"
+
+
+def _up(values: FloatArray) -> float:
+    """Return the sum, rounded up."""
+    return float(values.sum()) * (1.0 + _ROUNDING)
 
 
 def _pure_moment(epsilon: FloatArray, a: FloatArray) -> FloatArray:

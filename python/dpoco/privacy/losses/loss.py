@@ -20,21 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ORDERS",
-    "Loss",
-    "Pure",
-    "Zcdp",
-    "check_delta",
-    "check_epsilon",
-    "crossing",
-    "divergences_of",
-    "log_zcdp_delta",
-    "pure_delta",
-    "pure_renyi",
-    "renyi_delta",
-    "zcdp_delta",
-]
+__all__ = ["ORDERS", "Loss", "Pure", "Zcdp", "check_delta", "check_epsilon", "crossing",
+           "divergences_of", "log_zcdp_delta", "pure_delta", "pure_renyi", "renyi_delta",
+           "zcdp_delta"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 

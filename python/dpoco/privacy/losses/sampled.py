@@ -33,14 +33,8 @@ from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon, divergenc
 from dpoco.privacy.losses.sampled_step import LARGEST_MU, step_divergences
 from dpoco.privacy.losses.sampled_sum import least_composed_delta
 
-__all__ = [
-    "FEW_STEPS",
-    "LARGEST_STEPS",
-    "MOST_TRANSFORMED",
-    "ROUNDING_PER_STEP",
-    "Sampled",
-    "transformed_delta",
-]
+__all__ = ["FEW_STEPS", "LARGEST_STEPS", "MOST_TRANSFORMED", "ROUNDING_PER_STEP", "Sampled",
+           "transformed_delta"]  # fmt: skip
 
 LARGEST_STEPS = 10**13
 # Below this the loss of a step may exceed what exp can represent; secrecy hides nothing there.

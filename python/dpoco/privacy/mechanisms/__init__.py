@@ -25,19 +25,8 @@ def kinds() -> tuple[type[Mechanism], ...]:
     from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
     from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
-    return (
-        Nothing,
-        Open,
-        SampledGaussian,
-        GaussianPhases,
-        BatchRelease,
-        Selections,
-        ThresholdTests,
-        LocalReport,
-        TrackerDraws,
-        CoupledDraws,
-        GaussianSum,
-    )
+    return (Nothing, Open, SampledGaussian, GaussianPhases, BatchRelease, Selections,
+            ThresholdTests, LocalReport, TrackerDraws, CoupledDraws, GaussianSum)  # fmt: skip
 
 
 def read_mechanism(record: Any) -> Mechanism:
@@ -51,8 +40,9 @@ def read_mechanism(record: Any) -> Mechanism:
     from dpoco.privacy.mechanisms.base import Parts
 
     if isinstance(record, dict) and record.get("kind") == Parts.kind:
-        if set(record) != {"kind", "how", "parts", "lemma"} or type(record["parts"]) is not list:
-            raise ValueError("parts have the fields how, parts and lemma, and no others")
+        own = {"kind", "how", "parts", "lemma", "forced"}
+        if {*record, "forced"} != own or type(record["parts"]) is not list:
+            raise ValueError("parts have the fields how, parts, lemma and forced, and no others")
         parts = tuple(read_mechanism(part) for part in record["parts"])
-        return Parts(record["how"], parts, record["lemma"])
+        return Parts(record["how"], parts, record["lemma"], record.get("forced"))
     return read(record, kinds())

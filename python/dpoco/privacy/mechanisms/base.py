@@ -39,16 +39,18 @@ class Mechanism(Description):
         with ideal draws; nothing.
     one_round : bool
         Whether a record enters one round's draws only, or all later ones too.
-    reacting : bool
-        Whether the loss of several rounds of a person holds for times that react to releases.
     proofs : tuple of str
         Pages under ``docs/privacy`` that prove `loss`.
     """
 
     noise: ClassVar[str] = "hidden"
     one_round: ClassVar[bool] = False
-    reacting: ClassVar[bool] = False
     proofs: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def reacting(self) -> bool:
+        """Whether the loss of several rounds of a person holds for times that react to releases."""
+        return False
 
     @property
     def promised(self) -> bool:
@@ -63,6 +65,18 @@ class Mechanism(Description):
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all releases together; None where there is no privacy at all."""
         raise NotImplementedError
+
+    def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
+        """Return the loss of `arms` such mechanisms of which a round's record is data of one.
+
+        Each has a clock of its own; in `forced` rounds only that one runs, behind these all do.
+
+        Raises
+        ------
+        ValueError
+            For kinds about whose arms nothing is proved.
+        """
+        raise ValueError(f"several rounds in several parts: nothing is proved for {self.kind}")
 
     def part(self, kind: type[M]) -> M | None:
         """Return the first mechanism of `kind` among this one and its parts."""
@@ -107,15 +121,21 @@ class Parts(Mechanism):
     record meets one ("instances"): without tails, and with noise that is fresh given any past, or
     with a pure loss. `lemma` is the page, one of `LEMMAS`, that proves which part a record meets to
     be fixed in advance, or the parts' curves to hold given any past; "together" holds without one.
+    `forced`: rounds in which each of the arms of a bandit is pulled before there is a choice.
     """
 
     kind = "parts"
+    unsaid = ("forced",)
     how: str
     parts: tuple[Mechanism, ...]
     lemma: str = ""
+    forced: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse unknown words, and "one_of" without its proof."""
+        counted = self.how == "one_of" and type(self.forced) is int and self.forced >= 0
+        if self.forced is not None and not counted:
+            raise ValueError("forced must be an int of at least 0, of arms, or None")
         self.check_choice("how", ("together", "one_of", "instances"))
         if not self.parts:
             raise ValueError("parts must not be empty")
@@ -124,6 +144,11 @@ class Parts(Mechanism):
         proved = LEMMAS[self.lemma][0] if self.lemma in LEMMAS else ""
         if proved != self.how and (self.lemma or self.how != "together"):
             raise ValueError("parts of which a record meets one need a lemma that is about them")
+
+    @property
+    def reacting(self) -> bool:
+        """Whether they are arms, of whom this is proved."""
+        return self.forced is not None and all(part.reacting for part in self.parts)
 
     @property
     def promised(self) -> bool:
@@ -140,22 +165,22 @@ class Parts(Mechanism):
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the sum, or the worst, of the parts' losses.
 
-        Several rounds of a person may meet several parts: then they are a group.
-
         Raises
         ------
         ValueError
-            For those of view "others": later records may react to what only she saw.
+            For several rounds of a person, which may meet several parts, unless these are arms.
         """
         if self.lemma:
             check_view(near, LEMMAS[self.lemma][1])
         if self.how == "instances":
             return self._of_instances(near)
         if self.how == "one_of" and near.rounds > 1:
-            if near.view == "others":
-                raise ValueError("several rounds in several parts: nothing is proved for 'others'")
-            one = self.loss(replace(near, rounds=1, separation=1))
-            return None if one is None else group(one, near.rounds)
+            if self.forced is None or len(set(self.parts)) > 1:
+                raise ValueError("several rounds in several parts: nothing is proved of these")
+            one = self.parts[0].loss(replace(near, rounds=1, separation=1))
+            if one is None or one == NOTHING:
+                return one
+            return self.parts[0].loss_in_arms(near, len(self.parts), self.forced)
         losses = [part.loss(near) for part in self.parts]
         known = [each for each in losses if each is not None]
         if len(known) < len(losses):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpoco.privacy.losses.combined import either, with_tails
+from dpoco.privacy.losses.combined import either, group, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.losses.sampled import LARGEST_STEPS, Sampled
@@ -68,12 +68,16 @@ class SampledGaussian(Mechanism):
         return 1
 
     def loss(self, near: Neighbours) -> Loss | None:
-        """Return the loss of all steps together, for one replaced record."""
+        """Return the loss of all steps together, for `near.rounds` replaced records.
+
+        A step draws one of them k times as often as a single one: at most 1 in floor(n / k).
+        """
         _check_replaced(near)
         if self.scale == 0.0:
             return None
         mass = float(self.steps) * self.dimension * (EXACT_TAIL if self.grid > 0.0 else TAIL)
-        return with_tails(Sampled(self.records, self.scale / self.movement, self.steps), mass)
+        crowd = max(1, self.records // near.rounds)
+        return with_tails(Sampled(crowd, self.scale / self.movement, self.steps), mass)
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,10 @@ class GaussianPhases(Mechanism):
         return 1
 
     def loss(self, near: Neighbours) -> Loss | None:
-        """Return the loss of the worst phase, for one replaced record; the tails of all count."""
+        """Return the loss of the worst phase, in which all of a person's replaced records may be.
+
+        The tails of all phases count.
+        """
         _check_replaced(near)
         if not all(phase.scale > 0.0 for phase in self.phases):
             return None
@@ -233,13 +240,13 @@ class GaussianPhases(Mechanism):
             for p in self.phases
         )
         worst = either(*(Gaussian(phase.mu(self.dimension)) for phase in self.phases))
-        return with_tails(Gaussian(worst.mu), math.fsum(drawn))
+        return group(with_tails(Gaussian(worst.mu), math.fsum(drawn)), near.rounds)
 
 
 def _check_replaced(near: Neighbours) -> None:
     central(near)
-    if near.change != "replace" or near.rounds != 1:
-        raise ValueError("the guarantee of a fit is proved for one replaced record")
+    if near.change != "replace":
+        raise ValueError("the guarantee of a fit is proved for replaced records")
 
 
 def _check_grid(grid: float) -> None:

@@ -23,6 +23,7 @@ from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.mechanisms.base import Mechanism, central
 from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL, TAIL
+from dpoco.privacy.mechanisms.lattice import grid_bits
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 
@@ -32,8 +33,6 @@ __all__ = ["BatchRelease", "movement"]
 # second-order effect.
 _MEAN = 1.0 + 1e-9
 _SMALLEST_RESPONSE = 1.0 / 700.0  # e^-epsilon must be a double
-# A grid is 2^-16 to 2^-28 of the power of two below the scale.
-_BITS = range(16, 29)
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,9 @@ class BatchRelease(Mechanism):
 
     def _check_grid(self) -> None:
         """Refuse grids that do not hold 0, 1, the noise and, centred, the mean of all losses."""
-        mantissa, exponent = math.frexp(self.grid)
+        grid_bits(self.grid, self.scale)
         units = self.batch / self.grid
-        fine = mantissa == 0.5 and math.frexp(self.scale)[1] - exponent in _BITS
-        if not fine or not 2.0**-900 < self.grid <= 1.0 or not units < 2.0**51:
+        if not self.grid <= 1.0 or not units < 2.0**51:
             raise ValueError(f"a grid of {self.grid!r} is not for this sum")
         centred = self.grid <= 2.0**-16 and self.experts * units <= 2.0**53
         if self.law not in ("laplace", "gaussian") or (self.law == "gaussian" and not centred):

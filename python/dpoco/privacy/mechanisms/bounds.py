@@ -13,16 +13,8 @@ from dataclasses import dataclass
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
-__all__ = [
-    "AnySummand",
-    "CentredLosses",
-    "ClippedVector",
-    "GlmGradient",
-    "NetDifferences",
-    "SecondMoments",
-    "Summand",
-    "smoothness_constant",
-]
+__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "GlmGradient", "NetDifferences",
+           "SecondMoments", "Summand", "smoothness_constant"]  # fmt: skip
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
 _ROUNDING = 1.0 + 1e-12

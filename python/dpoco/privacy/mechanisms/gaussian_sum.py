@@ -15,7 +15,7 @@ Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpoco.privacy.losses.combined import NOTHING, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -24,6 +24,7 @@ from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
 from dpoco.privacy.mechanisms.factorisations import SHIPPED, AnyFactorisation, Buffered
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
+from dpoco.privacy.mechanisms.participation import arms_column
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 
@@ -128,6 +129,19 @@ class GaussianSum(Mechanism):
         if self.scale == 0.0:
             return None
         return with_tails(Gaussian(self.reach(near) / self.scale), self.mass)
+
+    def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
+        """Return the loss of the sums of all arms together, for several rounds of a person."""
+        if self.grid > 0.0:
+            raise ValueError("several rounds in several parts: nothing is proved for integers")
+
+        def column(rounds: int, separation: int) -> float:
+            mine = replace(near, rounds=rounds, separation=separation)
+            return self.factorisation.column(self.pushes, mine, self.batch)
+
+        moved = self.summand.inflation(self.order) * self.summand.movement(near, self.order)
+        stacked = arms_column(column, near.rounds, near.separation, arms, forced)
+        return with_tails(Gaussian(moved * stacked / self.scale), min(1.0, arms * self.mass))
 
     def reach(self, near: Neighbours) -> float:
         """Return how far apart all rows of neighbours can be: mu times the scale."""

@@ -20,13 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "blt_column",
-    "coefficients_column",
-    "most_rounds",
-    "normalised_column",
-    "tree_column",
-]
+__all__ = ["arms_column", "blt_column", "coefficients_column", "most_rounds", "normalised_column",
+           "tree_column"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -38,6 +33,26 @@ _PAIRED, _ADDED, _COUNTED = 10**6, 10**4, 2**62
 def most_rounds(rounds: int, separation: int, length: int) -> int:
     """Return how many of `length` rounds can be hers."""
     return min(rounds, -(-length // separation))
+
+
+def arms_column(
+    column: Callable[[int, int], float], rounds: int, separation: int, arms: int, forced: int
+) -> float:
+    """Return a bound of S for the sums of several arms, stacked.
+
+    Of her `forced` rounds each moves one arm, and other clocks than its own stand still: they may
+    be neighbours there. Counts of them are taken together, with what both ends of a range allow.
+    """
+    most = min(rounds, -(-arms * forced // separation))
+    found, ratio, low = column(rounds, separation), 0.0, 1
+    while low <= most:
+        high = min(most, max(low, low * 9 // 8))
+        if low <= forced:
+            ratio = max(ratio, column(min(high, forced), 1) ** 2 / low)
+        free = column(rounds - low, separation) if rounds > low else 0.0
+        found = max(found, math.sqrt(high * ratio) + free)
+        low = high + 1
+    return min(found, rounds * column(1, 1)) * _UP  # no round moves more than a column
 
 
 def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> float:

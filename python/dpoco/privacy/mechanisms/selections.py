@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import Least, group
-from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, Decaying
+from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, Decaying, Returning
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Mechanism, central
 from dpoco.privacy.neighbours import Neighbours
@@ -145,7 +145,7 @@ class Selections(Mechanism):
 
     kind = "selections"
     noise = "fresh"
-    proofs = ("noisy_max", "bounded_range", "polyhedral_frank_wolfe")
+    proofs = ("noisy_max", "bounded_range", "polyhedral_frank_wolfe", "participation")
     law: str
     scores: LossSums | PromisedScores | VertexScores
     scale: float
@@ -161,6 +161,11 @@ class Selections(Mechanism):
             raise ValueError(f"exponent of {self.kind} cannot be {self.exponent!r}")
 
     @property
+    def reacting(self) -> bool:
+        """Whether vertices are selected, of which the moments are those given any past."""
+        return isinstance(self.scores, VertexScores)
+
+    @property
     def longest(self) -> int | None:
         """Rounds up to the end of the batch after the last selection of vertices; selections."""
         if isinstance(self.scores, VertexScores):
@@ -170,19 +175,26 @@ class Selections(Mechanism):
     def loss(self, near: Neighbours) -> Loss:
         """Return the loss of all selections together."""
         central(near)
-        gumbel = self.law == "gumbel"
         if isinstance(self.scores, VertexScores):
-            law = "bounded_range" if gumbel else "pure"
-            reach, spread = (each / self.scale for each in self.scores.reach(near.sides))
-            found = Decaying(law, reach, spread, self.exponent, self.scores.offset, self.rounds)
-            return group(found, near.rounds)
+            return self.loss_in_arms(near, 1, 0)
         each = self.scores.range / self.scale
-        if gumbel:
+        if self.law == "gumbel":
             return group(BoundedRange(each, self.rounds), near.rounds)
         summed = Pure(self.rounds * each)
         if self.rounds == 1:
             return group(summed, near.rounds)
         return group(Least((summed, Zcdp(0.5 * self.rounds * each * each))), near.rounds)
+
+    def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Decaying:
+        """Return the loss of selections of vertices; her rounds may react to releases."""
+        if not isinstance(self.scores, VertexScores):
+            raise ValueError("several rounds in several parts: only vertices are scores of arms")
+        law = "bounded_range" if self.law == "gumbel" else "pure"
+        reach, spread = (each / self.scale for each in self.scores.reach(near.sides))
+        one = (law, reach, spread, self.exponent, self.scores.offset, self.rounds)
+        if near.rounds == 1:
+            return Decaying(*one)
+        return Returning(*one, near.rounds, near.separation, self.scores.batch, arms, forced)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,320 @@
+"""Several rounds of one person in selections, arms and fits: against all patterns, and exactly."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.decaying import Decaying, Returning
+from dpoco.privacy.losses.gaussian import Gaussian
+from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.mechanisms import read_mechanism
+from dpoco.privacy.mechanisms.base import Nothing, Parts
+from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian, SummedPhase
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.records import written
+
+PAGE = "high_dimensional_bandit"
+ORDERS = np.array([1.1, 2.0, 5.0, 40.0])
+SCORES = VertexScores(
+    slope=1.0, leaf=1.0, diameter_l1=2.0, diameter_l2=2.0, diameter_max=1.0, product=False, batch=1,
+    leaf_l2=math.inf, offset=0,
+)  # fmt: skip
+
+
+def person(rounds, separation, **more):
+    return Neighbours(rounds=rounds, separation=separation, **more)
+
+
+def selections(batch, updates, law="gumbel", **more):
+    scores = replace(SCORES, batch=batch)
+    return Selections(law, scores, scale=5.0, rounds=updates, exponent=0.5, **more)
+
+
+def arms_of(one, arms, forced):
+    return Parts("one_of", (one,) * arms, PAGE, forced)
+
+
+def patterns(length, rounds, separation):
+    for count in range(1, rounds + 1):
+        for places in itertools.combinations(range(length), count):
+            if all(b - a >= separation for a, b in itertools.pairwise(places)):
+                yield places
+
+
+def law_moment(law, r, a):
+    if law == "gumbel":
+        return moment(np.asarray(r), a)
+    return np.logaddexp(a * r, (1 - a) * r) - np.logaddexp(r, 0.0)
+
+
+# -- selections of one learner ---------------------------------------------------------------------
+
+
+def test_known_digits():
+    loss = Returning("bounded_range", 0.1, 0.1, 0.5, 0, 100, rounds=5, separation=60, batch=10)
+    assert loss.rho == pytest.approx(0.0604612555035, rel=1e-9)
+
+
+@pytest.mark.parametrize("law", ["gumbel", "laplace"])
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_no_pattern_has_more(law, batch):
+    """Sums over all patterns, and attained by one of them."""
+    updates = 10 // batch
+    one = selections(batch, updates, law)
+    for k, b in itertools.product((2, 3, 4), (1, 2, 3, 5)):
+        loss, worst = one.loss(person(k, b)), np.zeros(len(ORDERS) + 2)
+        for places in patterns(updates * batch, k, b):
+            u = np.arange(1, updates + 1)
+            many = np.array([sum(t < each * batch for t in places) for each in u])
+            r = many * (2.0 * 2.0 / batch / 5.0) * u**-0.5
+            rows = [law_moment(law, r, a).sum() / (a - 1) for a in ORDERS]
+            share = 0.125 if law == "gumbel" else 0.5
+            worst = np.maximum(worst, [*rows, r.sum(), share * (r**2).sum()])
+        found = np.array([*loss.renyi(ORDERS), loss.pure, loss.rho])
+        np.testing.assert_array_less(worst * (1 - 1e-12), found)
+        np.testing.assert_allclose(found, worst, rtol=1e-7)
+
+
+def test_long_series_are_bounded_closely():
+    for batch, k, b in ((7, 50, 1000), (7, 10**6, 3), (1, 10**5, 40), (50, 3, 1)):
+        loss = Returning("bounded_range", 0.1, 0.1, 2 / 3, 0, 10**5, k, b, batch)
+        u = np.arange(1, 10**5 + 1)
+        r = np.minimum(k, -(-u * batch // b)) * 0.1 * u ** (-1 / 3.0)
+        assert 1 <= loss.pure / r.sum() < 1.03
+        assert 1 <= loss.rho / (0.125 * (r**2).sum()) < 1.06
+        exact = moment(r, np.float64(3.0)).sum() / 2
+        assert 1 - 1e-9 <= float(loss.renyi(np.array([3.0]))[0]) / exact < 1.06
+    single = Decaying("bounded_range", 0.1, 0.1, 2 / 3, 0, 10**5)
+    never = Returning("bounded_range", 0.1, 0.1, 2 / 3, 0, 10**5, 9, 10**9, 7)
+    assert (never.rho, never.pure) == (single.rho, single.pure)
+    huge = Returning("pure", 0.1, 0.1, 0.5, 0, 10**12, 2**62, 1, 2**20)
+    assert single.pure < huge.pure < math.inf
+
+
+@pytest.mark.parametrize("law", ["gumbel", "laplace"])
+def test_transcripts_of_two_candidates(law):
+    """All transcripts of a dozen selections between two candidates, their gap symmetric.
+
+    What k records would cost if they added up like independent noise is refuted.
+    """
+    k, b, updates = 12, 1, 12
+    one = selections(1, updates, law)
+    single = one.loss(person(1, 1))
+    like_noise = math.sqrt(k) * single.range
+    wrong = replace(single, range=like_noise, spread=like_noise)
+    loss, u = one.loss(person(k, b)), np.arange(1, updates + 1)
+    r = np.minimum(k, -(-u // b)) * 0.8 * u**-0.5
+    worlds = []
+    for gap in (-0.5 * r, 0.5 * r):
+        if law == "gumbel":
+            chance = 1 / (1 + np.exp(-gap))
+        else:  # of the difference of two Laplace variates
+            tail = 0.5 * np.exp(-abs(gap)) * (1 + 0.5 * abs(gap))
+            chance = np.where(gap > 0, 1 - tail, tail)
+        picks = np.array(list(itertools.product((0, 1), repeat=updates)))
+        worlds.append(np.prod(np.where(picks, chance, 1 - chance), axis=1))
+    refuted = False
+    for e in np.linspace(0.0, 0.95, 12) * loss.pure:
+        truth = float(np.maximum(worlds[0] - math.exp(e) * worlds[1], 0.0).sum())
+        assert truth <= loss.delta(e) * (1 + 1e-12)
+        refuted |= truth > 1.01 * wrong.delta(e)
+    assert refuted or law == "laplace"  # whose selections are far below what pure privacy allows
+
+
+def test_never_more_than_a_group():
+    for batch, k, b in ((1, 3, 1), (4, 5, 2), (3, 2, 50)):
+        one = selections(batch, 20)
+        single, mine = one.loss(person(1, 1)), one.loss(person(k, b))
+        assert mine.rho <= k * k * single.rho * (1 + 1e-12)
+        assert mine.pure <= k * single.pure * (1 + 1e-12)
+    assert one.reacting
+    assert "of up to 2 rounds" in str(mine)
+
+
+# -- arms of a bandit ------------------------------------------------------------------------------
+
+
+def histories(arms, forced, length, rounds, separation):
+    """All that her rounds can do: the parts of a full change by arm and clock, all orders of the
+    forced rounds, as with delays; in a round with a choice one arm, or half of it in two."""
+    start = arms * forced
+    halves = [((i, 1.0),) for i in range(arms)]
+    halves += [((i, 0.5), (j, 0.5)) for i, j in itertools.combinations(range(arms), 2)]
+    orders = set(itertools.permutations([a for a in range(arms) for _ in range(forced)]))
+    clock = forced + length - start
+    for order in orders:
+        for places in patterns(length, rounds, separation):
+            free = [t for t in places if t >= start]
+            for choice in itertools.product(halves, repeat=len(free)):
+                moved = np.zeros((arms, clock))
+                for t in places[: len(places) - len(free)]:
+                    moved[order[t], order[:t].count(order[t])] += 1.0
+                for t, parts in zip(free, choice, strict=True):
+                    for arm, part in parts:
+                        moved[arm, forced + t - start] += part
+                yield order, moved
+
+
+CASES = [(2, 2, 7, 2, 1), (2, 2, 7, 3, 2), (2, 3, 8, 2, 3), (3, 2, 8, 2, 2), (2, 0, 5, 3, 2)]
+
+
+@pytest.mark.parametrize(("arms", "forced", "length", "k", "b"), CASES)
+def test_no_history_of_polyhedral_arms_has_more(arms, forced, length, k, b):
+    clock = forced + length - arms * forced
+    for batch in (1, 2):
+        updates = clock // batch
+        loss = arms_of(selections(batch, updates), arms, forced).loss(person(k, b, view="others"))
+        ends = np.arange(1, updates + 1) * batch
+        ranges = 0.8 / batch * np.arange(1, updates + 1) ** -0.5
+        worst = np.zeros(3)
+        for _, moved in histories(arms, forced, length, k, b):
+            r = np.cumsum(moved, axis=1)[:, ends - 1] * ranges
+            found = (r.sum(), 0.125 * (r**2).sum(), moment(r, np.float64(3.0)).sum() / 2.0)
+            worst = np.maximum(worst, found)
+        mine = (loss.pure, loss.rho, float(loss.renyi(np.array([3.0]))[0]))
+        assert np.all(worst * (1 - 1e-12) <= mine)
+
+
+@pytest.mark.parametrize(
+    "method", [SHIPPED[10**3], Buffered((0.3, 0.05), (0.2, 0.1)), SquareRoot(), Tree()]
+)
+@pytest.mark.parametrize(("arms", "forced", "length", "k", "b"), CASES)
+def test_no_history_of_tree_arms_has_more(method, arms, forced, length, k, b):
+    clock = forced + length - arms * forced
+    for batch in (1, 2):
+        pushes = clock // batch
+        total = GaussianSum(ClippedVector(5, 2.0, 1.0, math.inf), method, pushes, batch, scale=2.0)
+        loss = arms_of(total, arms, forced).loss(person(k, b, view="others"))
+        gram, worst = grams(method, pushes), 0.0
+        for _, moved in histories(arms, forced, length, k, b):
+            leaves = moved[:, : pushes * batch].reshape(arms, pushes, batch).sum(axis=2)
+            worst = max(worst, float(np.einsum("ai,ij,aj", leaves, gram, leaves)))
+        assert math.sqrt(worst) * (1 - 1e-12) <= loss.ideal.mu
+        assert loss.ideal.mu <= k * total.loss(person(1, 1)).ideal.mu * (1 + 1e-9)
+        assert loss.mass == pytest.approx(arms * total.mass, rel=1e-12)
+
+
+def grams(method, n):
+    """|C|' |C| of a factorisation, from its definition."""
+    if isinstance(method, Tree):
+        nodes = [(h, i) for h in range(n.bit_length()) for i in range(n >> h)]
+        table = np.zeros((len(nodes), n))
+        for row, (h, i) in zip(table, nodes, strict=True):
+            row[i << h : (i + 1) << h] = 1.0
+        return table.T @ table
+    if isinstance(method, SquareRoot):
+        c = np.concatenate([[1.0], np.cumprod([(2 * k - 1) / (2 * k) for k in range(1, n)])])
+    else:
+        pairs = list(zip(method.decay, method.weights, strict=True))
+        c = [1.0, *(sum(w * (1 - s) ** i for s, w in pairs) for i in range(n - 1))]
+    table = np.array([[c[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
+    return table.T @ table
+
+
+def test_wrong_bounds_of_arms_are_refuted():
+    """What one learner is charged for, and clocks that keep a separation although they stand."""
+    arms, forced, length, k, b = 2, 3, 8, 2, 3
+    one = selections(1, 5)
+    apart = one.loss(person(k, b))
+    ranges = 0.8 * np.arange(1, 6) ** -0.5
+    worst = max(
+        float((np.cumsum(moved, axis=1) * ranges).sum())
+        for _, moved in histories(arms, forced, length, k, b)
+    )
+    assert worst > 1.05 * apart.pure
+    gram = grams(SHIPPED[10**3], 5)
+    wrong = SHIPPED[10**3].column(5, person(k, b))
+    crowd = max(
+        float(np.einsum("ai,ij,aj", moved, gram, moved))
+        for _, moved in histories(arms, forced, length, k, b)
+    )
+    assert math.sqrt(crowd) > 1.01 * wrong
+
+
+def test_arms_that_nothing_is_proved_of():
+    near = person(2, 3, view="others")
+    one = selections(1, 9)
+    sums = GaussianSum(ClippedVector(5, 2.0, 1.0, math.inf), Tree(), 9, scale=2.0)
+    for parts in (
+        Parts("one_of", (one, one), PAGE),  # a record that is older than the field
+        Parts("one_of", (one, sums), PAGE, 3),
+        Parts("one_of", (Parts("together", (one,)),) * 2, PAGE, 3),
+        arms_of(Selections("gumbel", _promised(), scale=1.0, rounds=1, exponent=0.0), 2, 3),
+        arms_of(replace(sums, grid=2.0**-20, limit=2**30), 2, 3),
+    ):
+        with pytest.raises(ValueError, match="several parts"):
+            parts.loss(near)
+    with pytest.raises(ValueError, match="view"):
+        arms_of(one, 2, 3).loss(person(2, 3))
+    for how, forced in (("together", 3), ("one_of", -1), ("one_of", True), ("one_of", 2.0)):
+        with pytest.raises(ValueError, match="forced"):
+            Parts(how, (one,), PAGE if how == "one_of" else "", forced)
+    assert arms_of(Nothing("a point"), 2, 3).loss(near).pure == 0.0
+    assert arms_of(one, 2, 3).reacting
+    assert not Parts("one_of", (one, one), PAGE).reacting
+    for parts in (arms_of(one, 2, 0), Parts("one_of", (one, one), PAGE)):
+        record = json.loads(json.dumps(written(parts)))
+        assert ("forced" in record) == (parts.forced is not None)
+        assert read_mechanism(record) == parts
+
+
+def _promised():
+    from dpoco.privacy.mechanisms.selections import PromisedScores
+
+    return PromisedScores(1.0, one_way=True)
+
+
+# -- fits ------------------------------------------------------------------------------------------
+
+STEPS = SampledGaussian(records=12, steps=2, dimension=1, bound=1.0, scale=2.5, grid=0.0)
+
+
+def test_several_sampled_records_against_a_mixture():
+    """One step by its densities: k of n records have the means 0 and 2, in either world."""
+    z = np.linspace(-30.0, 32.0, 200_001)
+    for k in (2, 3, 5, 12):
+        loss = replace(STEPS, steps=1).loss(person(k, 1)).ideal
+        q = k / 12
+        for rest in (0.0, 2.0):
+            p0, p1 = (
+                (1 - q) * norm.pdf(z, rest, 2.5) + q * norm.pdf(z, own, 2.5) for own in (0.0, 2.0)
+            )
+            for e in (0.0, 0.1, 0.5):
+                for a, b in ((p0, p1), (p1, p0)):
+                    truth = np.trapezoid(np.maximum(a - math.exp(e) * b, 0.0), z)
+                    assert truth <= loss.delta(e) * (1 + 1e-6) + 2.0**-48
+    tight = replace(STEPS, steps=1).loss(person(3, 1)).ideal
+    p0, p1 = 0.75 * norm.pdf(z, 0, 2.5) + 0.25 * norm.pdf(z, 2, 2.5), norm.pdf(z, 0, 2.5)
+    truth = np.trapezoid(np.maximum(p0 - math.exp(0.05) * p1, 0.0), z)
+    assert tight.delta(0.05) == pytest.approx(truth, rel=1e-2)
+    single = Sampled(12, 1.25, 1)
+    assert truth > 1.5 * single.delta(0.05)  # and one record is too little for three
+
+
+def test_records_of_a_person_are_drawn_more_often():
+    assert STEPS.loss(person(4, 7)).ideal == Sampled(3, 1.25, 2)
+    assert STEPS.loss(person(5, 1)).ideal == Sampled(2, 1.25, 2)  # 2.4, rounded against us
+    assert STEPS.loss(person(50, 1)).ideal == Sampled(1, 1.25, 2)
+    assert STEPS.loss(person(4, 7)).mass == STEPS.loss(person(1, 1)).mass
+
+
+def test_phases_are_a_group_wherever_her_records_are():
+    """Means of batches: records in one batch add up there, those in two add squares."""
+    phases = tuple(SummedPhase(n, 1.0, 1.0, 0.0, 1, 1) for n in (4, 5))
+    loss = GaussianPhases(3, phases).loss(person(3, 1))
+    worst = max(math.hypot(i * 2.0 / 4.0, (3 - i) * 2.0 / 5.0) for i in range(4))
+    assert loss.ideal.mu == pytest.approx(worst, rel=1e-9)
+    assert loss.ideal.mu >= worst
+    assert isinstance(loss.ideal, Gaussian)
