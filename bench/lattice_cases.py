@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from measurement import Row, rate
+from measurement import Row, compare, rate
 
 import dpoco
 
@@ -16,6 +16,7 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 
 def rows(pairs: int, shrink: int) -> Iterator[Row]:
     rng = np.random.default_rng(0)
+    yield from _normalised(pairs, shrink)
     for d in (5, 50, 1000):
         rounds = max(2000, 400_000 // (d * shrink))
         features = rng.normal(size=(rounds, d))
@@ -25,6 +26,33 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
             for numerics in ("float", "lattice"):
                 yield rate(GROUP, f"{name}, d = {d}, {numerics}", make(numerics), units=rounds,
                            repetitions=pairs, target=None, unit="rounds/s")  # fmt: skip
+
+
+def _normalised(pairs: int, shrink: int) -> Iterator[Row]:
+    """Whole horizons, in turns: normalised sums make 32 changes an octave, and no more work."""
+    for d in (10, 100, 1000):
+        values = np.zeros((max(10_000, 4_000_000 // d) // shrink, d))
+        for numerics in ("float", "lattice"):
+            ours, theirs = (_whole(values, m, numerics) for m in ("blt_normalised", "blt"))
+            yield compare(
+                "Normalised against plain sums (ns per round)", f"d = {d}, {numerics}",
+                ours, theirs, against="blt", units=len(values), pairs=pairs, target=0.97,
+                instruction_set=dpoco.random.instruction_set(),
+            )  # fmt: skip
+
+
+def _whole(values: Any, method: str, numerics: str) -> Callable[[], Any]:
+    rounds, d = values.shape
+    total = dpoco.mechanisms.ContinualSum(
+        d, horizon=rounds, budget=BUDGET, method=method, numerics=numerics
+    )
+    start = total._engine.state()
+
+    def run() -> Any:
+        total._engine.restore(start)  # or there would be no rounds left
+        return total.run(values)
+
+    return run
 
 
 def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable[..., Any]]:

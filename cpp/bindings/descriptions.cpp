@@ -38,10 +38,18 @@ py::dict factorisation_of(const mechanisms::Correlation& held) {
     case Factorisation::toeplitz:
       return py::dict("kind"_a = "square_root");
     case Factorisation::blt:
+    case Factorisation::blt_normalised:
       break;
   }
-  return py::dict("kind"_a = "blt", "decay"_a = py::tuple(py::cast(held.blt.decay)),
-                  "weights"_a = py::tuple(py::cast(held.blt.omega)));
+  py::dict out("kind"_a = "blt", "decay"_a = py::tuple(py::cast(held.blt.decay)),
+               "weights"_a = py::tuple(py::cast(held.blt.omega)));
+  if (held.factorisation == Factorisation::blt_normalised) {
+    out["kind"] = "blt_normalised";
+    out["pushes"] = held.blt.ends.back();
+    out["ends"] = py::tuple(py::cast(held.blt.ends));
+    out["levels"] = py::tuple(py::cast(held.blt.levels));
+  }
+  return out;
 }
 
 py::dict sum_of(const mechanisms::ContinualSum& sum, std::uint64_t batch) {

@@ -21,18 +21,24 @@ mechanisms::ContinualSum make_continual_sum(Fields from,
     mechanisms::SumSettings settings{
         .dimension = own.read<Index>("dimension"),
         .horizon = own.read<std::uint64_t>("horizon"),
-        .factorisation =
-            own.read_name<Factorisation>("method", {{"tree", Factorisation::tree},
-                                                    {"honaker", Factorisation::honaker},
-                                                    {"toeplitz", Factorisation::toeplitz},
-                                                    {"blt", Factorisation::blt}}),
+        .factorisation = own.read_name<Factorisation>(
+            "method", {{"tree", Factorisation::tree},
+                       {"honaker", Factorisation::honaker},
+                       {"toeplitz", Factorisation::toeplitz},
+                       {"blt", Factorisation::blt},
+                       {"blt_normalised", Factorisation::blt_normalised}}),
         .order = own.read<double>("order"),
         .scale = own.read<double>("scale"),
         .lattice = {.grid = own.read<double>("grid"), .limit = own.read<double>("limit")},
         .blt = {}};
-    if (settings.factorisation == Factorisation::blt) {
+    const bool normalised = settings.factorisation == Factorisation::blt_normalised;
+    if (normalised || settings.factorisation == Factorisation::blt) {
       settings.blt = {.decay = own.read<std::vector<double>>("decay"),
                       .omega = own.read<std::vector<double>>("omega")};
+    }
+    if (normalised) {
+      settings.blt.ends = own.read<std::vector<std::uint64_t>>("ends");
+      settings.blt.levels = own.read<std::vector<double>>("levels");
     }
     return mechanisms::make_sum(settings, read_source(own), std::move(clipper));
   });

@@ -59,9 +59,8 @@ class OnlineLearner(Calibrated, Delayed):
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
 
-        `constructed` is the class whose constructor it is; `arguments` are its ``locals()``.
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
         """
-        arguments.pop("self", None)
         problem = self._problem(arguments)
         budget, source = arguments["budget"], arguments["source"]
         parameters = arguments["parameters"]

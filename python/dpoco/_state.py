@@ -23,6 +23,9 @@ import numpy as np
 
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
+from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.records import written
 
 __all__ = ["Stateful", "load", "stated_dimension"]
 
@@ -110,6 +113,9 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             os.close(directory)
 
 
+# Pushes up to which "blt" has had the same numbers in every version that has it.
+_ALWAYS_THE_SAME = 10**9
+
 # Arguments that older states lack, with what they stood for.
 _ADDED = {"numerics": "float", "participation": None}
 
@@ -171,7 +177,22 @@ class Stateful:
             for name, value in self._saved_arguments().items()
         }
         parameters = self._parameters.to_dict()
-        return {"arguments": arguments, "parameters": parameters, "seeded": self._is_seeded}
+        header = {"arguments": arguments, "parameters": parameters, "seeded": self._is_seeded}
+        correlation = self._correlation()
+        return header if correlation is None else {**header, "factorisation": correlation}
+
+    def _correlation(self) -> Any:
+        """Return what the noise of a sum is correlated by, with all of its numbers.
+
+        None without noise, and for the sums whose numbers are what they were in every version: no
+        state of those has ever named them.
+        """
+        part = getattr(getattr(self, "_mechanism", None), "part", None)
+        total = part(GaussianSum) if part is not None else None
+        if total is None or total.scale == 0.0 or not isinstance(total.factorisation, Buffered):
+            return None
+        known = type(total.factorisation) is Buffered and total.pushes <= _ALWAYS_THE_SAME
+        return None if known else written(total.factorisation)
 
     @classmethod
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
@@ -200,6 +221,8 @@ class Stateful:
         self = cls.__new__(cls)
         arguments = {name: arguments[name] for name in expected}  # in the constructor's order
         self._set_up(arguments, parameters, bool(header["seeded"]), _REPLACED_CLAIM)
+        if header.get("factorisation") != self._correlation():
+            raise StateError("the state has noise that this version would correlate otherwise")
         return self
 
     @classmethod

@@ -208,6 +208,21 @@ def test_draws_without_random_bits_are_gaussian():
     assert COUPLED[1].epsilon_at(1e-6) == pytest.approx(gaussian_epsilon(0.3, 1e-6), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("relation", "change", "view"),
+    [("replace", "replace", "everyone"), ("zero_out", "zero_out", "everyone"),
+     ("local", "replace", "server"), ("joint", "zero_out", "others")],
+)  # fmt: skip
+def test_records_whose_relation_said_two_things(relation, change, view):
+    now = dataclasses.replace(BASE, change=change, view=view, description=None)
+    record = {k: v for k, v in now.to_dict().items() if k not in ("change", "view")}
+    old = record | {"version": 1, "relation": relation}
+    assert Guarantee.from_dict(old) == now
+    for wrong in ({"version": 2}, {"change": "replace"}, {"relation": ["joint"]}):
+        with pytest.raises(StateError):
+            Guarantee.from_dict(old | wrong)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     epsilon=st.floats(1e-300, 1e300),
@@ -313,7 +328,6 @@ def test_malformed_records():
     broken = [
         {},
         3,
-        good | {"version": 1},
         good | {"version": 3},
         good | {"kind": "dpoco.budget"},
         good | {"extra": 1},

@@ -64,13 +64,35 @@ def test_round_trip(options):
     assert Ledger.from_json(Ledger(BUDGET).to_json()).entries == ()
 
 
+def test_ledgers_whose_relation_said_two_things():
+    """What a joint guarantee of then changed is unknown: it is charged as for emptied rounds."""
+    ledger = Ledger(BUDGET, view="others", currency="gaussian")
+    ledger.charge(dataclasses.replace(gaussian(0.02), view="others"), "a bandit")
+    event = pytest.importorskip("dp_accounting").GaussianDpEvent(50.0)
+    ledger.charge(event, "an event")
+    old = json.loads(ledger.to_json())
+    for record in (old, *old["entries"], old["entries"][0]["guarantee"]):
+        record.pop("change", None)
+        del record["view"]
+        record |= {"version": 1, "relation": "joint"}
+    found = Ledger.from_dict(old)
+    assert (found.relation, found.view) == ("replace", "others")
+    assert [e.price.main for e in found.entries] == [
+        pytest.approx(4.0 * e.price.main) for e in ledger.entries
+    ]
+    assert Ledger.from_json(found.to_json()).to_json() == found.to_json()
+    for record in (old, *old["entries"], old["entries"][0]["guarantee"]):
+        record["relation"] = "local"
+    assert (found := Ledger.from_dict(old)).view == "server"
+    assert [e.price for e in found.entries] == [e.price for e in ledger.entries]
+
+
 def test_records_that_are_none():
     record = filled().to_dict()
     overspent = {**record, "entries": record["entries"] * 40, "ways": record["ways"] * 40}
     entry = record["entries"][0]
     for wrong in (
-        {**record, "kind": "x"}, {**record, "version": 1}, {**record, "version": 3},
-        {**record, "more": 1},
+        {**record, "kind": "x"}, {**record, "version": 3}, {**record, "more": 1},
         {**record, "budget": {"epsilon": 1.0}}, {**record, "relation": "x"},
         {**record, "view": "x"}, overspent,
         {**record, "entries": 3}, {**record, "ways": record["ways"][1:]}, {**record, "ways": 3},

@@ -21,7 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 @pytest.fixture(scope="module")
 def leader():
-    return dpoco.oco.NoisyFTRL(LpBall(3), LogisticLoss(), horizon=100_000, budget=BUDGET).guarantee
+    learner = dpoco.oco.NoisyFTRL(
+        LpBall(3), LogisticLoss(), horizon=100_000, budget=BUDGET, sum_method="blt"
+    )
+    return learner.guarantee
 
 
 @pytest.mark.parametrize(

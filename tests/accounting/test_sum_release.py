@@ -62,13 +62,15 @@ def test_the_largest_change_of_a_clipped_vector():
 
 def test_variance_and_scale():
     p = sum_release.calibrate(2, horizon=1000, budget=BUDGET)
-    assert p.method == "blt"
+    assert p.method == "blt_normalised"
+    assert p.lower_bound < p.max_error < 1.06 * p.lower_bound
+    p = sum_release.calibrate(2, horizon=1000, budget=BUDGET, method="blt")
     assert p.noise_scale == pytest.approx(2 * column_norm("blt", 1000) / gaussian_mu(1.0, 1e-6))
     assert math.sqrt(p.variance(1000)) == pytest.approx(27.6, abs=0.05)
     assert p.variance(1) == pytest.approx(p.noise_scale**2, rel=1e-8)
     assert p.variance(1) > p.noise_scale**2  # the grid of released sums
     unknown = sum_release.calibrate(2, horizon=None, budget=BUDGET)
-    assert unknown.horizon == 10**9
+    assert (unknown.horizon, unknown.method) == (10**9, "blt")
 
 
 def test_orders_follow_the_noise():

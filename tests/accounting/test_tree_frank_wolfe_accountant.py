@@ -72,7 +72,9 @@ def test_scale_oracles(case):
         assert guarantee.delta == delta
         assert guarantee.delta_at(epsilon) <= delta
     auto, _ = both(domain, loss, budget, horizon=n)
-    assert (auto.sum_method, auto.noise, auto.weights) == ("blt", "gaussian", "unbiased")
+    assert (auto.sum_method, auto.noise, auto.weights) == (
+        "blt_normalised", "gaussian", "unbiased",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "generalized_gaussian"])
@@ -246,7 +248,8 @@ def test_predicted_error_bounds_the_noise():
         domain = LpBall(30, p, 2.0)
         q = domain.dual_exponent
         parameters, _ = both(domain, SquaredLoss(1.0, 1.0), batch=4)
-        noise = parameters.noise_scale * row_norm("blt", 250, 250) * rng.normal(size=(4000, 30))
+        row = row_norm(parameters.sum_method, 250, 250)
+        noise = parameters.noise_scale * row * rng.normal(size=(4000, 30))
         measured = 4.0 * np.linalg.norm(noise, ord=q, axis=1).mean() / (4 * 250)
         assert measured * 0.97 < parameters.predicted_error < 1.6 * measured
         assert parameters.loss_range == pytest.approx(6.0 * 4.0)

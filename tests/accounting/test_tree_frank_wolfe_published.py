@@ -130,7 +130,7 @@ def test_published_epsilon_of_any_noise():
         back, 1e-3, pushes=1000, kappa=kappa, leaf_bound=bound
     ) == pytest.approx(want)
     # Another sum is compared at equal noise of its worst release.
-    blt, guarantee = both(domain, loss)
+    blt, guarantee = both(domain, loss, sum_method="blt")
     equal = tree_equivalent_scale(blt.noise_scale, "blt", 1000)
     assert equal * worst_row_norm("tree", 1000) == pytest.approx(
         blt.noise_scale * worst_row_norm("blt", 1000)

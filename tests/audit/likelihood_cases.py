@@ -108,7 +108,10 @@ def hedge(numerics):
 # ---- sums and selections -------------------------------------------------------------------------
 
 SUMS = {
-    **{f"ContinualSum, {m}": sums(m, "float") for m in ("blt", "tree", "honaker", "toeplitz")},
+    **{
+        f"ContinualSum, {m}": sums(m, "float")
+        for m in ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
+    },
     "ContinualSum, lattice": sums("blt", "lattice"),
     "TreeFrankWolfe": (
         prepared(TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, **TREES), G, H, 300

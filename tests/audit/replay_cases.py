@@ -175,6 +175,9 @@ CASES = {
         of(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=N), LOSSES, EXPERTS
     ),
     "PrefixHedge": (of(PrefixHedge, N), LOSSES, EXPERTS),
+    "PrefixHedge, normalised": (
+        of(PrefixHedge, N, sum_method="blt_normalised"), LOSSES, EXPERTS
+    ),
     "PrefixHedge, toeplitz": (
         of(PrefixHedge, N, sum_method="toeplitz", loss_range=(-1.0, 3.0)), 4.0 * LOSSES - 1.0,
         [(t, 4.0 * np.asarray(row) - 1.0) for t, row in EXPERTS],

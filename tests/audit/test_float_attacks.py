@@ -204,7 +204,10 @@ def bandit(source, numerics):
 
 
 MECHANISMS = {
-    **{f"ContinualSum, {m}": a_sum(m) for m in ("blt", "tree", "honaker", "toeplitz")},
+    **{
+        f"ContinualSum, {m}": a_sum(m)
+        for m in ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
+    },
     "TreeFrankWolfe": ("dpoco.frank_wolfe._online", frank_wolfe),
     "NoisyFTRL": ("dpoco.oco._noisy_ftrl", leader),
     "PrefixHedge": ("dpoco.experts._weights", hedge),

@@ -154,6 +154,17 @@ VARIANTS = {
     "bandit, logistic": of(HDB, 3, SIMPLEX, link="logistic", relation="zero_out", forced_rounds=0),
     "sum, tree": of(mechanisms.ContinualSum, D, method="tree", bound=2.0),
     "sum, honaker": of(mechanisms.ContinualSum, D, method="honaker", relation="zero_out"),
+    "sum, normalised": of(mechanisms.ContinualSum, D, method="blt_normalised"),
+    "tree, normalised batches": of(TREE, BALL, SquaredLoss(), sum_method="blt_normalised", batch=4),
+    "ftrl, normalised": of(
+        oco.NoisyFTRL, BALL, SquaredLoss(), sum_method="blt_normalised", statistics="quadratic"
+    ),
+    "hedge, normalised": of(experts.PrefixHedge, 4, sum_method="blt_normalised"),
+    "lipschitz, normalised": of(
+        oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5, sum_method="blt_normalised"
+    ),
+    "linucb, normalised": of(bandits.LinUCB, 3, D, sum_method="blt_normalised"),
+    "bandit, normalised": of(HDB, 3, L1, arm_learner="tree", sum_method="blt_normalised"),
     "sum, toeplitz": of(mechanisms.ContinualSum, D, method="toeplitz", norm=1.0),
     "sum, generalized": of(
         mechanisms.ContinualSum, D, noise="generalized_gaussian", norm=3.0, method="tree"

@@ -107,11 +107,21 @@ def test_the_noise_table_is_what_the_command_prints():
     assert printed.strip() in (ROOT / "docs" / "noise.md").read_text()
 
 
-def test_the_noise_saving_the_readme_names_is_the_computed_one():
+def test_the_bound_the_readme_names_is_the_computed_one():
+    from dpoco.accounting.continual_sum import lower_bound, max_error
+
+    (stated,) = re.search(r"within ([\d.]+) of the bound", readme()).groups()
+    rounds = [int(10.0**e) for e in (3, 3.01, 3.5, 4, 4.01, 5, 6, 7, 7.01, 7.5, 7.8, 8)]
+    errors = [max_error("blt_normalised", n) / lower_bound(n) for n in rounds]
+    assert round(max(errors), 2) == float(stated)
+
+
+def test_the_noise_saving_the_errata_name_is_the_computed_one():
     from dpoco.accounting.tables import noise_table
 
     ratios = [entry.blt_ratio for entry in noise_table(epsilons=[1.0])]
-    low, high = map(int, re.search(r"(\d+) to (\d+) times less", readme()).groups())
+    errata = (ROOT / "docs" / "errata.md").read_text()
+    low, high = map(int, re.search(r"(\d+) to (\d+) times against the", errata).groups())
     assert round(min(ratios)) == low
     assert int(max(ratios)) == high
 

@@ -19,7 +19,7 @@ from dpoco.random import Source
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 BUDGET = dpoco.Budget(1.0, 1e-6)
-METHODS = ("blt", "tree", "honaker", "toeplitz")
+METHODS = ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
 
 
 def make(experts, horizon, *, seed=1, budget=BUDGET, **options):

@@ -24,11 +24,25 @@ def decoder(method: str, n: int, blt=None) -> np.ndarray:
         for k in range(1, n):
             values[k] = values[k - 1] * (2 * k - 1) / (2 * k)
         return sum(values[k] * np.eye(n, k=-k) for k in range(n))
-    assert method == "blt"
+    assert method in ("blt", "blt_normalised")
     c = np.eye(n)
     for lag in range(1, n):
         c += np.sum(blt.weights * (1 - blt.decay) ** (lag - 1)) * np.eye(n, k=-lag)
-    return prefix @ np.linalg.inv(c)
+    return prefix * scales(method, n, c) @ np.linalg.inv(c)
+
+
+def scales(method: str, n: int, c: np.ndarray) -> np.ndarray:
+    """Scales of the draws: the longest column of a block, over the first one.
+
+    Blocks, from the end: of one round up to 32 rounds, then 32 in every octave.
+    """
+    norms, behind, draws = np.linalg.norm(c, axis=0), 0, np.ones(n)
+    while method == "blt_normalised" and behind < n:
+        width = 1 if behind < 32 else 2 ** (int(np.log2(behind)) - 5)
+        after = min(n, behind + width)
+        draws[n - after : n - behind] = norms[n - after] / norms[0]
+        behind = after
+    return draws
 
 
 def lmo(kind: str, p: float, size, g: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ def test_incomplete_last_batch_is_discarded(kind):
 
 
 @pytest.mark.parametrize("horizon", [1, 8, 9, 31])
-@pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
+@pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree", "honaker", "toeplitz"])
 def test_the_horizon_is_a_wall_of_the_compiled_class(horizon, method):
     X, y = stream(horizon + 1)
     learner = make(horizon=horizon, sum_method=method)

@@ -72,7 +72,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("loss_name", LOSSES)
-@pytest.mark.parametrize("method", ["blt", "tree", "toeplitz"])
+@pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree", "toeplitz"])
 @pytest.mark.parametrize("variant", ["default", "paper weights", "step and batch"])
 def test_matches_the_independent_implementation(case, loss_name, method, variant):
     domain, kind, p, size = CASES[case]

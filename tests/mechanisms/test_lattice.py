@@ -15,12 +15,12 @@ from dpoco.accounting import lattice
 from dpoco.accounting.continual_sum import column_norm, factorisation, release_grid
 from dpoco.mechanisms import ContinualSum, ContinualSumParameters, continual_sum_settings
 from dpoco.privacy.mechanisms.bounds import ClippedVector
-from dpoco.privacy.mechanisms.factorisations import Tree
+from dpoco.privacy.mechanisms.factorisations import Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
-METHODS = ("blt", "tree", "honaker", "toeplitz")
+METHODS = ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
 BUDGET = dpoco.Budget(1.0, 1e-6)
 
 
@@ -168,7 +168,7 @@ def test_overflow_is_refused_and_vectors_beyond_the_limit_are_cut():
             _core.ContinualSum(settings | {"limit": 1.0} | bad, clipper)
 
 
-@pytest.mark.parametrize("method", ["blt", "toeplitz"])
+@pytest.mark.parametrize("method", ["blt", "blt_normalised", "toeplitz"])
 def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
     """Equal releases from neighbours need noise rows that differ by C times the change, nearly.
 
@@ -186,7 +186,7 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
         rows_behind(method, n, p, grid, released - np.cumsum(leaves, axis=0))
         for leaves in (sums, sums + change)
     )
-    moved = np.linalg.norm((own - other) * grid)
+    moved = np.linalg.norm((own - other) * grid / levels_of(total)[:, None])
     ideal = column_norm(method, n) * np.linalg.norm(change[20] * grid)
     charge = total._mechanism.reach(Neighbours())
     charge -= column_norm(method, n) * (p.sensitivity + math.sqrt(d) * grid)
@@ -194,6 +194,14 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
     assert moved <= ideal + charge
     # Differences are integers: the ideal ones are not, so rounding is really at work.
     assert abs(moved - ideal) > 1e-4 * charge
+
+
+def levels_of(total):
+    """The part of the stated scale that every round's draw has."""
+    own = total._mechanism.factorisation
+    if isinstance(own, Normalised):
+        return np.repeat(own.levels, np.diff(own.ends, prepend=0))
+    return np.ones(total.horizon)
 
 
 def rows_behind(method, n, p, grid, noise):
@@ -213,7 +221,13 @@ def rows_behind(method, n, p, grid, noise):
     unit = 2.0 ** (math.frexp(p.noise_scale)[1] - 1 - 43) / grid
     held = np.zeros((5, noise.shape[1]))
     steps = np.diff(noise, axis=0, prepend=0.0)
+    scales = np.full(n, p.noise_scale / grid)
+    if method == "blt_normalised":
+        own = factorisation(method, n)
+        scales *= np.repeat(own.levels, np.diff(own.ends, prepend=0))
     for t in range(n):
+        if scales[t] != scales[max(t - 1, 0)]:
+            held = np.rint(held * (scales[t] / scales[t - 1]) / unit) * unit
         past = b.weights[0] * held[0]
         for j in range(1, 5):
             past = past + b.weights[j] * held[j]
@@ -224,19 +238,17 @@ def rows_behind(method, n, p, grid, noise):
     return rows
 
 
-@pytest.mark.parametrize("method", ["blt", "toeplitz"])
+@pytest.mark.parametrize("method", ["blt", "blt_normalised", "toeplitz"])
 def test_the_engine_computes_that_recursion(method):
     n, d = 80, 3
     total = make(method, d=d, horizon=n)
     p, grid = total.parameters, grid_of(total).grid
-    draws = np.empty(n * d)
-    source = Source.seeded(1)
-    _core.fill_rounded_gaussian(
-        _core.Source(source._claim()["key"], source._claim()["stream"] - 1), p.noise_scale / grid,
-        draws,
-    )  # fmt: skip
+    rows = np.empty((n, d))
+    claim = Source.seeded(1)._claim()
+    source = _core.Source(claim["key"], claim["stream"])
+    for t, level in enumerate(levels_of(total)):
+        _core.fill_rounded_gaussian(source, level * (p.noise_scale / grid), rows[t])
     released = total.run(np.zeros((n, d)))
-    rows = draws.reshape(n, d)
     # From draws to noise: invert rows_behind round by round.
     noise = np.zeros((n, d))
     for t in range(n):

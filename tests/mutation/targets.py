@@ -73,7 +73,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/oco/test_noisy_ftrl_accountant.py",
     ),
     "privacy.mechanisms.factorisations": _tests(
-        "tests/privacy/test_gaussian_sum.py", "sum_norms", _LATTICE
+        "tests/privacy/test_gaussian_sum.py",
+        "tests/mechanisms/test_normalised.py",
+        "sum_norms",
+        _LATTICE,
     ),
     "privacy.mechanisms.gaussian_sum": _tests(
         "tests/privacy/test_gaussian_sum.py", _LATTICE, "sum_release", "sum_norms"

@@ -25,10 +25,24 @@ def decoder(method: str, n: int, blt=None) -> np.ndarray:
     if method == "toeplitz":
         values = np.cumprod(np.concatenate([[1.0], 1 - 0.5 / np.arange(1, n)]))
         return np.where(lags >= 0, values[np.maximum(lags, 0)], 0.0)
-    assert method == "blt"
+    assert method in ("blt", "blt_normalised")
     powers = np.power.outer(1 - blt.decay, np.maximum(lags - 1, 0))
     c = np.eye(n) + np.where(lags > 0, np.tensordot(blt.weights, powers, 1), 0.0)
-    return np.tril(np.ones((n, n))) @ np.linalg.inv(c)
+    return np.tril(np.ones((n, n))) * scales(method, n, c) @ np.linalg.inv(c)
+
+
+def scales(method: str, n: int, c: np.ndarray) -> np.ndarray:
+    """Scales of the draws: the longest column of a block, over the first one.
+
+    Blocks, from the end: of one round up to 32 rounds, then 32 in every octave.
+    """
+    norms, behind, draws = np.linalg.norm(c, axis=0), 0, np.ones(n)
+    while method == "blt_normalised" and behind < n:
+        width = 1 if behind < 32 else 2 ** (int(np.log2(behind)) - 5)
+        after = min(n, behind + width)
+        draws[n - after : n - behind] = norms[n - after] / norms[0]
+        behind = after
+    return draws
 
 
 def honaker_decoder(n: int) -> np.ndarray:

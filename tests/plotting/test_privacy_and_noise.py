@@ -106,7 +106,7 @@ def test_noise_of_learners_and_of_means():
     leader = dpoco.oco.NoisyFTRL(ball, loss, horizon=100, budget=BUDGET)
     hedge = dpoco.experts.PrefixHedge(3, horizon=100, budget=BUDGET)
     scale = leader.parameters.noise_scale
-    row = dpoco.accounting.continual_sum.row_norm("blt", 100, 100)
+    row = dpoco.accounting.continual_sum.row_norm("blt_normalised", 100, 100)
     axes = plot_noise({"leader": leader, "hedge": hedge}, per_round=True)
     y = drawn(axes, "leader:")[1]
     assert y[-1] == pytest.approx(scale * row / 100, rel=1e-3)

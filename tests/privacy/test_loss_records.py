@@ -10,7 +10,7 @@ import pytest
 from dpoco.accounting import Guarantee, events
 from dpoco.accounting._certificate import _LOSSES, read_loss
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import UNKNOWN, Either, Least, Tailed, Together
+from dpoco.privacy.losses.combined import UNKNOWN, Either, Group, Least, Tailed, Together
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -31,6 +31,13 @@ RECORDS = [
         {"kind": "bounded_range", "range": 0.25, "count": 4},
         "interval of length 0.25",
         {"range": (-1.0, math.nan), "count": (0, True)},
+    ),
+    (
+        Group(Pure(0.5), 3),
+        {"kind": "group", "one": {"kind": "pure", "epsilon": 0.5}, "size": 3},
+        "a chain of 3 changes",
+        {"one": ({"kind": "pure"}, {"kind": "pure", "epsilon": -1.0}, 0.5, "pure"),
+         "size": (1, 2.5, True, "3")},
     ),
     (
         CoupledBits(**BITS, draws=0.3),

@@ -36,6 +36,11 @@ std::unique_ptr<NoiseProcess> make_process(const SumSettings& settings) {
       return make_toeplitz(settings.dimension, settings.horizon, law);
     case Factorisation::blt:
       break;
+    case Factorisation::blt_normalised:
+      if (settings.blt.ends.empty() || settings.blt.ends.back() != settings.horizon) {
+        throw std::invalid_argument("the last block must end with the horizon");
+      }
+      break;
   }
   return make_blt(settings.dimension, law, settings.blt);
 }

@@ -55,6 +55,7 @@ class Draws {
     if (!law.on_lattice()) return;
     if (!gaussian_) throw std::invalid_argument("only Gaussian noise is drawn on a lattice");
     rounded_.emplace(law.scale / law.grid);
+    current_ = rounded_;
   }
 
   bool on_lattice() const noexcept { return rounded_.has_value(); }
@@ -62,6 +63,13 @@ class Draws {
   double unit() const noexcept { return on_lattice() ? 1.0 : 0.0; }
 
   double scale() const noexcept { return scale_; }
+  // Draws on a lattice are of this part of the law's scale from now on; returns theirs. Of others,
+  // returns what scale() becomes for who multiplies.
+  double lower(double level) {
+    if (!rounded_) return level * scale_;
+    current_.emplace(level * rounded_->scale());
+    return current_->scale();
+  }
   NoiseLaw law() const noexcept {
     if (rounded_) return {2.0, rounded_->scale(), 1.0};
     return {gaussian_ ? 2.0 : sampler_.order(), gaussian_ ? scale_ : sampler_.scale(), 0.0};
@@ -69,7 +77,7 @@ class Draws {
 
   // Writes `rows` vectors; scale() times each is one draw.
   void next(Source& source, std::uint64_t rows, double* out) {
-    if (rounded_) return rounded_->fill(source, out, rows * d_);
+    if (current_) return current_->fill(source, out, rows * d_);
     if (gaussian_) return source.fill(random::Variate::gaussian, out, rows * d_);
     for (std::uint64_t r = 0; r < rows; ++r) sampler_.sample(source, out + r * d_);
   }
@@ -84,6 +92,7 @@ class Draws {
   double scale_;
   noise::GeneralizedGaussian sampler_;
   std::optional<noise::RoundedGaussian> rounded_;
+  std::optional<noise::RoundedGaussian> current_;
 };
 
 // Rows of length d, one per level of the dyadic tree.
@@ -255,7 +264,8 @@ class Toeplitz final : public NoiseProcess {
 };
 
 // C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1); the buffers solve C w = z. Noise
-// in doubles uses 1 - s_j, rounded, noise on a lattice s_j itself.
+// in doubles uses 1 - s_j, rounded, noise on a lattice s_j itself. With blocks the buffers are kept
+// times the scale of the draws, so that a round costs no more; they change with it between blocks.
 class BufferedToeplitz final : public NoiseProcess {
  public:
   BufferedToeplitz(Index dimension, NoiseLaw law, BltParameters parameters)
@@ -267,24 +277,33 @@ class BufferedToeplitz final : public NoiseProcess {
     if (parameters_.decay.empty() || parameters_.decay.size() != parameters_.omega.size()) {
       throw std::invalid_argument("decay and omega must be of one positive length");
     }
+    check_blocks(parameters_);
     for (const double s : parameters_.decay) keep_.push_back(1.0 - s);
     if (!law.on_lattice()) return;
     unit_ = grid_below(law.scale, kBufferBits) / law.grid;
   }
 
-  void advance(std::uint64_t, std::uint64_t rounds, Source& source, double* out) override {
-    draws_.next(source, rounds, out);
-    if (draws_.on_lattice()) {
-      simd::kernels().lattice_blt(rounds, d_, unit_, parameters_.decay.size(),
-                                  parameters_.decay.data(), parameters_.omega.data(),
-                                  buffers_.data(), total_.data(), out);
-      return;
+  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
+    if (parameters_.ends.empty()) return step(draws_.scale(), rounds, source, out);
+    while (rounds > 0) {
+      const auto& ends = parameters_.ends;
+      const auto block =
+          static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), t) - ends.begin());
+      if (block == ends.size()) throw std::logic_error("a round behind the last block");
+      const bool opens = block > 0 && t == ends[block - 1] + 1;
+      const double before = opens ? draws_.lower(parameters_.levels[block - 1]) : 0.0;
+      const double scale = draws_.lower(parameters_.levels[block]);
+      if (opens) rescale(scale / before);
+      const std::uint64_t count = std::min(rounds, ends[block] - t + 1);
+      step(scale, count, source, out);
+      t += count;
+      rounds -= count;
+      out += count * d_;
     }
-    simd::kernels().blt(rounds, d_, draws_.scale(), keep_.size(), keep_.data(),
-                        parameters_.omega.data(), buffers_.data(), total_.data(), out);
   }
   Correlation correlation() const override {
-    return {Factorisation::blt, draws_.law(), parameters_};
+    return {parameters_.ends.empty() ? Factorisation::blt : Factorisation::blt_normalised,
+            draws_.law(), parameters_};
   }
   void write(Archive& archive) const override {
     archive.reals(buffers_.data(), buffers_.size());
@@ -299,6 +318,42 @@ class BufferedToeplitz final : public NoiseProcess {
   }
 
  private:
+  static void check_blocks(const BltParameters& p) {
+    bool right = p.ends.size() == p.levels.size() && (p.levels.empty() || p.levels[0] == 1.0);
+    std::uint64_t end = 0;
+    double level = 1.0;
+    for (std::size_t i = 0; right && i < p.ends.size(); ++i) {
+      right = p.ends[i] > end && p.levels[i] > 0.0 && p.levels[i] <= level;
+      end = p.ends[i];
+      level = p.levels[i];
+    }
+    if (!right) throw std::invalid_argument("blocks must be in order, with levels falling from 1");
+  }
+
+  // Rounds whose draws have one scale.
+  void step(double scale, std::uint64_t rounds, Source& source, double* out) {
+    draws_.next(source, rounds, out);
+    if (draws_.on_lattice()) {
+      simd::kernels().lattice_blt(rounds, d_, unit_, parameters_.decay.size(),
+                                  parameters_.decay.data(), parameters_.omega.data(),
+                                  buffers_.data(), total_.data(), out);
+      return;
+    }
+    simd::kernels().blt(rounds, d_, scale, keep_.size(), keep_.data(), parameters_.omega.data(),
+                        buffers_.data(), total_.data(), out);
+  }
+
+  // On a lattice to multiples of the unit, as lattice_blt rounds.
+  void rescale(double ratio) {
+    const double magic = elementary::kRoundMagic * unit_;
+    double* held = buffers_.data();
+    if (magic == 0.0) {
+      for (std::size_t i = 0; i < buffers_.size(); ++i) held[i] *= ratio;
+      return;
+    }
+    for (std::size_t i = 0; i < buffers_.size(); ++i) held[i] = (held[i] * ratio + magic) - magic;
+  }
+
   std::size_t d_;
   Draws draws_;
   BltParameters parameters_;

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from dpoco.accounting._records import check_types, plain_float, read_record
+from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
@@ -52,9 +52,9 @@ _JSON: dict[Any, tuple[type, ...]] = {
     "tuple[int, int] | None": (list, tuple, type(None)),
     "dict[str, float | str | None]": (dict,),
 }
-# Fields that records leave out where they say no more than this.
-_UNSAID: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
-                           "numerics": None, "description": None, "person": None}  # fmt: skip
+# Fields that records of the first release do not have, and what they stand for there.
+_LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
+                          "numerics": None, "description": None, "person": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
                                    Pure, Responses, Sampled, TiltedDraws)  # fmt: skip
@@ -65,8 +65,8 @@ def written(guarantee: Guarantee) -> dict[str, Any]:
     record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
     for name in _ORDER:
         value = getattr(guarantee, name)
-        if name in _UNSAID and value == _UNSAID[name]:
-            continue
+        if name in _LATER and value == _LATER[name]:
+            continue  # as written before the field existed
         if isinstance(value, Description):
             value = description_record(value)
         elif isinstance(value, dict):
@@ -86,7 +86,7 @@ def read(record: Mapping[str, Any]) -> Guarantee:
         If it is another record, of another form, or one that contradicts itself.
     """
     if isinstance(record, Mapping):
-        record = {**_UNSAID, **record}
+        record = of_version_1({**_LATER, **record})
     body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset(_ORDER))
     try:
         read_body(body)

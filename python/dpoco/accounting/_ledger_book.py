@@ -18,7 +18,7 @@ from dpoco.accounting._ledger_sums import (
     cost_of_guarantee,
     filter_of,
 )
-from dpoco.accounting._records import check_types, read_record
+from dpoco.accounting._records import check_types, of_version_1, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_epsilon
@@ -73,6 +73,8 @@ class Claim:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Claim:
         """Return the claim written by `to_dict`; `StateError` or `ValueError` if it is not one."""
+        if isinstance(record, Mapping):
+            record = of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
         check_types(body, _TYPES)
         own = {name: body[name] for name in _TYPES}

@@ -9,6 +9,14 @@ from typing import Any
 
 from dpoco.errors import StateError
 
+# What a record of version 1 means. Its "joint" did not say what changes: the dearer is charged.
+_RELATIONS = {
+    "replace": {"change": "replace", "view": "everyone"},
+    "zero_out": {"change": "zero_out", "view": "everyone"},
+    "local": {"change": "replace", "view": "server"},
+    "joint": {"change": "zero_out", "view": "others"},
+}
+
 
 def plain_float(value: float) -> float | str:
     """Return a finite float, of Python, and an infinite one as text, which JSON can carry."""
@@ -61,3 +69,12 @@ def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) 
     for name, allowed in types.items():
         if type(body[name]) not in allowed:
             raise StateError(f"malformed record: {name} is of another type")
+
+
+def of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record whose one relation said both what changes and who looks, as two."""
+    word = record.get("relation")
+    if record.get("version") != 1 or word not in tuple(_RELATIONS) or "change" in record:
+        return dict(record)
+    rest = {name: value for name, value in record.items() if name != "relation"}
+    return {**rest, **_RELATIONS[word], "version": 2}

@@ -12,6 +12,10 @@ For "blt", the encoder C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)
 B has coefficients b_t = b_0 + sum_j gamma_j (1 - g_j)^t. Any parameters are safe: they only decide
 the accuracy.
 
+For "blt_normalised", column i of the same C is divided by the level of its block, which is at least
+(norm of column i)/(norm of the first): draws become smaller as fewer sums are left. Norms are those
+of the first draw's scale: `column_norm` is that of "blt", and rows are shorter.
+
 Proof: ``docs/privacy/continual_sum.md``, which also derives every formula below. Sources: Dwork et
 al. and Chan et al. (tree, 2010); Honaker (2015); Fichtenberger, Henzinger and Upadhyay (square-root
 Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
@@ -32,6 +36,7 @@ from dpoco.privacy.mechanisms.factorisations import (
     SHIPPED,
     SQUARE_ROOT_LIMIT,
     Buffered,
+    Normalised,
     SquareRoot,
     Tree,
     square_root_norms,
@@ -47,10 +52,12 @@ __all__ = [
     "choose_method",
     "column_norm",
     "factorisation",
+    "lower_bound",
     "max_error",
     "noise_sigma",
     "release_grid",
     "resolve_horizon",
+    "rises",
     "root_mean_square_row",
     "row_norm",
     "worst_round",
@@ -59,7 +66,7 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-METHODS = ("blt", "tree", "honaker", "toeplitz")
+METHODS = ("blt", "tree", "honaker", "toeplitz", "blt_normalised")
 NOISES = ("gaussian", "generalized_gaussian")
 TOEPLITZ_LIMIT = SQUARE_ROOT_LIMIT
 # What `horizon=None` stands for. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
@@ -72,11 +79,12 @@ def resolve_horizon(horizon: int | None) -> int:
     return UNBOUNDED_HORIZON if horizon is None else positive_int("horizon", horizon)
 
 
-def factorisation(method: str, pushes: int) -> Buffered | SquareRoot | Tree:
+def factorisation(method: str, pushes: int) -> Buffered | Normalised | SquareRoot | Tree:
     """Return the factorisation of this name, with the shipped parameters for so many pushes."""
     n = _checked(method, pushes)
-    if method == "blt":
-        return SHIPPED[_shipped(n)]
+    if method in ("blt", "blt_normalised"):
+        plain = SHIPPED[_shipped(n)]
+        return plain if method == "blt" else Normalised(plain.decay, plain.weights, n)
     return SquareRoot() if method == "toeplitz" else Tree(combined=method == "honaker")
 
 
@@ -85,7 +93,7 @@ def column_norm(method: str, horizon: int | None) -> float:
 
     Parameters
     ----------
-    method : {"blt", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves; None means 10^9.
@@ -99,7 +107,7 @@ def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
 
     Parameters
     ----------
-    method : {"blt", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Factorisation.
     t : int or array_like of int
         Rounds in 1..horizon.
@@ -119,7 +127,9 @@ def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
         raise ValueError(f"t must be in [1, {n}]")
     if method == "blt":
         return blt_parameters(n).row_norm(rounds)
-    if method == "toeplitz":
+    if method == "blt_normalised":
+        norm = np.sqrt(_normalised(n).variance(rounds))
+    elif method == "toeplitz":
         norm = square_root_norms()[rounds - 1]
     else:
         squared = np.zeros(rounds.shape)
@@ -132,13 +142,17 @@ def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
 def worst_round(method: str, horizon: int | None) -> int:
     """Return the round t <= horizon whose released sum is noisiest, in O(log^2 n).
 
-    BLT and Toeplitz rows grow with t, so it is the last one. For the trees the variance is a sum of
+    BLT and Toeplitz rows grow with t, so it is the last one; normalised BLT is noisiest at the end
+    of a block, which is looked for. For the trees the variance is a sum of
     positive terms over the bits set in t; a t < n first differs from n at a bit that is set in n
     and not in t, and is then best with all lower bits set: log2(n) candidates besides n.
     """
     n = _checked(method, horizon)
     if method in ("blt", "toeplitz"):
         return n
+    if method == "blt_normalised":
+        own = _normalised(n)
+        return int(own.ends[np.argmax(own.past[1:])])
     candidates = [n]
     for bit in range(n.bit_length()):
         if n >> bit & 1:
@@ -158,6 +172,8 @@ def root_mean_square_row(method: str, horizon: int | None) -> float:
     n = _checked(method, horizon)
     if method == "blt":
         return math.sqrt(blt_parameters(n).mean_square_row(n))
+    if method == "blt_normalised":
+        return math.sqrt(_normalised(n).mean_square)
     if method == "toeplitz":
         return math.sqrt(float(np.mean(square_root_norms()[:n] ** 2)))
     total = 0.0
@@ -168,13 +184,42 @@ def root_mean_square_row(method: str, horizon: int | None) -> float:
     return math.sqrt(total / n)
 
 
+def lower_bound(horizon: int | None) -> float:
+    """Return what no factorisation with independent Gaussian draws beats, neither max nor rms.
+
+    At unit sensitivity and mu = 1: the sum of the singular values of the matrix A of prefix sums,
+    divided by n; sum_j 1/(2 sin((2j - 1) pi/(4n + 2)))/n, by its expansion beyond 10^4 rounds.
+    Source: Matousek, Nikolov and Talwar (2020); Henzinger, Upadhyay and Upadhyay (2023).
+    """
+    n = resolve_horizon(horizon)
+    if n <= 10**4:
+        angles = (2.0 * np.arange(1, n + 1) - 1.0) * (math.pi / (4 * n + 2))
+        return float(np.sum(0.5 / np.sin(angles))) / n
+    size = 2.0 * n + 1.0
+    total = 2.0 * size / math.pi * (math.log(8.0 * size / math.pi) + np.euler_gamma)
+    return float(total - 1.0 + math.pi / (72.0 * size)) / (4.0 * n)
+
+
+@lru_cache(maxsize=64)
+def rises(method: str, horizon: int | None) -> tuple[tuple[float, float], ...]:
+    """Return pairs of row norms from which and to which the noise grows, in order.
+
+    For "blt_normalised", whose noise falls at the beginning of blocks, and for methods whose noise
+    grows at all times.
+    """
+    n = _checked(method, horizon)
+    if method == "blt_normalised":
+        return _normalised(n).rises()
+    return ((0.0, worst_row_norm(method, n)),)
+
+
 def max_error(method: str, horizon: int | None) -> float:
     """Return column_norm * worst_row_norm: the worst sum's noise at unit sensitivity and mu."""
     return column_norm(method, horizon) * worst_row_norm(method, horizon)
 
 
 def choose_method(horizon: int | None, noise: str = "gaussian") -> str:
-    """Return the method meant by "auto": BLT unless another is more than 1 % better.
+    """Return the method meant by "auto": the one of least error; "blt" for an unknown horizon.
 
     Parameters
     ----------
@@ -184,10 +229,11 @@ def choose_method(horizon: int | None, noise: str = "gaussian") -> str:
         Kind of noise; the comparison is the same for all kinds, since both factors are common.
     """
     choice("noise", noise, NOISES)
+    if horizon is None:  # draws that get smaller towards 10^9 would gain nothing before
+        return "blt"
     n = resolve_horizon(horizon)
     allowed = [m for m in METHODS if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
-    best = min(allowed, key=lambda method: max_error(method, n))
-    return best if max_error(best, n) < 0.99 * max_error("blt", n) else "blt"
+    return min(allowed, key=lambda method: max_error(method, n))
 
 
 def release_grid(noise_scale: float) -> float:
@@ -203,7 +249,7 @@ def noise_sigma(method: str, horizon: int | None, sensitivity: float, mu: float)
 
     Parameters
     ----------
-    method : {"blt", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves.
@@ -287,6 +333,117 @@ class BLTParameters:
         """Return the coefficients b_0..b_{n-1}, shape (n,)."""
         powers = np.power.outer(1.0 - self.g, np.arange(positive_int("n", n)))
         return np.asarray(self.b0 + self.gamma @ powers, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalisedRows:
+    """Exact variances of the sums of column-normalised BLT, for a first draw of scale 1.
+
+    Within a block the noise of a sum is that before the block, plus what plain BLT would have added
+    since at the block's level, minus what the buffers take back.
+
+    Attributes
+    ----------
+    plain : BLTParameters
+        The factorisation that is normalised.
+    ends : ndarray of int64, shape (blocks,)
+        Last round of every block.
+    levels : ndarray, shape (blocks,)
+        Scale of its draws.
+    past : ndarray, shape (blocks + 1,)
+        Variance before every block, and at the end.
+    cross : ndarray, shape (blocks, buffers)
+        Covariance of the sum with the decoder's modes, before every block.
+    """
+
+    plain: BLTParameters
+    ends: NDArray[np.int64]
+    levels: FloatArray
+    past: FloatArray
+    cross: FloatArray
+
+    def variance(self, t: NDArray[Any]) -> FloatArray:
+        """Return the variance of the sum of round t, any shape."""
+        return self._within(np.searchsorted(self.ends, t), t)
+
+    @property
+    def mean_square(self) -> float:
+        """The mean of the variance over all rounds, in closed form."""
+        p, lengths, starts = self.plain, np.diff(self.ends, prepend=0), self._starts
+        rows = {m: p.mean_square_row(m) for m in set(lengths.tolist())}
+        size = lengths.astype(np.float64)
+        total = size * self.past[:-1] + self.levels**2 * size * [rows[m] for m in lengths.tolist()]
+        one = [(1.0 - g) * _geometric(g, size) for g in p.g]
+        for j, g in enumerate(p.g):
+            eta = p.gamma[j] * g
+            total -= 2.0 * self.levels * eta * self.cross[:, j] * (size - one[j]) / g
+            for k, h in enumerate(p.g):
+                x = float(g + h - g * h)
+                both = size - one[j] - one[k] + (1.0 - x) * _geometric(x, size)
+                modes = _geometric(x, starts.astype(np.float64))
+                total += self.levels**2 * p.gamma[j] * p.gamma[k] * modes * both
+        return math.fsum(total) / int(self.ends[-1])
+
+    def rises(self) -> tuple[tuple[float, float], ...]:
+        """Return the least row norm of every block, its start included, and that of its end.
+
+        Ternary search: in a block the variance falls, then rises.
+        """
+        block, low, high = np.arange(len(self.ends)), self._starts, self.ends
+        while np.any(high - low > 2):
+            third = (high - low) // 3
+            left, right = low + third, high - third
+            falls = self._within(block, left) > self._within(block, right)
+            low, high = np.where(falls, left, low), np.where(falls, high, right)
+        least = np.minimum.reduce(
+            [self._within(block, each) for each in (low, (low + high) // 2, high)]
+        )
+        least, last = np.minimum(least, self.past[1:]), self.past[1:]
+        return tuple(zip(np.sqrt(least).tolist(), np.sqrt(last).tolist(), strict=True))
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.concatenate([[0], self.ends[:-1]])
+
+    def _within(self, block: Any, t: Any) -> FloatArray:
+        """Return the variance of the sum of round t, of this block or the end of the one before."""
+        start = self._starts[block]
+        length = np.asarray(t - start, dtype=np.float64)
+        p, level = self.plain, self.levels[block]
+        eta = [p.gamma[j] * g * _geometric(g, length) for j, g in enumerate(p.g)]
+        total = self.past[block] + level**2 * p.row_norm(length) ** 2
+        for j, g in enumerate(p.g):
+            total = total - 2.0 * level * eta[j] * self.cross[block, j]
+            for k, h in enumerate(p.g):
+                modes = _geometric(float(g + h - g * h), np.asarray(start, dtype=np.float64))
+                total = total + level**2 * eta[j] * eta[k] * modes
+        return np.asarray(total)
+
+
+@lru_cache(maxsize=32)
+def _normalised(n: int) -> NormalisedRows:
+    factor, p = factorisation("blt_normalised", n), blt_parameters(n)
+    assert isinstance(factor, Normalised)
+    ends, levels = np.array(factor.ends, dtype=np.int64), np.array(factor.levels)
+    rows = NormalisedRows(p, ends, levels, np.zeros(len(ends) + 1), np.zeros((len(ends), len(p.g))))
+    joint = p.g[:, None] + p.g[None, :] - np.outer(p.g, p.g)
+    starts = rows._starts.astype(np.float64)
+    length = (ends - starts)[:, None]
+    eta, keep = p.gamma * p.g * _each(p.g, length), np.exp(length * np.log1p(-p.g))
+    taken = np.einsum("bij,bj->bi", _each(joint, starts[:, None, None]), eta)
+    grown = p.row_norm(length[:, 0]) ** 2 + (eta * taken).sum(axis=1)
+    added = p.b0 * _each(p.g, length) + _each(joint, length[:, :, None]) @ p.gamma
+    for i, level in enumerate(levels.tolist()):
+        cross = rows.cross[i]
+        rows.past[i + 1] = rows.past[i] - 2.0 * level * (eta[i] @ cross) + level**2 * grown[i]
+        if i + 1 < len(ends):
+            rows.cross[i + 1] = keep[i] * (cross - level * taken[i]) + level * added[i]
+    return rows
+
+
+def _each(rates: FloatArray, m: FloatArray) -> FloatArray:
+    """Return `_geometric` of many rates, for shapes that fit each other."""
+    return np.asarray(-np.expm1(m * np.log1p(-rates)) / rates)
 
 
 def _shipped(pushes: int) -> int:

@@ -79,7 +79,8 @@ class Guarantee:
         depend on the decisions.
     numerics : {"lattice", "float"} or None
         Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
-        law, accounted for; "float": doubles, whose rounding is not. None: see the conditions.
+        law, accounted for; "float": doubles, whose rounding is not. None: see the conditions
+        (nothing to state, or a record of an earlier release).
     view : {"everyone", "others", "server"}
         Who cannot tell: everyone who sees the releases; all others together, who do not see what
         the protected user herself is shown (joint privacy); or the party that collects the reports,
@@ -88,7 +89,7 @@ class Guarantee:
         Parameters behind the numbers, printed by the report: name to number, text or None.
     description : Mechanism or None
         What was enforced and drawn: loss and epsilon follow from it. None for guarantees of other
-        origin (pools, sums of a ledger).
+        origin (pools, sums of a ledger, records of earlier versions).
     loss : Loss
         What all releases together tell at most, truncated tails included.
     person : (int, int) or None

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar
 from dpoco._validation import choice, real_float
 from dpoco.accounting._ledger_book import Book, Claim, Entry, claim_of
 from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of, largest_fitting
-from dpoco.accounting._records import check_types, of_json, read_record
+from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.explanation import IN_WORDS, ledger_text
 from dpoco.accounting.guarantee import Guarantee
@@ -310,6 +310,8 @@ class Ledger:
         StateError
             If it is not one, a number of it contradicts others, or its charges exceed its budget.
         """
+        if isinstance(record, Mapping):
+            record = _of_version_1(record)
         body = read_record(record, kind=_KIND, version=_VERSION, fields=_FIELDS)
         check_types(body, {"entries": (list,), "ways": (list,)})
         rows, ways = body["entries"], body["ways"]
@@ -376,3 +378,15 @@ class Ledger:
         words = unit if unit is not None else self.unit or _UNIT
         claim = claim_of(item, label, change, self.view, words, same_unit)
         return self._book.admission(claim, share)
+
+
+def _of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record whose one relation said both what changes and who looks, as two.
+
+    A ledger for "joint" promised it of replaced data.
+    """
+    body = of_version_1(record)
+    if "change" in body and record.get("version") == 1:
+        change = body.pop("change")
+        body["relation"] = "replace" if body["view"] == "others" else change
+    return body

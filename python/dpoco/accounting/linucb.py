@@ -75,7 +75,7 @@ class LinUCBParameters(Parameters):
         K, d and T.
     batch : int
         Rounds per release of the statistics.
-    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Continual sum.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no noise.
@@ -318,8 +318,8 @@ def calibrate(
         rho; default: the noise margin, X^2 without noise.
     reward_weight : float, optional
         a; default: the narrowest confidence intervals.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least error, "blt" unless another is more than 1 % better.
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+        None and "auto" take the least error: "blt_normalised".
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.
     numerics : {"auto", "float", "lattice"}

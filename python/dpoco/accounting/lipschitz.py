@@ -72,7 +72,7 @@ class LipschitzParameters(HedgeParameters):
         Net points along each axis of positive length; empty for a single decision.
     transform : {"increments", "grid_laplacian", "parent"}
         What is summed of the values on the net.
-    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Continual sum; it takes T - 1 pushes.
     noise_scale : float
         Scale of one Gaussian draw, in units of loss; 0 means no noise.
@@ -223,8 +223,9 @@ def calibrate(
         At most 2^24 points, in the plane 2^12 an axis.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
         "auto": increments on one axis, grid_laplacian on two; parent for ``calibration="paper"``.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt" unless another is more than 1 % better;
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+        None and "auto" take the least regret bound, "blt_normalised" unless another is more
+        than 1 % better;
         "tree" for ``calibration="paper"``.
     learning_rate : float, optional
         eta, per unit of loss; None minimises the regret bound.
@@ -250,7 +251,7 @@ def calibrate(
         learning_rate = positive_float("learning_rate", learning_rate)
     choice("transform", transform, ("auto", *TRANSFORMS))
     fixed = sum_method not in (None, "auto")
-    methods = GROWING if budget is not None else GROWING[:1]
+    methods = ("blt_normalised", "toeplitz") if budget is not None else ("blt",)
     if fixed:
         methods = (choice("sum_method", sum_method, continual_sum.METHODS),)
     if published:

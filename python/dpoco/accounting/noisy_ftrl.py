@@ -75,8 +75,9 @@ def calibrate(
         Exact Gaussian differential privacy.
     statistics : {"gradient", "quadratic"}
         What is summed; "quadratic" is for `SquaredLoss`.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+        None and "auto" take the least regret bound, "blt_normalised" unless another is more
+        than 1 % better.
     step_size : float or "predicted", optional
         eta; None minimises the regret bound, "predicted" the predicted regret, for gradient
         statistics: see `dpoco.oco.NoisyFTRL`.
@@ -108,7 +109,7 @@ def calibrate(
             raise ValueError("step_size='predicted' is for gradient statistics")
     fixed = step_size is not None and not isinstance(step_size, str)
     near, summand, best = Neighbours(relation), _summand(domain, loss, scale), None
-    for method in candidate_methods(sum_method, pushes, budget):
+    for method in candidate_methods(sum_method, None if horizon is None else pushes, budget):
         plain = sum_of(summand, method, pushes, near, batch=batch)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
         schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}

@@ -41,8 +41,8 @@ SCOPES_IN_WORDS = {
     "oblivious": "streams fixed in advance",
     "adaptive": "all streams, also such as react to the decisions",
 }
-# Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
-GROWING = ("blt", "toeplitz")
+# Methods whose noise grows with every round, exactly, but for falls that the bound counts.
+GROWING = ("blt", "toeplitz", "blt_normalised")
 _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
 
 
@@ -54,7 +54,7 @@ class NoisyFTRLParameters(Parameters):
     ----------
     statistics : {"gradient", "quadratic"}
         What is summed: gradients, or the statistics (x x', y x) of squared losses.
-    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Continual sum.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no privacy.
@@ -217,9 +217,24 @@ class Run:
         if last == 0 or self.noise_scale == 0.0:
             return 0.0, 0.0
         row = float(continual_sum.row_norm(self.method, last, pushes))
+        if self.method == "blt_normalised":  # the last sum is not the noisiest
+            row = continual_sum.worst_row_norm(self.method, pushes)
         # Over the sums behind decisions; the method's mean square is over all of them.
         mean = continual_sum.root_mean_square_row(self.method, pushes) * math.sqrt(pushes / last)
         return self.noise_scale * row, self.noise_scale * mean
+
+    @cached_property
+    def rises(self) -> list[tuple[float, float]]:
+        """Deviations between which the noise grows, in order."""
+        if self.method != "blt_normalised" or self.deviations[0] == 0.0:
+            return [(0.0, self.deviations[0])]
+        rows = continual_sum.rises(self.method, self.horizon // self.batch)
+        return [(self.noise_scale * low, self.noise_scale * high) for low, high in rows]
+
+    def _grown(self, eta: float, s: float) -> float:
+        """Return the noise term of (a) for noise that has grown from 0 to s."""
+        n, w = self.dimension, self.width
+        return 0.5 * eta * n * s * s if eta * n * s <= w else w * s - 0.5 * w * w / (eta * n)
 
     @property
     def rounding(self) -> float:
@@ -255,7 +270,6 @@ class Run:
 
     def regret(self, eta: float) -> RegretBound:
         """Return the least proved bound for a step size eta > 0."""
-        n, w, s = self.dimension, self.width, self.deviations[0]
         common = {
             "regularization": 0.5 * self.radius**2 / eta,
             "stability": 0.5 * eta * self.lipschitz**2 * self.squares,
@@ -264,8 +278,7 @@ class Run:
         noise = eta * max(0.0, self.linear_noise - self.rounding)
         bounds = [(common | {"noise": noise} | rounding, "adaptive")]
         if self.growing:
-            flat = eta * n * s <= w
-            noise = 0.5 * eta * n * s * s if flat else w * s - 0.5 * w * w / (eta * n)
+            noise = math.fsum(self._grown(eta, b) - self._grown(eta, a) for a, b in self.rises)
             bounds.append((common | {"noise": noise} | rounding, "oblivious"))
         bounds.append(({"trivial": self.lipschitz * self.diameter * self.horizon}, "adaptive"))
         return min((RegretBound.of(*bound) for bound in bounds), key=lambda found: found.total)

@@ -58,7 +58,7 @@ from dpoco.privacy.neighbours import Neighbours
 __all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
 
 # Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
-GROWING = ("blt", "toeplitz")
+GROWING = ("blt", "toeplitz", "blt_normalised")
 
 
 class HedgeParameters(Parameters):
@@ -183,9 +183,15 @@ class HedgeRun:
 
     def growing_regret(self, learning_rate: float) -> RegretBound:
         """Return bound (a), proved for growing noise only; to compare nets by for any."""
-        eta, s, w, square = learning_rate, self.last_scale, self.maximum, self.square
-        small = eta * square * s <= w
-        noise = 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
+        eta, w, square = learning_rate, self.maximum, self.square
+
+        def grown(s: float) -> float:
+            small = eta * square * s <= w
+            return 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
+
+        rises = continual_sum.rises(self.method, self.pushes) if self.noisy else ()
+        scale = self.noise_scale
+        noise = math.fsum(grown(scale * high) - grown(scale * low) for low, high in rises)
         if self.field is None:
             rounding = self._rounding(eta)
         else:
@@ -277,7 +283,7 @@ class PrefixHedgeParameters(HedgeParameters):
         N.
     horizon : int
         Rounds T.
-    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Continual sum; it takes T - 1 pushes.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no noise.
@@ -353,8 +359,9 @@ def calibrate(
         None adds no noise and promises nothing.
     calibration : {"tight"}
         Exact Gaussian differential privacy.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
-        None and "auto" take the least regret bound, "blt" unless another is more than 1 % better.
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+        None and "auto" take the least regret bound, "blt_normalised" unless another is more
+        than 1 % better.
     learning_rate : float, optional
         eta; None minimises the regret bound.
     numerics : {"auto", "float", "lattice"}

@@ -131,15 +131,16 @@ def calibrate_noise(
 
 
 def candidate_methods(
-    sum_method: str | None, pushes: int, budget: Budget | None
+    sum_method: str | None, pushes: int | None, budget: Budget | None
 ) -> tuple[str, ...]:
-    """Return the sums to compare: the one asked for, or the usual one and what may be better."""
+    """Return the sums to compare, the usual one first: of so many pushes, or (None) of any."""
     if sum_method not in (None, "auto"):
         return (choice("sum_method", sum_method, continual_sum.METHODS),)
     if budget is None:
         return ("blt",)
-    short = pushes <= continual_sum.TOEPLITZ_LIMIT
-    return ("blt", "honaker", "tree", *(("toeplitz",) if short else ()))
+    first = "blt" if pushes is None else "blt_normalised"
+    short = pushes is not None and pushes <= continual_sum.TOEPLITZ_LIMIT
+    return (first, "honaker", "tree", *(("toeplitz",) if short else ()))
 
 
 def planned_noise(

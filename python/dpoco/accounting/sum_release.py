@@ -51,14 +51,14 @@ class ContinualSumParameters(Parameters):
         Length of the vectors and largest number of them.
     bound, norm : float
         Vectors are clipped to ||g||_norm <= bound.
-    method : {"blt", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Factorisation.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float
         Order of the noise norm; 2 for Gaussian noise.
     noise_scale : float
-        Scale of one draw; 0 means no privacy.
+        Scale of one draw, the first; 0 means no privacy.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     sensitivity, column_norm, mu : float
@@ -91,6 +91,16 @@ class ContinualSumParameters(Parameters):
         noise_order(self.noise, self.norm_order, self.norm, self.dimension)
         check_scale(self.noise_scale, self.mu)
         check_numerics(self.numerics, self.noise)
+
+    @property
+    def max_error(self) -> float:
+        """Noise of the noisiest sum, for leaves of sensitivity 1 and mu = 1."""
+        return continual_sum.max_error(self.method, self.horizon)
+
+    @property
+    def lower_bound(self) -> float:
+        """What `max_error` is at least, of any factorisation with independent Gaussian draws."""
+        return continual_sum.lower_bound(self.horizon)
 
     def variance(self, t: int) -> float:
         """Return the variance of each coordinate of the noise in the sum of round t."""
@@ -128,7 +138,7 @@ def calibrate(
     bound, norm = positive_float("bound", bound), exponent("norm", norm)
     n = continual_sum.resolve_horizon(horizon)
     if method == "auto":
-        method = continual_sum.choose_method(n, noise)
+        method = continual_sum.choose_method(horizon, noise)
     order = noise_order(noise, norm_order, norm, dimension)
     near = Neighbours(choice("relation", relation, CHANGES))
     plain = sum_of(ClippedVector(dimension, norm, bound, math.inf), method, n, near, order=order)

@@ -194,7 +194,7 @@ def format_markdown(
 
 
 def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
-    from dpoco.accounting.continual_sum import column_norm, max_error, worst_row_norm
+    from dpoco.accounting.continual_sum import choose_method, column_norm, max_error, worst_row_norm
     from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
     from dpoco.accounting.published import published_sigma
 
@@ -204,7 +204,7 @@ def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
         Budget._derived(epsilon, delta), pushes=horizon, kappa=1.0, leaf_bound=1.0
     )
     tree = 2.0 * column_norm("tree", horizon) / mu
-    blt_error = 2.0 * max_error("blt", horizon) / mu
+    blt_error = 2.0 * max_error(choose_method(horizon), horizon) / mu
     return NoiseTableEntry(
         horizon=horizon,
         epsilon=epsilon,

@@ -46,7 +46,7 @@ class TreeFrankWolfeParameters(Parameters):
         Order r of the noise norm; 2 for Gaussian noise.
     noise_scale : float
         Scale sigma of one draw; 0 means no privacy.
-    sum_method : {"blt", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         Continual sum.
     weights : {"unbiased", "paper"}
         Weights w_k of the gradient estimate: k or k + 1.
@@ -190,7 +190,8 @@ def calibrate(
         norm_order = paper_order(q, d)
     order = release.noise_order(noise, norm_order, q, d)
     if sum_method in (None, "auto"):
-        sum_method = "tree" if printed else continual_sum.choose_method(pushes, noise)
+        known = None if horizon is None else pushes
+        sum_method = "tree" if printed else continual_sum.choose_method(known, noise)
     chosen: dict[str, Any] = {
         "noise": noise,
         "norm_order": order,

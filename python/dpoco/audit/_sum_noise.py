@@ -16,7 +16,7 @@ from dpoco.audit._laws import selection_law
 from dpoco.audit._sums import Records, Sums, triangle
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.mechanisms import continual_sum_settings
-from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.random import Source
 
 SILENT = "a release has no noise at all"
@@ -35,6 +35,8 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
         return _lower_toeplitz(first)
     powers = (1.0 - np.array(factor.decay)) ** np.arange(max(rounds - 1, 0))[:, None]
     encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
+    if isinstance(factor, Normalised):
+        encoder = encoder / np.repeat(factor.levels, np.diff(factor.ends, prepend=0))[:rounds]
     decoder: Any = np.linalg.solve(encoder.T, np.triu(np.ones((rounds, rounds)))).T
     result: FloatArray = decoder
     return result

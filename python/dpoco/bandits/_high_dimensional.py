@@ -79,7 +79,7 @@ class HighDimensionalBandit(BanditLearner):
     gap : float, default inf
         How far the best arm's mean reward is known to be ahead: arms that trail by half of it in
         the estimates behind the forced rounds are out from then on. inf: no arm is.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
         Whether one user's record is replaced or emptied between neighbours.
@@ -158,7 +158,13 @@ class HighDimensionalBandit(BanditLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(HighDimensionalBandit, **locals())
+        self._begin(
+            HighDimensionalBandit, arms=arms, domain=domain, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, link=link, context_bound=context_bound,
+            reward_bound=reward_bound, arm_learner=arm_learner, selector=selector, batch=batch,
+            forced_rounds=forced_rounds, gap=gap, sum_method=sum_method, relation=relation,
+            participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _noise_note(self) -> str | None:
         if self._parameters.forced_only:

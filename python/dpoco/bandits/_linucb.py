@@ -71,7 +71,7 @@ class LinUCB(BanditLearner):
         rho, added to the diagonal on top of the noise margin; default: as much again.
     reward_weight : float, optional
         Weight a of r x beside x x' in the sums; default: the narrowest intervals.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}
         Whether one user's record is replaced or emptied between neighbours.
@@ -153,7 +153,15 @@ class LinUCB(BanditLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(LinUCB, **locals())
+        self._begin(
+            LinUCB, arms=arms, dimension=dimension, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, context_bound=context_bound,
+            reward_bound=reward_bound, parameter_bound=parameter_bound, reward_noise=reward_noise,
+            failure=failure, exploration=exploration, batch=batch, regularization=regularization,
+            reward_weight=reward_weight, sum_method=sum_method, relation=relation,
+            numerics=numerics, participation=participation, on_violation=on_violation,
+            source=source,
+        )  # fmt: skip
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.cli._support import console, say, table, told
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
@@ -349,12 +349,24 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
                 scale = getattr(holder, name, None)
     if scale is None and guarantee.noise_scale > 0.0:
         scale = guarantee.noise_scale
-    multiplier = guarantee.noise_multiplier
     return {
         "mechanism": guarantee.mechanism,
         "scale": _finite(scale),
-        "multiplier": _finite(multiplier),
+        "multiplier": _finite(guarantee.noise_multiplier),
         "sensitivity": _finite(guarantee.sensitivity),
+        **_sum_error(parameters),
+    }
+
+
+def _sum_error(parameters: Any) -> dict[str, float]:
+    """Noise of the noisiest sum at unit sensitivity and mu, and what none is below."""
+    method = getattr(parameters, "method", getattr(parameters, "sum_method", None))
+    if method not in continual_sum.METHODS or not parameters.noise_scale:
+        return {}
+    pushes = getattr(parameters, "pushes", parameters.horizon)
+    return {
+        "sum_error": continual_sum.max_error(method, pushes),
+        "least_sum_error": continual_sum.lower_bound(pushes),
     }
 
 
@@ -396,6 +408,9 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
         shown.add_row("noise scale", f"{noise['scale']:.6g}")
     if noise["multiplier"] is not None:
         shown.add_row("noise multiplier", f"{noise['multiplier']:.6g}")
+    if "sum_error" in noise:
+        error, least = noise["sum_error"], noise["least_sum_error"]
+        shown.add_row("noise of sums", f"{error:.3f}, {least:.3f} at least by any factorisation")
     if report["memory"]["state_bytes"] is not None:
         shown.add_row("memory", f"{report['memory']['state_bytes']:,} bytes of state")
     skipped = ("kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner")

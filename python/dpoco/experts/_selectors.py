@@ -119,7 +119,11 @@ class EpochSelector(Selector):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(EpochSelector, **locals())
+        self._begin(
+            EpochSelector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            calibration=calibration, selection=selection, first=first, loss_range=loss_range,
+            participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.EpochSelector:
         p = self._parameters
@@ -242,7 +246,13 @@ class ShiftDetector(Selector):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(ShiftDetector, **locals())
+        self._begin(
+            ShiftDetector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            calibration=calibration, false_alarm=false_alarm, select_share=select_share,
+            windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
+            nominal_horizon=nominal_horizon, first=first, loss_range=loss_range,
+            participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ShiftDetector:
         p = self._parameters

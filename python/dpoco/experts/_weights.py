@@ -74,9 +74,9 @@ class PrefixHedge(Weighted):
         one is given, and to every other argument that is.
     calibration : {"tight"}
         Exact Gaussian accounting.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
-        The continual sum; "auto" (default) has the least regret bound, "blt" unless another is more
-        than 1 % better.
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+        The continual sum; "auto" (default) has the least regret bound, "blt_normalised" unless
+        another is more than 1 % better.
     learning_rate : float, optional
         eta, per unit of losses in [0, 1]; default: the least regret bound.
     numerics : {"auto", "float", "lattice"}
@@ -148,7 +148,12 @@ class PrefixHedge(Weighted):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(PrefixHedge, **locals())
+        self._begin(
+            PrefixHedge, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            calibration=calibration, sum_method=sum_method, learning_rate=learning_rate,
+            numerics=numerics, loss_range=loss_range, participation=participation,
+            on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -275,7 +280,13 @@ class BatchShare(Weighted):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(BatchShare, **locals())
+        self._begin(
+            BatchShare, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            calibration=calibration, switches=switches, noise=noise, adversary=adversary,
+            learning_rate=learning_rate, batch=batch, share_rate=share_rate,
+            nominal_horizon=nominal_horizon, numerics=numerics, loss_range=loss_range,
+            participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     @classmethod
     def _check_restated(
@@ -422,7 +433,13 @@ class ObliviousTracker(ExpertLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(ObliviousTracker, **locals())
+        self._begin(
+            ObliviousTracker, experts=experts, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, switches=switches, prior=prior,
+            learning_rate=learning_rate, forced_switch=forced_switch, batch=batch,
+            share_rate=share_rate, max_resamples=max_resamples, loss_range=loss_range,
+            participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
         p, drawn = self._parameters, self._mechanism.part(TrackerDraws)

@@ -50,9 +50,8 @@ class BatchLearner(Calibrated, ABC):
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Take a constructor's arguments, and calibrate if the number of records is known.
 
-        `constructed` is the class whose constructor it is; `arguments` are its ``locals()``.
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
         """
-        arguments.pop("self", None)
         self._check(arguments)
         self._arguments = arguments
         parameters, records, budget = (arguments[k] for k in ("parameters", "records", "budget"))

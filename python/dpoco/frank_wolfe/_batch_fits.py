@@ -116,7 +116,11 @@ class NoisySGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisySGD, **locals())
+        self._begin(
+            NoisySGD, domain=domain, loss=loss, budget=budget, parameters=parameters,
+            records=records, calibration=calibration, steps=steps, step_scale=step_scale,
+            numerics=numerics, start=start, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _settings(self) -> dict[str, Any]:
         m: SampledGaussian = self._mechanism
@@ -211,7 +215,11 @@ class PhasedSGD(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(PhasedSGD, **locals())
+        self._begin(
+            PhasedSGD, domain=domain, loss=loss, budget=budget, parameters=parameters,
+            records=records, calibration=calibration, step_scale=step_scale, start=start,
+            on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _settings(self) -> dict[str, Any]:
         m: GaussianPhases = self._mechanism
@@ -311,7 +319,11 @@ class LocalizedMirrorDescent(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(LocalizedMirrorDescent, **locals())
+        self._begin(
+            LocalizedMirrorDescent, domain=domain, loss=loss, budget=budget, parameters=parameters,
+            records=records, calibration=calibration, steps=steps, step_scale=step_scale,
+            numerics=numerics, start=start, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _settings(self) -> dict[str, Any]:
         p: LocalizedMirrorDescentParameters = self._parameters
@@ -418,7 +430,11 @@ class NoisyFrankWolfe(BatchLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisyFrankWolfe, **locals())
+        self._begin(
+            NoisyFrankWolfe, domain=domain, loss=loss, budget=budget, parameters=parameters,
+            records=records, calibration=calibration, step_scale=step_scale, numerics=numerics,
+            start=start, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _settings(self) -> dict[str, Any]:
         p: NoisyFrankWolfeParameters = self._parameters

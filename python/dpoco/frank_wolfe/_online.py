@@ -144,7 +144,7 @@ class TreeFrankWolfe(LeafLearner):
         Default: Gaussian, or what `calibration` prescribes.
     norm_order : float, optional
         Order r of the generalized Gaussian, in [2, q].
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) is the buffered linear Toeplitz factorisation unless
         another is more than 1 % better.
     weights : {"unbiased", "paper"}, optional
@@ -225,7 +225,13 @@ class TreeFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(TreeFrankWolfe, **locals())
+        self._begin(
+            TreeFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, noise=noise, norm_order=norm_order,
+            sum_method=sum_method, weights=weights, step_scale=step_scale, batch=batch,
+            relation=relation, numerics=numerics, start=start, participation=participation,
+            on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -339,7 +345,12 @@ class PolyhedralFrankWolfe(LeafLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(PolyhedralFrankWolfe, **locals())
+        self._begin(
+            PolyhedralFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, selector=selector, exponent=exponent,
+            weights=weights, batch=batch, relation=relation, start=start,
+            participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]

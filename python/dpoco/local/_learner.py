@@ -103,7 +103,13 @@ class DistributionLearner(Server):
         track_information: bool = False,
         max_message_bits: int = 4096,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "hypotheses")}
+        arguments = dict(
+            epsilon=epsilon, horizon=horizon, learner=learner, learning_rate=learning_rate,
+            channel=channel, query=query, bits=bits, interactive=interactive, protect=protect,
+            mixing=mixing, range=range, subset_size=subset_size, public_seed=public_seed,
+            open_rounds=open_rounds, track_information=track_information,
+            max_message_bits=max_message_bits,
+        )  # fmt: skip
         if not isinstance(hypotheses, Hypotheses):
             raise TypeError(f"hypotheses must be Hypotheses; got {type(hypotheses).__name__}")
         settings = settings_of(hypotheses, arguments)

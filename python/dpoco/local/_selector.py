@@ -73,7 +73,10 @@ class LocalHypothesisSelector(Server):
         max_message_bits: int = 4096,
         public_seed: int | None = None,
     ) -> None:
-        arguments = {k: v for k, v in locals().items() if k not in ("self", "hypotheses")}
+        arguments = dict(
+            epsilon=epsilon, channel=channel, query=query, bits=bits, subset_size=subset_size,
+            max_message_bits=max_message_bits, public_seed=public_seed,
+        )  # fmt: skip
         known = hypotheses if isinstance(hypotheses, Hypotheses) else Hypotheses(hypotheses)
         if known.kind != "array":
             raise ValueError(

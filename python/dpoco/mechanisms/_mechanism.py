@@ -28,9 +28,8 @@ class Mechanism(Calibrated, Stateful):
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
 
-        `constructed` is the class whose constructor it is; `arguments` are its ``locals()``.
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
         """
-        arguments.pop("self", None)
         self._check_common(arguments)
         budget, source = arguments["budget"], arguments["source"]
         if arguments["parameters"] is None:

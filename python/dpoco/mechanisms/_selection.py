@@ -83,7 +83,11 @@ class NoisyMax(Mechanism):
         parameters: NoisyMaxParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisyMax, **locals())
+        self._begin(
+            NoisyMax, candidates=candidates, horizon=horizon, budget=budget,
+            sensitivity=sensitivity, noise=noise, one_directional=one_directional, largest=largest,
+            parameters=parameters, source=source,
+        )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
         p, drawn = self._parameters, self._mechanism.part(Selections)
@@ -182,7 +186,10 @@ class AboveThreshold(Mechanism):
         parameters: AboveThresholdParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        self._begin(AboveThreshold, **locals())
+        self._begin(
+            AboveThreshold, horizon=horizon, budget=budget, sensitivity=sensitivity, spread=spread,
+            alarms=alarms, false_alarm=false_alarm, parameters=parameters, source=source,
+        )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
         p, drawn = self._parameters, self._mechanism.part(ThresholdTests)

@@ -329,7 +329,12 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(ContinuousMultiplicativeWeights, **locals())
+        self._begin(
+            ContinuousMultiplicativeWeights, domain=domain, loss=loss, horizon=horizon,
+            budget=budget, parameters=parameters, calibration=calibration, coupling=coupling,
+            block=block, relation=relation, unbounded=unbounded, max_switches=max_switches,
+            sampler=sampler, participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
         p, draw, keep = self._parameters, self._mechanism.draw, self._mechanism.keep
@@ -455,7 +460,12 @@ class CoupledRegularizedLeader(CoupledLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(CoupledRegularizedLeader, **locals())
+        self._begin(
+            CoupledRegularizedLeader, domain=domain, loss=loss, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, coupling=coupling, block=block,
+            relation=relation, unbounded=unbounded, max_switches=max_switches,
+            participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
         p, draw = self._parameters, self._mechanism.draw

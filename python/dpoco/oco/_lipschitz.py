@@ -72,7 +72,7 @@ class LipschitzLearner(OnlineLearner):
         What is summed. "auto" (default): "increments" of neighbours in one dimension,
         "grid_laplacian" (white coefficients of the field of differences) in two. "parent":
         differences along a binary hierarchy of 2^k + 1 points an axis.
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound.
     learning_rate : float, optional
         eta, per unit of loss; default: the least regret bound.
@@ -154,7 +154,12 @@ class LipschitzLearner(OnlineLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(LipschitzLearner, **locals())
+        self._begin(
+            LipschitzLearner, domain=domain, lipschitz=lipschitz, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, resolution=resolution,
+            transform=transform, sum_method=sum_method, learning_rate=learning_rate,
+            enforce=enforce, participation=participation, on_violation=on_violation, source=source,
+        )  # fmt: skip
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -51,9 +51,9 @@ class NoisyFTRL(RecordLearner):
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
         (x x', y x), from which every past loss follows; the decision minimises the noisy,
         convexified sum of losses plus ||x - c||^2 / (2 eta).
-    sum_method : {"auto", "blt", "tree", "honaker", "toeplitz"}, optional
-        The continual sum; "auto" (default) has the least regret bound, "blt" unless another is more
-        than 1 % better.
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+        The continual sum; "auto" (default) has the least regret bound, "blt_normalised" unless
+        another is more than 1 % better.
     step_size : float or "predicted", optional
         eta, in squared length per unit of loss; default: the least regret bound, which holds for
         every stream. "predicted": the least regret to be expected of noise that is independent of
@@ -134,7 +134,13 @@ class NoisyFTRL(RecordLearner):
         on_violation: str = "clip",
         source: Source | None = None,
     ) -> None:
-        self._begin(NoisyFTRL, **locals())
+        self._begin(
+            NoisyFTRL, domain=domain, loss=loss, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, statistics=statistics,
+            sum_method=sum_method, step_size=step_size, batch=batch, relation=relation,
+            numerics=numerics, participation=participation, on_violation=on_violation,
+            source=source,
+        )  # fmt: skip
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)

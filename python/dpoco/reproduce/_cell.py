@@ -30,9 +30,9 @@ NOISE = 0.05  # standard deviation of the labels' noise
 RADIUS = 2.0
 LABEL_BOUND = 1.25  # |<x, theta>| <= 1, and five standard deviations of the label noise
 
-# The rows of a cell: how the learner is built. "tight" chooses its sum itself.
+# The rows of a cell: how the learner is built. "tight" keeps the sum that the pages were made with.
 VARIANTS: dict[str, dict[str, Any]] = {
-    "tight": {},
+    "tight": {"sum_method": "blt"},
     "tight_tree": {"sum_method": "tree"},
     "corrected": {"calibration": "corrected"},
     "paper": {"calibration": "paper"},

@@ -20,12 +20,17 @@ struct NoiseLaw {
 };
 
 // Parameters of the buffered linear Toeplitz factorisation, one pair a buffer.
+// Column-normalised, the draws of later rounds are smaller, by blocks: `ends` are their last
+// rounds, `levels` the parts of the law's scale that their draws have. Without blocks all draws are
+// alike.
 struct BltParameters {
   std::vector<double> decay;
   std::vector<double> omega;
+  std::vector<std::uint64_t> ends = {};
+  std::vector<double> levels = {};
 };
 
-enum class Factorisation { tree, honaker, toeplitz, blt };
+enum class Factorisation { tree, honaker, toeplitz, blt, blt_normalised };
 
 // What correlates the draws of a process, and their law: on a lattice in multiples of its grid.
 struct Correlation {
@@ -64,7 +69,8 @@ std::unique_ptr<NoiseProcess> make_tree(Index dimension, std::uint64_t horizon, 
 std::unique_ptr<NoiseProcess> make_honaker(Index dimension, std::uint64_t horizon, NoiseLaw law);
 // toeplitz: square root of A, all past draws kept: O(t d) per round and O(T d) memory.
 std::unique_ptr<NoiseProcess> make_toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law);
-// blt: buffered linear Toeplitz, one draw per round, O(buffers d) time and memory.
+// blt: buffered linear Toeplitz, one draw per round, O(buffers d) time and memory. With blocks, the
+// last of which ends the horizon, C is divided by the levels, column by column.
 std::unique_ptr<NoiseProcess> make_blt(Index dimension, NoiseLaw law, BltParameters parameters);
 // No noise at all: the non-private baseline.
 std::unique_ptr<NoiseProcess> make_silence(Index dimension);

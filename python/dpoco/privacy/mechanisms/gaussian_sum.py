@@ -22,7 +22,7 @@ from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import SHIPPED, AnyFactorisation, Buffered
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
@@ -42,14 +42,14 @@ class GaussianSum(Mechanism):
     ----------
     summand : AnySummand
         What a round adds, and the bounds that the engine enforces.
-    factorisation : Buffered, Tree or SquareRoot
+    factorisation : AnyFactorisation
         How draws are correlated.
     pushes : int
         Sums released; 0 is none.
     batch : int
         Rounds added up before each.
     scale : float
-        Of one draw, in units of the summand; 0 is no noise.
+        Of one draw, the first, in units of the summand; 0 is no noise.
     order : float
         Of the noise's norm; 2 is Gaussian, more is for vectors in a norm of that order or more.
     grid : float
@@ -64,7 +64,7 @@ class GaussianSum(Mechanism):
     reacting = True
     proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise")
     summand: AnySummand
-    factorisation: Buffered | Tree | SquareRoot
+    factorisation: AnyFactorisation
     pushes: int = limits(zero=True)
     batch: int = 1
     scale: float = limits(zero=True, default=0.0)
@@ -89,7 +89,9 @@ class GaussianSum(Mechanism):
         if self.scale == 0.0 or self.order != 2.0:
             raise ValueError("a grid is for Gaussian noise")
         # Overflow of buffers was excluded for the shipped parameters.
-        if isinstance(self.factorisation, Buffered) and self.factorisation not in SHIPPED.values():
+        own = self.factorisation
+        shipped = ((each.decay, each.weights) for each in SHIPPED.values())
+        if isinstance(own, Buffered) and (own.decay, own.weights) not in shipped:
             raise ValueError("a grid is for the shipped parameters of blt only")
         grid_bits(self.grid, self.scale)
         entry = self.batch * self.summand.movement(Neighbours("zero_out"))

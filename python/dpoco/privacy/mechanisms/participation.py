@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["blt_column", "coefficients_column", "most_rounds", "tree_column"]
+__all__ = [
+    "blt_column",
+    "coefficients_column",
+    "most_rounds",
+    "normalised_column",
+    "tree_column",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -66,6 +72,39 @@ def blt_column(
     if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
         return _paired(s, w, pushes, k, separation, batch) * _UP
     return _placed(partial(_spaced, s, w, pushes), batch, k, separation) * _UP
+
+
+def normalised_column(
+    decay: tuple[float, ...],
+    weights: tuple[float, ...],
+    norms: Callable[[FloatArray], FloatArray],
+    pushes: int,
+    batch: int,
+    rounds: int,
+    separation: int,
+) -> float:
+    """Return a bound of S for the same coefficients, their columns divided by their norms, or more.
+
+    `norms` are those of columns of so many pushes. For weights that add up to w <= 1 with
+    w^2 <= sum_j weights_j (1 - decay_j): then coefficients fall, and their ratios grow. O(k).
+    """
+    s, w, n = np.array(decay), np.array(weights), pushes
+    cross, joint, log_r = np.outer(w, w), _joint(s), np.log1p(-s)
+
+    def spaced(k: int, b: int) -> float:
+        k = most_rounds(k, b, n)
+        between = cross * _geometric(joint, b - 1.0)
+        behind = cross * _geometric(joint, float(n - 1 - (k - 1) * b))
+        total, past = 0.0, np.zeros_like(s)  # what each buffer has of her earlier rounds
+        shares = 1.0 / norms(n - b * np.arange(k, dtype=np.float64))
+        for place, share in enumerate(shares.tolist()):
+            held = share + np.exp(log_r) * past
+            after = behind if place == k - 1 else between
+            total += (share + float(w @ past)) ** 2 + float(held @ after @ held)
+            past = np.exp((b - 1.0) * log_r) * held
+        return math.sqrt(total)
+
+    return _placed(spaced, batch, most_rounds(rounds, separation, n * batch), separation) * _UP
 
 
 def coefficients_column(
