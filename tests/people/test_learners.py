@@ -167,9 +167,10 @@ def test_states_without_people_are_refused(subject, fresh):
             fresh()._go_on(learner._payload()[:-cut])
 
 
-def test_journals_and_pools_know_nobody(subject, fresh):
-    with dpoco.journal.Journal(":memory:") as journal, pytest.raises(TypeError, match="enforced"):
-        journal.open("stream", fresh())
+def test_journals_and_pools_know_nobody(subject, fresh, tmp_path):
+    with dpoco.journal.Journal(tmp_path / "journal") as journal:
+        with pytest.raises(TypeError, match="enforced"):
+            journal.open("stream", fresh())
     with pytest.raises(TypeError, match="enforced"):
         dpoco.scale.KeyedPool(fresh(), max_keys=3)
 
