@@ -161,7 +161,8 @@ VARIANTS = {
     ),
     "hedge, normalised": of(experts.PrefixHedge, 4, sum_method="blt_normalised"),
     "lipschitz, normalised": of(
-        oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5, sum_method="blt_normalised"
+        oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5,
+        sum_method="blt_normalised",
     ),
     "linucb, normalised": of(bandits.LinUCB, 3, D, sum_method="blt_normalised"),
     "bandit, normalised": of(HDB, 3, L1, arm_learner="tree", sum_method="blt_normalised"),

@@ -9,6 +9,7 @@ import pytest
 
 from dpoco.accounting import Guarantee, events
 from dpoco.accounting._certificate import _LOSSES, read_loss
+from dpoco.accounting._loss_words import in_words
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import UNKNOWN, Either, Group, Least, Tailed, Together
 from dpoco.privacy.losses.coupled_bits import CoupledBits
@@ -96,7 +97,7 @@ def test_every_kind_is_here():
 def test_a_loss_and_its_record(loss, record, word, wrong):
     assert loss.to_dict() == record
     assert read_loss(record) == loss
-    assert word in str(loss)
+    assert word in in_words(loss)
     for bad in ({**record, "more": 1}, {"kind": record["kind"]}, {**record, "kind": "other"}):
         with pytest.raises(ValueError, match=r"fields|kind"):
             read_loss(bad)

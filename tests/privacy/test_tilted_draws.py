@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpoco.accounting._coupled_costs import clip_widths
+from dpoco.accounting._loss_words import in_words
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.tilted_draws import TiltedDraws
@@ -195,8 +196,8 @@ def test_every_field_is_compared():
         other = dataclasses.replace(loss, **{name: value})
         assert other != loss
         assert other.delta(1.0) != loss.delta(1.0)
-    assert "at most 6000 draws" in str(loss)
-    assert "99998 later bits" in str(loss)
+    assert "at most 6000 draws" in in_words(loss)
+    assert "99998 later bits" in in_words(loss)
 
 
 # -- the divergence bound by quadrature --------------------------------------------------------

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from dpoco.accounting._loss_words import in_words
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import (
     group_epsilon,
@@ -259,7 +260,7 @@ def statement(guarantee: Guarantee) -> str:
     ]
     lines += [f"  Equivalent: {', '.join(native)}"] if native else []
     if guarantee.beyond is not None:
-        text = f"  Composed:   {guarantee.beyond}"
+        text = f"  Composed:   {in_words(guarantee.beyond)}"
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
     if guarantee.claimed is not None:
         lines.append(

@@ -69,11 +69,6 @@ class BoundedRange(Loss):
         """Return the sum of the releases' divergences."""
         return self.count * moment(np.asarray(self.range), orders) / (orders - 1.0)
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        text = f"log-likelihood ratios in an interval of length {self.range:.6g}"
-        return text if self.count == 1 else f"{self.count} releases with {text} each"
-
 
 def moment(ranges: FloatArray, a: FloatArray) -> FloatArray:
     """Return the largest log E_Q (dP/dQ)^a of log-likelihood ratios of these ranges.

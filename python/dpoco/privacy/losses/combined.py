@@ -171,10 +171,6 @@ class Group(Loss):
         terms = math.expm1(epsilon) / math.expm1(share) if share > 0.0 else float(self.size)
         return min(1.0, self.one.delta(share) * terms * _UP)
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        return f"a chain of {self.size} changes, each of loss {self.one}"
-
 
 def together(*parts: Loss) -> Loss:
     """Return what parts cost that see the same record; all must be fixed in advance."""

@@ -79,13 +79,6 @@ class Bits(Loss):
         changed = draws + _coin_renyi(orders, p, -math.log(w))
         return np.asarray(changed + self.later_bits * _coin_renyi(orders, p, self.shift))
 
-    def bits_in_words(self) -> str:
-        """Return what follows the draws in a statement."""
-        if self.forced_switch == 1.0:
-            return ""
-        later = self.later_bits if self.shift > 0.0 else 0
-        return f", the bit of the changed block and {later} later bits"
-
 
 @dataclass(frozen=True, kw_only=True)
 class CoupledBits(Bits):
@@ -105,10 +98,6 @@ class CoupledBits(Bits):
         mu = self.draws if self.forced_switch == 1.0 else math.inf
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "rho", 0.5 * mu * mu)
-
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        return f"draws of mu = {self.draws:.6g} (GDP) together{self.bits_in_words()}"
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return the sum of the divergences of the draws and of all bits."""

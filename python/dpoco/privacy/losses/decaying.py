@@ -114,12 +114,6 @@ class Decaying(Loss):
         total = np.minimum(law(self.range * f, a), quadratic) @ (squares / np.square(f))
         return np.asarray(total * (1.0 + _ROUNDING) / (orders - 1.0))
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        first, last = self.range * self.decay.at(np.array([1.0, float(self.terms)]))
-        kind = "of bounded range" if self.law == "bounded_range" else "of pure epsilon"
-        return f"{self.terms} selections {kind} {first:.6g} down to {last:.6g}"
-
 
 def _pure_moment(epsilon: FloatArray, a: FloatArray) -> FloatArray:
     """Return the log moment of randomised response, which dominates pure privacy."""

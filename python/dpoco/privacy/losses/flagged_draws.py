@@ -200,20 +200,6 @@ class FlaggedDraws(Loss):
         kept = on_keep + series.total(1, min(later, cap))
         return max(drawn, kept) * (1.0 + 1e-12)
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        series = self.series
-        text = f"draws of bounded range {series.first:.6g}"
-        if self.log_forgetting != 0.0:
-            text += f", shrinking by {-math.expm1(series.log_ratio):.3g} a batch"
-        text += f", made with probability at most {self.resample_probability:.4g}"
-        later = self.boundaries - 1.0
-        count = "without end" if later == math.inf else f"at most {max(later, 0.0):.0f} later ones"
-        if self.max_resamples is not None:
-            count += f", {self.max_resamples} at most"
-        coin = "" if self.forced_switch == 1.0 else "; the coin of the changed batch"
-        return f"{text}: {count}{coin}"
-
 
 def rounded_up(moments: FloatArray, orders: FloatArray) -> FloatArray:
     """Return moments above the errors of all that they were added up from."""

@@ -170,10 +170,6 @@ class Pure(Loss):
         """Return delta of the randomised response that dominates."""
         return pure_delta(epsilon, self.pure)
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        return f"likelihood ratios of at most e^{self.pure:.6g}, without exception"
-
 
 @dataclass(frozen=True)
 class Zcdp(Loss):

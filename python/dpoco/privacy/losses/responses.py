@@ -86,14 +86,6 @@ class Responses(Loss):
         exact = -math.expm1(self.reports * math.log1p(-self.each_delta)) * (1.0 + 2.0**-45)
         return min(1.0, exact, summed_delta(self.each_delta, self.reports))
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        delta = f", delta = {self.each_delta:.3g}" if self.each_delta > 0.0 else ""
-        each = f"epsilon = {self.each:.6g}{delta}"
-        if self.reports == 1:
-            return f"one report with {each}, dominated by randomised response"
-        return f"{self.reports} randomised responses with {each} each"
-
 
 def summed_delta(each_delta: float, reports: int) -> float:
     """Return r delta, rounded up and at most 1."""

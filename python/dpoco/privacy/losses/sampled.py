@@ -105,13 +105,6 @@ class Sampled(Loss):
             return Gaussian(self.mu).epsilon(delta)
         return super().epsilon(delta)
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        return (
-            f"{self.steps} Gaussian releases with noise multiplier {self.multiplier:.6g}, "
-            f"each of one record of {self.records}, drawn with replacement"
-        )
-
 
 @lru_cache(maxsize=4096)
 def _delta(loss: Sampled, epsilon: float) -> float:

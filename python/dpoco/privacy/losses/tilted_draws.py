@@ -83,13 +83,6 @@ class TiltedDraws(Bits):
         if self.change not in CHANGES:
             raise ValueError(f"change must be one of {list(CHANGES)}; got {self.change!r}")
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        return (
-            f"at most {self.cap} draws of divergence alpha (Delta/sigma)^2/2 + V_alpha, "
-            f"Delta/sigma = {self.sensitivity_ratio:.6g}, b = {self.b:.6g}{self.bits_in_words()}"
-        )
-
     def excess(self, orders: FloatArray) -> FloatArray:
         """Return V_alpha, what curvature adds to the divergence of a draw.
 

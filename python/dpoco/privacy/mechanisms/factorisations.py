@@ -261,7 +261,7 @@ def square_root_norms() -> NDArray[np.float64]:
 
 AnyFactorisation = Buffered | Normalised | Tree | SquareRoot
 
-# Decay and weights by the number of pushes they are best for. Any are safe for as many pushes as one
+# Decay and weights, by the number of pushes they are best for. Any are safe for as many as one
 # likes; that no buffer in integers overflows was computed for these.
 _RATES = {
     10**3: ((6.24126667e-4, 7.353890764e-3, 3.695414384e-2, 1.63922512905e-1, 5.76439487927e-1),
