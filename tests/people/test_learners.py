@@ -168,9 +168,9 @@ def test_states_without_people_are_refused(subject, fresh):
 
 
 def test_journals_and_pools_know_nobody(subject, fresh, tmp_path):
-    with dpoco.journal.Journal(tmp_path / "journal") as journal:
-        with pytest.raises(TypeError, match="enforced"):
-            journal.open("stream", fresh())
+    place = tmp_path / "journal"
+    with dpoco.journal.Journal(place) as journal, pytest.raises(TypeError, match="enforced"):
+        journal.open("stream", fresh())
     with pytest.raises(TypeError, match="enforced"):
         dpoco.scale.KeyedPool(fresh(), max_keys=3)
 
