@@ -165,6 +165,16 @@ def test_local_model_selection(tmp_path, capsys):
         assert loss["published, epsilon = 4"] > 0.5 * loss["all ignored"]
 
 
+def test_people(tmp_path, capsys):
+    text = run_quickly("people", tmp_path, capsys)
+    assert "Protected:  one person" in text
+    rows = table(text, ["a round", "a group", "a person"])
+    for turn, asked in enumerate((2.0, 4.0)):
+        real, loss = ({name: rows[name][turn][column] for name in rows} for column in (2, 3))
+        assert real["a group"] < asked == real["a person"] < 0.2 * real["a round"]
+        assert loss["a round"] < loss["a person"] < loss["a group"]
+
+
 def test_local_client_and_server():
     """Two processes; over a second."""
     command = [

@@ -31,6 +31,8 @@ class FeatureMap:
         Public names, in the order of the vector: names that are not listed are ignored, listed ones
         that are missing count as 0. Or a number d: every name has a sign and one of d entries, from
         a fixed hash; a text counts as 1 under ``name=text``; what falls together is added up.
+    person : str, optional
+        Name of what says whose record it is: no feature.
 
     Raises
     ------
@@ -38,8 +40,9 @@ class FeatureMap:
         For names that are no texts, repeated or missing.
     """
 
-    def __init__(self, features: Sequence[str] | int) -> None:
+    def __init__(self, features: Sequence[str] | int, person: str | None = None) -> None:
         self._order: dict[str, int] | None = None
+        self._person = person
         if isinstance(features, (int, np.integer)):
             self.dimension = positive_int("features", features, maximum=_LARGEST_DIMENSION)
             return
@@ -48,6 +51,8 @@ class FeatureMap:
         if not all(isinstance(name, str) for name in features):
             raise TypeError("names of features must be texts")
         self._order = {name: index for index, name in enumerate(features)}
+        if person in self._order:
+            raise ValueError("person must not be one of the features")
         if not features or len(self._order) != len(features):
             raise ValueError("features must name at least one feature, and none twice")
         self.dimension = len(features)
@@ -78,7 +83,8 @@ class FeatureMap:
                     row[index] = number("a feature", value)
             return row
         with np.errstate(all="ignore"):  # infinite values: the learner takes them for zero records
-            named = [(_name(name), value) for name, value in record.items()]
+            own = self._person
+            named = [(_name(name), value) for name, value in record.items() if name != own]
             for name, value in sorted(named, key=itemgetter(0)):
                 if value is None:
                     continue
@@ -105,11 +111,26 @@ class FeatureMap:
         records, known = list(_records(table)), self._order
         n = len(records)
         lacking = [[record.get(name) is None for name in known] for record in records]
-        other = [any(name not in known for name in record) for record in records]
+        listed = {*known, self._person}
+        other = [any(name not in listed for name in record) for record in records]
         return {
             "missing_features": np.array(lacking, dtype=bool).reshape(n, self.dimension),
             "unlisted_features": np.array(other, dtype=bool),
         }
+
+    def person_of(self, record: Mapping[Any, Any]) -> Any:
+        """Return whose record it is; None if people are not looked at."""
+        if self._person is None:
+            return None
+        if record.get(self._person) is None:
+            raise ValueError("a record does not say whose it is: `person` names what does")
+        return record[self._person]
+
+    def persons(self, table: Any) -> list[Any] | None:
+        """Return whose many records are, as `person_of` would."""
+        if self._person is None:
+            return None
+        return [self.person_of(record) for record in _records(table)]
 
     def _place(self, token: str) -> tuple[int, float]:
         # No cache: it would grow with the data and keep names.

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._clipping import record_flags
+from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
@@ -22,12 +23,12 @@ from dpoco.random import Source
 from dpoco.trace import Flags
 
 _NAMED = {each.snake_name: each for each in LEARNERS if each.ball is not None}
-_OWN = frozenset({"domain", "loss", "horizon", "budget", "on_violation", "source"})
+_OWN = frozenset({"domain", "loss", "horizon", "budget", "participation", "on_violation", "source"})
 # Rounding may lengthen a record that was clipped here by this much.
 _SLACK = 1.0 + 1e-12
 
 
-_TERMS = ("horizon", "budget", "options", "seed")
+_TERMS = ("horizon", "budget", "options", "seed", "participation")
 
 
 def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,6 +45,9 @@ def further_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> d
     """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
     if own & set(options or {}):
         raise ValueError(f"options must not contain any of {sorted(own)}")
+    rule = (options or {}).get("participation")
+    if rule is not None and rule.enforced:
+        raise ValueError("nobody says whose rounds these are: participation needs enforced=False")
     return dict(options or {})
 
 
@@ -123,6 +127,7 @@ class LinearProblem:
         budget: Budget | None,
         options: Mapping[str, Any] | None,
         seed: Any,
+        participation: Participation | None = None,
     ) -> RecordLearner:
         """Return an unstarted learner; records over the bounds are always clipped, silently."""
         learner: RecordLearner = _NAMED[self.learner].load()(
@@ -131,6 +136,7 @@ class LinearProblem:
             horizon=horizon,
             budget=budget,
             source=seeded_source(seed),
+            participation=participation,
             **further_options(options, _OWN),
         )
         return learner
@@ -187,7 +193,7 @@ class LinearModel:
     ----------
     problem : LinearProblem
     terms : dict
-        Horizon, budget, options and seed of the learner.
+        Horizon, budget, options, seed and participation of the learner.
     published : Published, optional
         What a pickle carries in place of the learner.
     """
@@ -236,15 +242,16 @@ class LinearModel:
         last = float(theta[-1]) * float(problem.feature_bound) if problem.intercept else 0.0
         return theta[: problem.dimension].copy(), last
 
-    def learn_one(self, features: FloatArray, label: float) -> None:
+    def learn_one(self, features: FloatArray, label: float, person: Any = None) -> None:
         """Play one round."""
         learner = self.learner
         learner.decide()
-        learner.observe(self.problem.rows(features[None, :])[0], label)
+        learner.observe(self.problem.rows(features[None, :])[0], label, person=person)
 
-    def learn_many(self, features: FloatArray, labels: FloatArray) -> None:
+    def learn_many(self, features: FloatArray, labels: FloatArray, persons: Any = None) -> None:
         """Play one round a row, with the same decisions; none if the horizon does not allow all."""
-        self.learner.run(self.problem.rows(features), labels, record_decisions=False)
+        rows = self.problem.rows(features)
+        self.learner.run(rows, labels, persons=persons, record_decisions=False)
 
     def margins(self, features: FloatArray) -> FloatArray:
         """Return the margins of records: post-processing, no round is played."""
@@ -270,6 +277,8 @@ class LinearModel:
         learner._check_active()
         if learner.domain != self.problem.domain() or learner.loss != self.problem.family():
             raise ValueError("the learner has another domain or loss than this model")
+        if learner.get_params()["participation"] != self._terms["participation"]:
+            raise ValueError("the learner has another participation than this model")
         self._learner = learner
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ except ImportError:
         'dpoco.adapters.river needs river: pip install "dpoco[adapters]"', name="river"
     ) from None
 
+from dpoco._participation import Participation
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._features import FeatureMap, LabelMap
@@ -48,7 +49,10 @@ class _LinearEstimator:
     def _begin(self, arguments: dict[str, Any]) -> None:
         """Keep a constructor's arguments, from which river clones, and make the learner."""
         vars(self).update(own_arguments(arguments))
-        self._features = FeatureMap(arguments["features"])
+        person, rule = arguments["person"], arguments["participation"]
+        if (person is not None) != (rule is not None and rule.enforced):
+            raise ValueError("person belongs to a participation that is enforced, which needs it")
+        self._features = FeatureMap(arguments["features"], person)
         self._model = LinearModel.of(arguments, self._features.dimension)
 
     @property
@@ -104,8 +108,11 @@ class _LinearEstimator:
             For an unpickled copy.
         TypeError
             If a feature is no number, or a label neither a number nor of the classes' type.
+        ValueError
+            If a record lacks its `person`.
         """
-        self._model.learn_one(self._features.row(x), self._target(y))
+        features = self._features
+        self._model.learn_one(features.row(x), self._target(y), features.person_of(x))
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Play one round a row of a DataFrame, in order: the same decisions as `learn_one`.
@@ -115,7 +122,8 @@ class _LinearEstimator:
         HorizonExceeded
             If not all rows are allowed: no round is played.
         """
-        self._model.learn_many(self._features.rows(X), self._targets(y))
+        features = self._features
+        self._model.learn_many(features.rows(X), self._targets(y), features.persons(X))
 
     def bind(self, learner: Any) -> None:
         """Go on with a learner that `dpoco.load` has brought back.
@@ -218,6 +226,11 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
     intercept : bool, default True
         Whether there is one.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rounds together.
+    person : str, optional
+        Name of the entry of `x` that says whose record it is, no feature; needed if the
+        participation is enforced.
     options : dict, optional
         Further arguments of the learner, "batch" for example.
     seed : int, optional
@@ -259,6 +272,8 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         feature_bound: float = 1.0,
         radius: float = 1.0,
         intercept: bool = True,
+        participation: Participation | None = None,
+        person: str | None = None,
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
@@ -329,6 +344,11 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         for "polyhedral_frank_wolfe" l1 norm.
     intercept : bool, default True
         Whether there is one.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rounds together.
+    person : str, optional
+        Name of the entry of `x` that says whose record it is, no feature; needed if the
+        participation is enforced.
     options : dict, optional
         Further arguments of the learner, "batch" for example.
     seed : int, optional
@@ -363,6 +383,8 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         threshold: float = 1.0,
         radius: float = 1.0,
         intercept: bool = True,
+        participation: Participation | None = None,
+        person: str | None = None,
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:

@@ -28,6 +28,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from dpoco._participation import Participation
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
@@ -116,17 +117,18 @@ class _LinearEstimator(BaseEstimator):
         arguments: dict[str, Any] = self.get_params(deep=False)
         return {**arguments, "intercept": self.fit_intercept, "seed": self.random_state}
 
-    def _start(self, horizon: int | None) -> None:
+    def _start(self, horizon: int | None, persons: Any, rows: int) -> None:
         """Make a learner and charge it, before it sees a record."""
         if not (self.ledger is None or isinstance(self.ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
         model = LinearModel.of({**self._terms(), "horizon": horizon}, self.n_features_in_)
+        model.learner._digests(persons, rows)  # refused before anything is charged
         if self.ledger is not None:
             label = f"{type(self).__name__} of {horizon} rounds"
             self.ledger.charge(model.published.guarantee, label)
         self._model = model
 
-    def _fit(self, X: FloatArray, labels: FloatArray) -> None:
+    def _fit(self, X: FloatArray, labels: FloatArray, persons: Any) -> None:
         again = self.__sklearn_is_fitted__()
         rounds = X.shape[0]
         if isinstance(self.horizon, (int, np.integer)) and rounds > self.horizon:
@@ -138,11 +140,11 @@ class _LinearEstimator(BaseEstimator):
                 UserWarning,
                 stacklevel=3,
             )
-        self._start(rounds if self.horizon is None else self.horizon)
-        self._learn(X, labels)
+        self._start(rounds if self.horizon is None else self.horizon, persons, rounds)
+        self._learn(X, labels, persons)
 
-    def _learn(self, X: FloatArray, labels: FloatArray) -> None:
-        self._model.learn_many(X, labels)
+    def _learn(self, X: FloatArray, labels: FloatArray, persons: Any) -> None:
+        self._model.learn_many(X, labels, persons)
         self._publish()
 
     def _publish(self) -> None:
@@ -271,6 +273,9 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
     fit_intercept : bool, default True
         Whether there is an intercept.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rows together. `fit` and
+        `partial_fit` take `persons` if it is enforced.
     options : dict, optional
         Further arguments of the learner, "batch" for example.
     ledger : dpoco.accounting.ledger.Ledger, optional
@@ -331,13 +336,14 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         feature_bound: float = 1.0,
         radius: float = 1.0,
         fit_intercept: bool = True,
+        participation: Participation | None = None,
         options: dict[str, Any] | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
         self._keep(locals())
 
-    def fit(self, X: Any, y: Any) -> PrivateOnlineClassifier:
+    def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineClassifier:
         """Start a new learner and give it all rows, in their order, once.
 
         Parameters
@@ -346,6 +352,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             Dense and real; n is at most the horizon.
         y : array_like of shape (n,)
             Labels.
+        persons : array_like of int, str or bytes with shape (n,), optional
+            Whose rows they are, where a participation is enforced.
         """
         features = _matrix(self, X, reset=True)
         targets = _column(y, features.shape[0])
@@ -353,11 +361,13 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             classes = _occurring(targets)
         else:
             classes = self._public_classes('"data" declares those that occur to be public')
-        self._fit(features, LabelMap(classes.tolist()).values(targets.tolist()))
+        self._fit(features, LabelMap(classes.tolist()).values(targets.tolist()), persons)
         self.classes_ = classes
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> PrivateOnlineClassifier:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, persons: Any = None
+    ) -> PrivateOnlineClassifier:
         """Go on with more rows, in their order; the first call makes the learner.
 
         Parameters
@@ -368,6 +378,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             Labels.
         classes : sequence of two labels, optional
             Needed in the first call unless they are a parameter; later the same, if given.
+        persons : array_like of int, str or bytes with shape (n,), optional
+            Whose rows they are, where a participation is enforced.
         """
         first = not self.__sklearn_is_fitted__()
         if classes is not None:
@@ -381,9 +393,9 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         features = _matrix(self, X, reset=first)
         labels = LabelMap(known.tolist()).values(_column(y, features.shape[0]).tolist())
         if first:
-            self._start(self.horizon)
+            self._start(self.horizon, persons, len(features))
             self.classes_ = known
-        self._learn(features, labels)
+        self._learn(features, labels, persons)
         return self
 
     def bind(self, learner: Any) -> Any:
@@ -496,6 +508,9 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
     fit_intercept : bool, default True
         Whether there is an intercept.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rows together. `fit` and
+        `partial_fit` take `persons` if it is enforced.
     options : dict, optional
         Further arguments of the learner, "batch" for example.
     ledger : dpoco.accounting.ledger.Ledger, optional
@@ -553,13 +568,14 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         threshold: float = 1.0,
         radius: float = 1.0,
         fit_intercept: bool = True,
+        participation: Participation | None = None,
         options: dict[str, Any] | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
         self._keep(locals())
 
-    def fit(self, X: Any, y: Any) -> PrivateOnlineRegressor:
+    def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
         """Start a new learner and give it all rows, in their order, once.
 
         Parameters
@@ -568,12 +584,14 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
             Dense and real; n is at most the horizon.
         y : array_like of shape (n,)
             Targets.
+        persons : array_like of int, str or bytes with shape (n,), optional
+            Whose rows they are, where a participation is enforced.
         """
         features = _matrix(self, X, reset=True)
-        self._fit(features, self._targets(y, features.shape[0])[0])
+        self._fit(features, self._targets(y, features.shape[0])[0], persons)
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> PrivateOnlineRegressor:
+    def partial_fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
         """Go on with more rows, in their order; the first call makes the learner.
 
         Parameters
@@ -582,13 +600,15 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
             Dense and real.
         y : array_like of shape (n,)
             Targets.
+        persons : array_like of int, str or bytes with shape (n,), optional
+            Whose rows they are, where a participation is enforced.
         """
         first = not self.__sklearn_is_fitted__()
         features = _matrix(self, X, reset=first)
         targets, _ = self._targets(y, features.shape[0])
         if first:
-            self._start(self.horizon)
-        self._learn(features, targets)
+            self._start(self.horizon, persons, len(features))
+        self._learn(features, targets, persons)
         return self
 
     def predict(self, X: Any) -> FloatArray:

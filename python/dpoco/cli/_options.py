@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpoco._calibrated import Calibrated, Option, options_of
+from dpoco._participation import Participation
 from dpoco._validation import named
 from dpoco.learners import Learner
 
@@ -36,7 +37,8 @@ UNASKED: dict[str, Any] = {
     **_NOT_GIVEN, "data": None, "stream": None, "header": None, "label": None, "features": None,
     "feature_range": None, "label_range": None, "loss_range": None, "intercept": True,
     "loss": "logistic", "p": None, "radius": None, "feature_bound": None, "horizon": None,
-    "quantile": None, "calibration": "tight", "option": None,
+    "quantile": None, "calibration": "tight", "option": None, "rounds_per_person": None,
+    "separation": None, "person": None,
 }  # fmt: skip
 
 
@@ -80,6 +82,27 @@ def own_options(entry: Learner) -> dict[str, Option]:
     return {name: each for name, each in options_of(cls).items() if name in taken}
 
 
+def takes_people(entry: Learner) -> bool:
+    """Return whether a learner takes a participation."""
+    return "participation" in options_of(entry.load())
+
+
+def participation_of(asked: Mapping[str, Any]) -> Participation | None:
+    """Return how often one person may come; whoever names the people wants it to be enforced."""
+    rounds, separation = asked["rounds_per_person"], asked["separation"]
+    person = asked.get("person")
+    if rounds is None:
+        for name in ("separation", "person"):
+            if asked.get(name) is not None:
+                raise ValueError(f"--{name} needs --rounds-per-person")
+        return None
+    if asked.get("data") is not None and person is None:
+        raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
+    return Participation(
+        rounds, 1 if separation is None else separation, enforced=person is not None
+    )
+
+
 def given_options(entry: Learner, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that were given, or raise for one that the learner does not have."""
     taken = entry.load()._options
@@ -90,6 +113,11 @@ def given_options(entry: Learner, asked: Mapping[str, Any]) -> dict[str, Any]:
         if name not in taken:
             raise ValueError(f"{entry.name} has no --{name.replace('_', '-')}")
         options[name] = asked[name]
+    rule = participation_of(asked)
+    if rule is not None:
+        if not takes_people(entry):
+            raise ValueError(f"{entry.name} has no --rounds-per-person")
+        options["participation"] = rule
     known = own_options(entry)
     for text in asked["option"] or ():
         name, mark, value = text.partition("=")

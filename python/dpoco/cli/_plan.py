@@ -15,7 +15,7 @@ from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _support as shell
-from dpoco.cli._options import own_options
+from dpoco.cli._options import own_options, participation_of, takes_people
 from dpoco.learners import LEARNERS, Learner
 
 SCHEMA = "dpoco.plan-experts/1"
@@ -123,6 +123,12 @@ def command_of(entry: Learner) -> Callable[..., None]:
         if name in _ALSO:
             values = f"--{name.replace('_', '-')} {_ALSO[name]}"
         flag(name, kind | None if default is None else kind, default, values, option.help)
+    people = takes_people(entry)
+    if people:
+        text = "The budget is for all rounds of a person, who has at most so many."
+        flag("rounds_per_person", int | None, None, "", text)
+        text = "With --rounds-per-person: two of them are at least so many rounds apart."
+        flag("separation", int | None, None, "", text)
     if entry.plays != "batch":
         text = "Regret per round, as a share of the largest, at which a horizon counts as useful."
         flag("target", float, _TARGET, "", text)
@@ -132,9 +138,14 @@ def command_of(entry: Learner) -> Callable[..., None]:
             read = {name: own[name].read(given.pop(name)) for name in own}
             options = {name: value for name, value in read.items() if value is not None}
             facts = {name: given.pop(name) for name in sizes}
+            problem = make(entry, **facts)
+            named = ("rounds_per_person", "separation") if people else ()
+            often = {name: given.pop(name) for name in named}
+            rule = participation_of(often) if people else None
+            facts.update({name: value for name, value in often.items() if value is not None})
             pure = {"delta": 0.0} if entry.plays == "reports" else {}
             asked = {"target": _TARGET, **pure, **given}
-            report = plans.plan_report(entry, make(entry, **facts), facts, options, **asked)
+            report = plans.plan_report(entry, problem, facts, options, rule, **asked)
             if as_json:
                 shell.print_json(report)
             else:

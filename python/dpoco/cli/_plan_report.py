@@ -10,9 +10,11 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.cli._support import console, say, table, told
@@ -224,6 +226,7 @@ def plan_report(
     problem: Problem,
     facts: dict[str, Any],
     options: dict[str, Any],
+    rule: Participation | None = None,
     *,
     horizon: int,
     epsilon: float,
@@ -232,8 +235,8 @@ def plan_report(
 ) -> dict[str, Any]:
     """Return the plan of one learner, JSON-able.
 
-    `facts` and `options` are what was asked for; `delta` None is a tenth of one over the horizon,
-    also in the search.
+    `facts` and `options` are what was asked for, `rule` how often a person comes; `delta` None is a
+    tenth of one over the horizon, also in the search.
     """
     positive_int("horizon", horizon)
     if not 0.0 < positive_float("target", target) < 1.0:
@@ -248,14 +251,20 @@ def plan_report(
         total, largest = problem.bound(parameters)
         return total / (rounds * largest)
 
+    def calibrated(rounds: int) -> Any:
+        given, accountant = budget(rounds), cls._accountant
+        single = partial(accountant.calibrate, *problem.arguments, horizon=rounds, **options)
+        if rule is None:
+            return single(budget=given)
+        stated = partial(accountant.guarantee, *problem.arguments, budget=given)
+        return for_people(lambda one: single(budget=one), stated, rule, given)
+
     def share_at(rounds: int) -> float:
         try:
             if build is not None:
                 parameters = build(rounds, budget(rounds), options).parameters
             else:
-                parameters = cls._accountant.calibrate(
-                    *problem.arguments, horizon=rounds, budget=budget(rounds), **options
-                )
+                parameters = calibrated(rounds)
         except CalibrationError:  # no noise meets the budget on so short a stream
             return math.inf
         return share(parameters, rounds)
@@ -267,7 +276,8 @@ def plan_report(
             learner = build(horizon, asked, options)
         else:
             covered = {"records" if entry.plays == "batch" else "horizon": horizon}
-            learner = cls(*problem.arguments, **covered, budget=asked, **options)
+            people = {} if rule is None else {"participation": rule}
+            learner = cls(*problem.arguments, **covered, budget=asked, **people, **options)
     parameters, guarantee = learner.parameters, learner.guarantee
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None

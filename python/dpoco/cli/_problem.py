@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpoco import datasets
 from dpoco._validation import FloatArray, choice, named, positive_float, positive_int
-from dpoco.cli._options import given_options, parse_range, refuse_useless
+from dpoco.cli._options import given_options, parse_range, participation_of, refuse_useless
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import Box, LpBall
 from dpoco.evaluation import games
@@ -57,9 +57,10 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         raise ValueError("learners of records, of experts and of arms have no stream in common")
     for entry in entries:
         refuse_useless(entry, asked)
+    participation_of(asked)
     if asked["data"] is not None and asked["stream"] is not None:
         raise ValueError("--data and --stream exclude each other")
-    described = ("features", "feature_range", "label_range", "loss_range", "header")
+    described = ("features", "feature_range", "label_range", "loss_range", "header", "person")
     if asked["data"] is None and not (
         asked["intercept"] and all(asked[name] in (None, []) for name in described)
     ):
@@ -67,7 +68,20 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     columns = asked["features"]
     if columns is not None:
         columns = [name.strip() for name in columns.split(",")]
-    return _GAMES[families.pop()](entries, {**asked, "features": columns})
+    family, person = families.pop(), asked["person"]
+    if person is None:
+        return _GAMES[family](entries, {**asked, "features": columns})
+    path, header, label = Path(asked["data"]), asked["header"], asked["label"]
+    people = datasets.read_people(path, person, header=header)
+    if person in (label, *(columns or ())):
+        raise ValueError("--person must name a column that nothing is learned from")
+    if columns is None and family != "surface":
+        named = datasets.column_names(path, header=header)
+        columns = [name for name in named if name not in (label, person)]
+        if not columns:
+            raise ValueError(f"{path.name} has no column to learn from besides --person")
+    found = _GAMES[family](entries, {**asked, "features": columns})
+    return [replace(game, persons=people) for game in found]
 
 
 def _covered(asked: Mapping[str, Any], rounds: int) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -127,9 +127,19 @@ def _say_end(report: RunReport | FitReport, files: Sequence[str]) -> None:
         say(f"                  and {len(odd) - _COLUMNS} more columns: see report.json")
     say()
     say(report.guarantee_text)
+    _say_people(report.settings)
     say()
     notice = "This report is computed from raw records: it is for evaluation, not for publication."
     _say_files(notice, files)
+
+
+def _say_people(settings: Mapping[str, Any]) -> None:
+    """Say who sees to it that people keep to the rule that the guarantee is for, if it has one."""
+    rule = settings.get("participation")
+    if rule is not None and rule["enforced"]:
+        say("People: the learner plays records beyond the rule as empty ones.")
+    elif rule is not None:
+        say("People: nobody enforces the rule here, since the stream does not name anybody.")
 
 
 def _say_files(notice: str, files: Sequence[str]) -> None:
@@ -200,6 +210,9 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     for g in [row.guarantee for row in result.rows if row.guarantee and row.budget][:1]:
         about = f"({g['change']}, seen by {g['view']})"
         say(f"Same budget, rounds and change {about} for every learner.")
+        if g.get("person"):
+            say(f"The budget is for all rounds of a person, at most {g['person'][0]}.")
+    _say_people(result.settings)
     for row in result.rows:
         if row.refused is not None:
             say(f"{row.learner}: {row.refused}")

@@ -12,7 +12,7 @@ import typer
 import dpoco
 from dpoco.accounting import Budget
 from dpoco.cli import _support as shell
-from dpoco.cli._options import UNASKED
+from dpoco.cli._options import UNASKED, participation_of
 from dpoco.cli._problem import FAMILIES, games_of
 from dpoco.cli._render import print_comparison, print_fit, print_report
 from dpoco.evaluation import FitReport
@@ -65,6 +65,9 @@ def run_command(
     loss: str = "logistic",
     epsilon: float = 1.0,
     delta: float | None = None,
+    rounds_per_person: int | None = None,
+    separation: int | None = None,
+    person: str | None = None,
     p: float | None = None,
     radius: float | None = None,
     feature_bound: float | None = None,
@@ -112,6 +115,8 @@ def run_command(
 
     dpoco run --data times.csv --label ms --label-range 0,2000 --learner lipschitz --quantile 0.99
 
+    dpoco run --data visits.csv --label paid --rounds-per-person 10 --person user
+
     dpoco run --config results.json --epsilon 4
 
     Parameters
@@ -153,6 +158,13 @@ def run_command(
         Privacy budget of one run.
     delta
         Privacy budget of one run. [default: 1/(10 horizon)]
+    rounds_per_person
+        The budget is for all rounds of a person, who has at most so many. [default: for one round]
+    separation
+        With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]
+    person : COLUMN
+        Column that says whose record a row is. What a person has beyond --rounds-per-person is
+        played as an empty record. Bundled streams have no such column: nobody sees to it there.
     p
         Decisions lie in an l_p ball; 1 to inf. [default: 2; 1 for polyhedral-frank-wolfe]
     radius
@@ -284,6 +296,9 @@ def compare_command(
     label_range: str | None = None,
     loss_range: str | None = None,
     loss: str = "logistic",
+    rounds_per_person: int | None = None,
+    separation: int | None = None,
+    person: str | None = None,
     p: float = 2.0,
     radius: float | None = None,
     horizon: int | None = None,
@@ -340,6 +355,12 @@ def compare_command(
         As for dpoco run.
     loss : NAME
         logistic, squared or huber.
+    rounds_per_person
+        As for dpoco run.
+    separation
+        As for dpoco run.
+    person : COLUMN
+        As for dpoco run.
     p
         Decisions lie in an l_p ball, the same for all learners.
     radius
@@ -381,6 +402,8 @@ def compare_command(
         comparator = {name: best[name] for name in ("total_loss", "average_loss")}
         if "reward_range" in first.loss:
             comparator["largest_reward"] = first.loss["reward_range"][1]
+        rule = participation_of(problem)
+        people = {} if rule is None else {"participation": rule.to_dict()}
         budgets = [Budget._over(size, delta, covered) for size in sorted(sizes)]
         with shell.progress(quiet or as_json) as (show, _):
             result = dpoco.evaluation.compare(
@@ -390,7 +413,8 @@ def compare_command(
                 comparator={"name": best.get("name", "best fixed decision"), **comparator},
                 repeats=repeats, seed=seed, progress=show,
                 stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop},
-                settings={"horizon": covered, "command": asked},
+                settings={"horizon": covered, **people, "command": asked},
+                persons=None if first.persons is None else first.persons[rows],
             )  # fmt: skip
         files = shell.write_report(
             result, out / "comparison.json", _draw_comparison if figure else None

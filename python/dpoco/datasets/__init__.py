@@ -19,7 +19,7 @@ from dpoco.datasets._bundled import (
     pollster_losses,
     stock_losses,
 )
-from dpoco.datasets._files import column_names, load_file, read_columns
+from dpoco.datasets._files import column_names, load_file, read_columns, read_people
 from dpoco.datasets._stream import TARGETS, PublicScaling, Stream, linear_regression_stream
 
 __all__ = [
@@ -40,5 +40,6 @@ __all__ = [
     "load_shuttle",
     "pollster_losses",
     "read_columns",
+    "read_people",
     "stock_losses",
 ]

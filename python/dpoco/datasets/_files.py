@@ -6,7 +6,7 @@ import csv
 import gzip
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -72,7 +72,7 @@ def load_file(
         If the format needs a package that is not installed.
     """
     source = Path(path)
-    names, select = _opened(source, header)
+    names, select, _ = _opened(source, header)
     wanted = [name for name in names if name != label] if features is None else list(features)
     _check_columns(source, names, [label, *wanted])
     if label in wanted:
@@ -108,14 +108,35 @@ def read_columns(
 ) -> FloatArray:
     """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
     source = Path(path)
-    names, select = _opened(source, header)
+    names, select, _ = _opened(source, header)
     _check_columns(source, names, wanted)
     return select(wanted)
 
 
-# A reader returns the column names and a function that loads chosen columns, shape (T, columns).
+def read_people(
+    path: str | os.PathLike[str], column: str, *, header: bool | None = None
+) -> list[str]:
+    """Return whose record each row of a table is, as texts; formats and errors as of `load_file`.
+
+    Texts and whole numbers name people; a row that names nobody is a `ValueError`.
+    """
+    source = Path(path)
+    names, _, entries = _opened(source, header)
+    _check_columns(source, names, [column])
+    named = entries(column)
+    if not all(isinstance(each, (str, int)) or each is None for each in named):
+        raise MalformedError(f"column {column!r} must hold texts or whole numbers")
+    people = ["" if each is None else str(each).strip() for each in named]
+    if not {"", "nan", "NaN"}.isdisjoint(people):
+        raise MalformedError(f"column {column!r} has missing values: each row must be somebody's")
+    return people
+
+
+# A reader returns the column names, a function that loads chosen columns, shape (T, columns), and
+# one that loads the entries of a column as they are.
 Select = Callable[[list[str]], FloatArray]
-Opened = tuple[list[str], Select]
+Entries = Callable[[str], list[Any]]
+Opened = tuple[list[str], Select, Entries]
 
 
 def _opened(source: Path, header: bool | None) -> Opened:
@@ -125,7 +146,7 @@ def _opened(source: Path, header: bool | None) -> Opened:
         raise FileNotFoundError(f"no such file: {source}")
     read, kind = _reader(source, header)
     with reading(source, kind):
-        names, select = read(source)
+        names, select, raw = read(source)
 
     def load(chosen: list[str]) -> FloatArray:
         with reading(source, kind):
@@ -136,7 +157,11 @@ def _opened(source: Path, header: bool | None) -> Opened:
             )
         return table
 
-    return names, load
+    def entries(chosen: str) -> list[Any]:
+        with reading(source, kind):
+            return raw(chosen)
+
+    return names, load, entries
 
 
 def _check_columns(source: Path, names: list[str], wanted: list[str]) -> None:
@@ -201,22 +226,25 @@ def _read_csv(path: Path, header: bool | None) -> Opened:
                     file, delimiter=",", quotechar='"', comments=None, usecols=indices, ndmin=2
                 )
         # Not while that error is handled: its text quotes a cell, and would be shown as context.
-        return _cell_by_cell(path, len(names), indices, skipped)
+        cells = [[_number(row[i], i) for i in indices] for row in _rows(path, len(names), skipped)]
+        return np.array(cells, np.float64).reshape(-1, len(indices))
 
-    return names, select
+    def entries(chosen: str) -> list[Any]:
+        index = names.index(chosen)
+        return [row[index] for row in _rows(path, len(names), skipped)]
+
+    return names, select, entries
 
 
-def _cell_by_cell(path: Path, width: int, indices: list[int], skipped: int) -> FloatArray:
-    """Read columns that may have empty cells, or tell which one is not numeric."""
-    values: list[list[float]] = []
+def _rows(path: Path, width: int, skipped: int) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file, without empty ones, or tell which has a wrong length."""
     with _open_csv(path) as file:
         rows = islice(csv.reader(file), skipped, None)
         for number, row in enumerate(rows, start=skipped + 1):
             if row and len(row) != width:
                 raise MalformedError(f"{path.name}, row {number}: expected {width} cells")
             if row:
-                values.append([_number(row[index], index) for index in indices])
-    return np.array(values, np.float64).reshape(-1, len(indices))
+                yield row
 
 
 def _number(cell: str, index: int) -> float:
@@ -242,7 +270,11 @@ def _read_parquet(path: Path) -> Opened:
         table = pq.read_table(path, columns=chosen)
         return np.column_stack([_arrow_column(pa, table.column(name), name) for name in chosen])
 
-    return names, select
+    def entries(chosen: str) -> list[Any]:
+        found: list[Any] = pq.read_table(path, columns=[chosen]).column(chosen).to_pylist()
+        return found
+
+    return names, select, entries
 
 
 def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
@@ -275,4 +307,4 @@ def _read_npz(path: Path) -> Opened:
                 raise MalformedError(f"column {name!r} is not numeric")
         return np.column_stack([columns[name].astype(np.float64) for name in chosen])
 
-    return list(columns), select
+    return list(columns), select, lambda chosen: columns[chosen].tolist()

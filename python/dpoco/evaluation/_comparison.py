@@ -130,6 +130,7 @@ def compare(
     seed: int | None = None,
     stream: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    persons: Sequence[Any] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Comparison:
     """Play several learners at several budgets over one stream, each with independent noise.
@@ -155,6 +156,8 @@ def compare(
         number of the run, on nothing else. None is the operating system's entropy.
     stream, settings : mapping, optional
         JSON-able facts to keep.
+    persons : sequence of int, str or bytes, optional
+        Whose rounds they are, where all learners enforce a participation.
     progress : callable, optional
         Called as ``progress(phase, done, total)``.
 
@@ -208,7 +211,7 @@ def compare(
                 _, fits, _ = playing.fits_of(seeded, sources, data, tell)
                 rows.append(row(fits, (), (), guarantee.to_dict(), access="offline"))
                 continue
-            played = traces[name, index] = play_all(seeded, sources, data, tell)
+            played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
             sums = [float(np.sum(playing.losses_of(trace))) for trace in played]
             rows.append(
                 row(

@@ -208,11 +208,12 @@ def play_all(
     sources: Sequence[Source],
     data: tuple[Any, ...],
     progress: Progress | None,
+    **options: Any,
 ) -> list[Trace]:
     """Play a stream with a new learner for every source of noise."""
     count = len(sources)
     return [
-        play_through(build(source), data, progress=part_of(progress, index, count))
+        play_through(build(source), data, progress=part_of(progress, index, count), **options)
         for index, source in enumerate(sources)
     ]
 

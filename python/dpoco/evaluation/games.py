@@ -78,6 +78,8 @@ class Game:
         What the report says of them.
     nonprivate_flags : mapping of str to ndarray of bool
         What was done to the stream before.
+    persons : sequence of str or None
+        Whose rows they are, where the learner enforces a participation.
     """
 
     learner: Callable[..., Any]
@@ -90,6 +92,7 @@ class Game:
     loss: dict[str, Any]
     stream: dict[str, Any]
     nonprivate_flags: Flags = field(default_factory=dict)
+    persons: Sequence[str] | None = None
     _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
 
     @property

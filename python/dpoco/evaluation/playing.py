@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpoco import accounting
 from dpoco._learner import Progress
+from dpoco._participation import Participation
 from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
@@ -56,6 +57,8 @@ def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
     if game.learner is not TreeFrankWolfe:
         return record
     record["released"] = released_deviations(parameters, game.problem[0].dimension)[1]
+    if "participation" in game.options:  # the published constants are for single rounds
+        return record
     try:  # the published algorithm updates every round
         paper = accounting.tree_frank_wolfe.calibrate(
             *game.problem, horizon=parameters.horizon, budget=budget, calibration="paper",
@@ -115,6 +118,7 @@ def play_game(
     first, given = learner.round, len(game.data[0])
     rows = _played_rows(first, given, game.horizon, skip_played)
     data = tuple(column[rows] for column in game.data)
+    persons = game.persons
     length = len(data[0])
     tell = (lambda *_: None) if progress is None else progress
 
@@ -132,6 +136,7 @@ def play_game(
             _play(
                 player, data, running.part_of(partial(tell, "private"), index, count), checkpoint,
                 snapshot if index == 0 else None, fixed,
+                None if persons is None else persons[rows],
             )
         )  # fmt: skip
         seconds.append(time.perf_counter() - begun)
@@ -141,6 +146,7 @@ def play_game(
         game.build(None, _without_noise(seed)),
         tuple(column[: rows.stop] for column in game.data),
         progress=partial(tell, "without noise"),
+        persons=None if persons is None else persons[: rows.stop],
     )
     free_seconds = time.perf_counter() - begun
 
@@ -232,6 +238,7 @@ def _play(
     checkpoint: str | os.PathLike[str] | None,
     snapshot: Callable[[running.Snapshot], None] | None,
     compared: FloatArray,
+    persons: Sequence[str] | None,
 ) -> tuple[FloatArray, int]:
     """Return the losses of a run and how often the decision changed; `compared` are sums."""
     first, rounds = learner.round, len(data[0])
@@ -246,7 +253,10 @@ def _play(
                 progress(part.start + done, rounds)
 
             rows = tuple(column[part] for column in data)
-            trace = running.play_through(learner, rows, progress=report, checkpoint=checkpoint)
+            trace = running.play_through(
+                learner, rows, progress=report, checkpoint=checkpoint,
+                persons=None if persons is None else persons[part],
+            )  # fmt: skip
             own = losses_of(trace)
             losses = np.concatenate([losses, own])
             switches += len(switches_of(trace))
@@ -274,6 +284,8 @@ def _play(
 def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
     if type(resumed) is not type(fresh):
         raise ValueError("the saved learner is of another class than asked for")
+    if resumed.get_params()["participation"] != fresh.get_params()["participation"]:
+        raise ValueError("the saved learner has another participation than asked for")
     for name in game.fixes:
         if getattr(resumed, name) != getattr(fresh, name):
             raise ValueError(f"the saved learner has another {name} than asked for")
@@ -282,6 +294,8 @@ def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
+    if isinstance(value, Participation):
+        return value.to_dict()
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
