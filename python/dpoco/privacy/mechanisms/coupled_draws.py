@@ -23,17 +23,8 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
-__all__ = [
-    "Always",
-    "Anchored",
-    "CoupledDraws",
-    "Dartboard",
-    "GibbsDraw",
-    "Maximal",
-    "SmoothLosses",
-    "TiltedMinimum",
-    "Window",
-]
+__all__ = ["Always", "Anchored", "CoupledDraws", "Dartboard", "GibbsDraw", "Maximal",
+           "SmoothLosses", "TiltedMinimum", "Window"]  # fmt: skip
 
 
 @dataclass(frozen=True)
