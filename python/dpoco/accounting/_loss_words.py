@@ -10,7 +10,7 @@ import numpy as np
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.coupled_bits import Bits, CoupledBits
-from dpoco.privacy.losses.decaying import Decaying
+from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
@@ -44,11 +44,18 @@ def _(loss: Responses) -> str:
     return f"{loss.reports} randomised responses with {each} each"
 
 
-@in_words.register
-def _(loss: Decaying) -> str:
+def _selections(loss: Decaying) -> str:
     first, last = loss.range * loss.decay.at(np.array([1.0, float(loss.terms)]))
     kind = "of bounded range" if loss.law == "bounded_range" else "of pure epsilon"
     return f"{loss.terms} selections {kind} {first:.6g} down to {last:.6g}"
+
+
+in_words.register(Decaying, _selections)
+
+
+@in_words.register
+def _(loss: Returning) -> str:
+    return f"{_selections(loss)} for one of up to {loss.rounds} rounds of a person"
 
 
 @in_words.register

@@ -155,10 +155,6 @@ class Returning(Decaying):
         passed = (before + max(self.forced, self.batch * int(j)) for j in last)
         return np.array([min(self.rounds, -(-t // self.separation)) for t in passed], dtype=float)
 
-    def __str__(self) -> str:
-        """Return the loss in words."""
-        return f"{super().__str__()} for one of up to {self.rounds} rounds of a person"
-
 
 def _up(values: FloatArray) -> float:
     """Return the sum, rounded up."""

@@ -28,7 +28,7 @@ from dpoco.privacy.mechanisms.participation import (
 from dpoco.privacy.neighbours import ONE, Neighbours
 from dpoco.privacy.records import Description
 
-__all__ = ["SHIPPED", "AnyFactorisation", "Buffered", "Normalised", "SquareRoot", "Tree"]
+__all__ = ["RATES", "SHIPPED", "AnyFactorisation", "Buffered", "Normalised", "SquareRoot", "Tree"]
 
 SQUARE_ROOT_LIMIT = 4096  # it keeps every past draw: O(n d) memory, O(n d) time a push
 _BUFFER_BITS = 43
@@ -263,7 +263,7 @@ AnyFactorisation = Buffered | Normalised | Tree | SquareRoot
 
 # Decay and weights, by the number of pushes they are best for. Any are safe for as many as one
 # likes; that no buffer in integers overflows was computed for these.
-_RATES = {
+RATES = {
     10**3: ((6.24126667e-4, 7.353890764e-3, 3.695414384e-2, 1.63922512905e-1, 5.76439487927e-1),
             (0.032767165, 0.047949185, 0.092414465, 0.16747058, 0.15901149)),
     10**4: ((8.1447992e-5, 1.221682084e-3, 9.448425957e-3, 6.8753177096e-2, 4.15481488343e-1),
@@ -285,4 +285,4 @@ _RATES = {
     10**12: ((4.43125775e-12, 1.18195104e-9, 2.84464182e-7, 6.85005553e-5, 1.64171181e-2),
              (3.7425558e-06, 5.3921079e-05, 8.3717581e-04, 1.299872e-02, 0.19787309)),
 }  # fmt: skip
-SHIPPED = {pushes: Buffered(*rates) for pushes, rates in _RATES.items()}
+SHIPPED = {pushes: Buffered(*rates) for pushes, rates in RATES.items()}

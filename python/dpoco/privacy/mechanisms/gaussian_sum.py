@@ -22,7 +22,7 @@ from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, AnyFactorisation, Buffered
+from dpoco.privacy.mechanisms.factorisations import RATES, AnyFactorisation, Buffered
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
 from dpoco.privacy.mechanisms.participation import arms_column
 from dpoco.privacy.neighbours import Neighbours
@@ -91,8 +91,7 @@ class GaussianSum(Mechanism):
             raise ValueError("a grid is for Gaussian noise")
         # Overflow of buffers was excluded for the shipped parameters.
         own = self.factorisation
-        shipped = ((each.decay, each.weights) for each in SHIPPED.values())
-        if isinstance(own, Buffered) and (own.decay, own.weights) not in shipped:
+        if isinstance(own, Buffered) and (own.decay, own.weights) not in RATES.values():
             raise ValueError("a grid is for the shipped parameters of blt only")
         grid_bits(self.grid, self.scale)
         entry = self.batch * self.summand.movement(Neighbours("zero_out"))

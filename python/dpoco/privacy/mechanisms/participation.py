@@ -69,13 +69,9 @@ def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> float:
 
 @lru_cache(maxsize=256)
 def blt_column(
-    decay: tuple[float, ...],
-    weights: tuple[float, ...],
-    pushes: int,
-    batch: int,
-    rounds: int,
-    separation: int,
-) -> float:
+    decay: tuple[float, ...], weights: tuple[float, ...], pushes: int, batch: int,
+    rounds: int, separation: int,
+) -> float:  # fmt: skip
     """Return S, or a bound of it, for c_0 = 1 and c_i = sum_j weights_j (1 - decay_j)^(i-1).
 
     Exact where `batch` divides `separation`. O(log k), else O(k) up to a million rounds.
@@ -90,14 +86,9 @@ def blt_column(
 
 
 def normalised_column(
-    decay: tuple[float, ...],
-    weights: tuple[float, ...],
-    norms: Callable[[FloatArray], FloatArray],
-    pushes: int,
-    batch: int,
-    rounds: int,
-    separation: int,
-) -> float:
+    decay: tuple[float, ...], weights: tuple[float, ...], norms: Callable[[FloatArray], FloatArray],
+    pushes: int, batch: int, rounds: int, separation: int,
+) -> float:  # fmt: skip
     """Return a bound of S for the same coefficients, their columns divided by their norms, or more.
 
     `norms` are those of columns of so many pushes. For weights that add up to w <= 1 with
