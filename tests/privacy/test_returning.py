@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from dpoco.accounting._loss_words import in_words
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -140,7 +141,7 @@ def test_never_more_than_a_group():
         assert mine.rho <= k * k * single.rho * (1 + 1e-12)
         assert mine.pure <= k * single.pure * (1 + 1e-12)
     assert one.reacting
-    assert "of up to 2 rounds" in str(mine)
+    assert "of up to 2 rounds" in in_words(mine)
 
 
 # -- arms of a bandit ------------------------------------------------------------------------------
