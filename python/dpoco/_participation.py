@@ -22,7 +22,7 @@ from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
-__all__ = ["Digest", "Limiter", "Participation", "for_people"]
+__all__ = ["Limiter", "Participation", "for_people"]
 
 Parameters = TypeVar("Parameters")
 
@@ -183,10 +183,6 @@ def for_people(
     return kept
 
 
-class Digest(bytes):
-    """What a limiter has made of a name already, 16 bytes."""
-
-
 class Limiter:
     """Says of every record whether it enters, so that people keep to a `Participation`.
 
@@ -227,8 +223,6 @@ class Limiter:
         rounds : int, optional
             The length T that they must have; None is for a single person.
         """
-        if isinstance(persons, Digest):
-            return persons
         names = self._names(persons, rounds)
         kind, digests = self._kind, b""
         if isinstance(names, np.ndarray):

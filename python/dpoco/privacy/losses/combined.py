@@ -68,9 +68,9 @@ class Together(Loss):
 
 @dataclass(frozen=True)
 class _OneOf(Loss):
-    """What one of several losses says, at every point and in every currency: `extreme` of them."""
+    """What one of several losses says, at every point and in every currency: `_extreme` of them."""
 
-    extreme: ClassVar[np.ufunc]
+    _extreme: ClassVar[np.ufunc]
     parts: tuple[Loss, ...]
     mu: float = field(init=False)
     rho: float = field(init=False)
@@ -79,16 +79,16 @@ class _OneOf(Loss):
     def __post_init__(self) -> None:
         """Choose among what is known."""
         for name in ("mu", "rho", "pure"):
-            found = self.extreme.reduce([getattr(p, name) for p in self.parts])
+            found = self._extreme.reduce([getattr(p, name) for p in self.parts])
             object.__setattr__(self, name, float(found))
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return one of the parts' bounds at each order."""
-        return np.asarray(self.extreme.reduce([p.renyi(orders) for p in self.parts]))
+        return np.asarray(self._extreme.reduce([p.renyi(orders) for p in self.parts]))
 
     def delta(self, epsilon: float) -> float:
         """Return one of the parts' deltas."""
-        return float(self.extreme.reduce([p.delta(epsilon) for p in self.parts]))
+        return float(self._extreme.reduce([p.delta(epsilon) for p in self.parts]))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Either(_OneOf):
     """
 
     kind = "either"
-    extreme = np.maximum
+    _extreme = np.maximum
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Least(_OneOf):
     """One mechanism of which several things are known: at every epsilon the least counts."""
 
     kind = "least"
-    extreme = np.minimum
+    _extreme = np.minimum
 
     @property
     def bounds(self) -> tuple[Loss, ...]:
@@ -116,7 +116,7 @@ class Least(_OneOf):
 
     def charged(self, epsilon: float, mass: float) -> float:
         """Return the least of the charged deltas."""
-        return float(self.extreme.reduce([p.charged(epsilon, mass) for p in self.parts]))
+        return float(self._extreme.reduce([p.charged(epsilon, mass) for p in self.parts]))
 
 
 @dataclass(frozen=True)
