@@ -241,12 +241,11 @@ class RecordLearner(OnlineLearner):
                     None if decisions is None else decisions[part],
                     changed[part],
                 )
-                left = () if passed is None else part.start + np.flatnonzero(~passed)
-                for t in left:  # what they lost, all the same
-                    assert decisions is not None
-                    own = slice(t, t + 1)
-                    label = None if targets is None else targets[own]
-                    out[own] = self._loss.batch_values(self._domain, decisions[t], rows[own], label)
+                if passed is not None and decisions is not None:  # what they lost, all the same
+                    left = part.start + np.flatnonzero(~passed)
+                    label = None if targets is None else targets[left]
+                    lost = self._loss.batch_values(self._domain, decisions[left], rows[left], label)
+                    out[left] = lost
         if not record_decisions:
             decisions = None
         for array in (out, decisions):

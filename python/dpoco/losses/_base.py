@@ -10,8 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, positive_float
+from dpoco._validation import FloatArray, float_array, positive_float
 from dpoco.domains import Domain
+
+
+def products(rows: FloatArray, theta: Any) -> FloatArray:
+    """Return <row, theta> for all rows: of one theta, shape (d,), or of one for each, (T, d)."""
+    if np.ndim(theta) == 2:
+        return np.asarray(np.einsum("ij,ij->i", rows, float_array("theta", theta, rows.shape)))
+    product: FloatArray = rows @ float_array("theta", theta, (rows.shape[1],))
+    return product
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Loss(ABC):
         domain
             Set of decisions: its dual norm is the one records are clipped in.
         theta
-            Decision, shape (d,); need not lie in the domain.
+            Decision, shape (d,), or one for each record, shape (T, d); need not lie in the domain.
         features, labels
             Records, shapes (T, d) and (T,). A record that is not finite has loss 0.
 

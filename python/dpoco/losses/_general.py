@@ -18,7 +18,7 @@ from dpoco._validation import (
     real_float,
 )
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss
+from dpoco.losses._base import Loss, products
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,9 @@ class LinearLoss(Loss):
         """Losses of one decision on many clipped vectors, shape (T,); see `Loss.batch_values`."""
         _no_label(labels)
         rows = float_array("features", features, (None, domain.dimension))
-        point = float_array("theta", theta, (domain.dimension,))
         factors = record_multipliers(domain, rows, self.gradient_bound, self.gradient_bound_l2)
         with np.errstate(invalid="ignore", over="ignore"):
-            values: FloatArray = factors * (rows @ point)
+            values: FloatArray = factors * products(rows, theta)
         values[factors == 0.0] = 0.0
         return values
 
@@ -283,8 +282,11 @@ class QuadraticLoss(DeclaredLoss):
             The matrices, shape (T, d, d), and vectors, shape (T, d).
         """
         d = domain.dimension
-        point = float_array("theta", theta, (d,))
         matrices, vectors = _rounds(features, labels, d, False)
+        if np.ndim(theta) == 2:  # one for each round
+            each = zip(theta, matrices[:, None], vectors[:, None], strict=True)
+            return np.array([self.batch_values(domain, *own)[0] for own in each])
+        point = float_array("theta", theta, (d,))
         factors = self.scales(domain, matrices, vectors)
         values: FloatArray = np.zeros(len(factors))
         kept = factors > 0.0

@@ -14,7 +14,7 @@ from dpoco import _core
 from dpoco._clipping import lp_norm, record_flags, record_multipliers
 from dpoco._validation import FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss
+from dpoco.losses._base import Loss, products
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,11 @@ class GlmLoss(Loss):
     ) -> FloatArray:
         """Losses of one decision on many clipped records, shape (T,); see `Loss.batch_values`."""
         rows = float_array("features", features, (None, domain.dimension))
-        point = float_array("theta", theta, (domain.dimension,))
         targets = float_array("labels", labels, (rows.shape[0],))
         factors = record_multipliers(domain, rows, self.feature_bound, self.feature_bound_l2)
         factors[~np.isfinite(targets)] = 0.0
         with np.errstate(invalid="ignore", over="ignore"):
-            margins = factors * (rows @ point)
+            margins = factors * products(rows, theta)
         engine = self._glm_engine
         values = engine.values(margins, engine.clip_labels(targets))
         values[factors == 0.0] = 0.0
