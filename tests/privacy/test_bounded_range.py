@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpoco.accounting import events
+from dpoco.accounting._loss_words import in_words
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.privacy.losses.bounded_range import BoundedRange, bounded_range_delta, moment
 from dpoco.privacy.losses.loss import pure_delta
@@ -237,7 +238,7 @@ def test_profile_in_a_guarantee():
     assert guarantee.epsilon_at(0.0) == 1.0
     assert guarantee.delta_at(1.0) == 0.0
     assert "interval of length 0.25" in str(guarantee)
-    assert str(BoundedRange(0.25, 1)).startswith("log-likelihood")
+    assert in_words(BoundedRange(0.25, 1)).startswith("log-likelihood")
 
 
 def test_event_is_weaker():

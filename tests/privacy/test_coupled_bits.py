@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 
+from dpoco.accounting._loss_words import in_words
 from dpoco.privacy.losses import line_sum
 from dpoco.privacy.losses.coupled_bits import CoupledBits, later_bit_pair, switch_probability
 from dpoco.privacy.losses.gaussian import Gaussian, gaussian_delta
@@ -259,9 +260,9 @@ def test_without_random_bits_the_draws_are_all_there_is():
     scheduled, coupled = bits(0.5, 1.0, 0.3, 100, 0.5), bits(0.5, 0.9, 0.3, 100, 0.5)
     assert (scheduled.mu, scheduled.rho) == (0.5, 0.125)
     assert (coupled.mu, coupled.rho) == (math.inf, math.inf)
-    assert "mu = 0.5 (GDP) together" in str(scheduled)
-    assert "bit" not in str(scheduled)
-    assert "the bit of the changed block and 100 later bits" in str(coupled)
+    assert "mu = 0.5 (GDP) together" in in_words(scheduled)
+    assert "bit" not in in_words(scheduled)
+    assert "the bit of the changed block and 100 later bits" in in_words(coupled)
 
 
 def test_factors_too_small_for_doubles_prove_nothing_where_they_would_show():

@@ -61,7 +61,7 @@ def test_a_subclass_has_what_its_base_has():
     made = Mine(problem.domain(), problem.family(), horizon=9, budget=None)
     assert isinstance(family_of(made), Vectors)
     told = {"loss": "squared", "learner": "tree_frank_wolfe", "horizon": 9, "budget": None}
-    told |= {"options": None, "seed": None}
+    told |= {"options": None, "seed": None, "participation": None}
     assert LinearModel.of(told, 2, made).learner is made
     with pytest.raises(TypeError, match="must be a PolyhedralFrankWolfe"):
         LinearModel.of({**told, "learner": "polyhedral_frank_wolfe"}, 2, made)
