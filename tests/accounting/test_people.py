@@ -14,6 +14,9 @@ from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, LogisticLoss
+from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.mechanisms.factorisations import SHIPPED
+from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = Budget(1.0, 1e-6)
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -34,6 +37,15 @@ def leader():
 def test_known_epsilons(leader, rounds, separation, epsilon):
     """Digits of an independent program."""
     assert leader.for_person(rounds, separation).epsilon == pytest.approx(epsilon, abs=6e-4)
+
+
+def test_digits_of_an_independent_program():
+    """Ten rounds a thousand apart, without tails; and ten reports of epsilon 1/2 each."""
+    sums = SHIPPED[10**5]
+    often = sums.column(10**5, Neighbours(rounds=10, separation=1000)) / sums.column(10**5)
+    mu = gaussian_mu(1.0, 1e-6) * often
+    assert gaussian_epsilon(mu, 1e-6) == pytest.approx(7.72432842107, rel=1e-9)
+    assert Responses(0.5, reports=10).delta(2.0) == pytest.approx(0.145466446441, rel=1e-9)
 
 
 def test_epsilon_is_that_of_the_norm(leader):
