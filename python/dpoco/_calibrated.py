@@ -177,8 +177,7 @@ class Calibrated:
 
         `problem` are its first arguments, checked; `known` stand for what was given.
         """
-        given = {name: arguments[name] for name in cls._options[len(problem) :]}
-        options = {**given, **known}
+        options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
         participation, budget = arguments.get("participation"), options.get("budget")
         if participation is None or budget is None:
             return cls._accountant.calibrate(*problem, **options)

@@ -6,7 +6,6 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -111,9 +110,6 @@ class OnlineLearner(Calibrated, Delayed):
         if participation is not None:
             participation.check(self._horizon)
             self._guarantee = participation.of(self._guarantee)
-            if participation.enforced and self._guarantee.private:
-                told = (*self._guarantee.conditions, participation.people)
-                self._guarantee = replace(self._guarantee, conditions=told)
         self._limiter = self._limiter_of(claim)
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())

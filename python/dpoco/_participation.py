@@ -11,7 +11,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -92,17 +92,16 @@ class Participation:
         most = -(-horizon // self.separation)
         return most if self.rounds is None else min(self.rounds, most)
 
-    @property
-    def people(self) -> str:
-        """What enforcement takes for granted, in words: a condition of its guarantee."""
-        return (
+    def of(self, guarantee: Guarantee) -> Guarantee:
+        """Return what a guarantee for single rounds says of all rounds of one person."""
+        person = guarantee.for_person(self.rounds, self.separation)
+        if not (self.enforced and person.private):
+            return person
+        assumed = (
             "every person comes under one name, nobody else under it, and at most "
             f"{self.max_persons} people come: that a further one is refused is not covered"
         )
-
-    def of(self, guarantee: Guarantee) -> Guarantee:
-        """Return what a guarantee for single rounds says of all rounds of one person."""
-        return guarantee.for_person(self.rounds, self.separation)
+        return replace(person, conditions=(*person.conditions, assumed))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry."""

@@ -41,6 +41,7 @@ from dpoco.privacy.mechanisms.factorisations import (
     Tree,
     square_root_norms,
 )
+from dpoco.privacy.mechanisms.participation import geometric
 
 __all__ = [
     "METHODS",
@@ -429,21 +430,16 @@ def _normalised(n: int) -> NormalisedRows:
     joint = p.g[:, None] + p.g[None, :] - np.outer(p.g, p.g)
     starts = rows._starts.astype(np.float64)
     length = (ends - starts)[:, None]
-    eta, keep = p.gamma * p.g * _each(p.g, length), np.exp(length * np.log1p(-p.g))
-    taken = np.einsum("bij,bj->bi", _each(joint, starts[:, None, None]), eta)
+    eta, keep = p.gamma * p.g * geometric(p.g, length), np.exp(length * np.log1p(-p.g))
+    taken = np.einsum("bij,bj->bi", geometric(joint, starts[:, None, None]), eta)
     grown = p.row_norm(length[:, 0]) ** 2 + (eta * taken).sum(axis=1)
-    added = p.b0 * _each(p.g, length) + _each(joint, length[:, :, None]) @ p.gamma
+    added = p.b0 * geometric(p.g, length) + geometric(joint, length[:, :, None]) @ p.gamma
     for i, level in enumerate(levels.tolist()):
         cross = rows.cross[i]
         rows.past[i + 1] = rows.past[i] - 2.0 * level * (eta[i] @ cross) + level**2 * grown[i]
         if i + 1 < len(ends):
             rows.cross[i + 1] = keep[i] * (cross - level * taken[i]) + level * added[i]
     return rows
-
-
-def _each(rates: FloatArray, m: FloatArray) -> FloatArray:
-    """Return `_geometric` of many rates, for shapes that fit each other."""
-    return np.asarray(-np.expm1(m * np.log1p(-rates)) / rates)
 
 
 def _shipped(pushes: int) -> int:

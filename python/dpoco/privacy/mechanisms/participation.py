@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["arms_column", "blt_column", "coefficients_column", "most_rounds", "normalised_column",
-           "tree_column"]  # fmt: skip
+__all__ = ["arms_column", "blt_column", "coefficients_column", "geometric", "most_rounds",
+           "normalised_column", "tree_column"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -99,8 +99,8 @@ def normalised_column(
 
     def spaced(k: int, b: int) -> float:
         k = most_rounds(k, b, n)
-        between = cross * _geometric(joint, b - 1.0)
-        behind = cross * _geometric(joint, float(n - 1 - (k - 1) * b))
+        between = cross * geometric(joint, b - 1.0)
+        behind = cross * geometric(joint, float(n - 1 - (k - 1) * b))
         total, past = 0.0, np.zeros_like(s)  # what each buffer has of her earlier rounds
         shares = 1.0 / norms(n - b * np.arange(k, dtype=np.float64))
         for place, share in enumerate(shares.tolist()):
@@ -151,7 +151,7 @@ def _added(coefficients: FloatArray, k: int, b: int) -> float:
     return float(np.linalg.norm(column))
 
 
-def _geometric(x: FloatArray, terms: NDArray[Any] | float) -> FloatArray:
+def geometric(x: FloatArray, terms: NDArray[Any] | float) -> FloatArray:
     """Return the sum of (1 - x)^i over i < terms."""
     return np.asarray(-np.expm1(terms * np.log1p(-x)) / x)
 
@@ -174,8 +174,8 @@ def _spaced(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> float:
             sums, squares, power, done = sums + t, squares + np.outer(t, t), power * step, done + 1
     last = one + step * t
     v, both = w * np.exp((b - 1.0) * log_r), _joint(s)
-    between = _geometric(both, b - 1.0) * squares
-    behind = _geometric(both, float(n - 1 - (k - 1) * b)) * np.outer(last, last)
+    between = geometric(both, b - 1.0) * squares
+    behind = geometric(both, float(n - 1 - (k - 1) * b)) * np.outer(last, last)
     total = k + 2.0 * float(v @ sums) + float(v @ squares @ v) + float(w @ (between + behind) @ w)
     return math.sqrt(total)
 
@@ -186,7 +186,7 @@ def _paired(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) ->
     joint, left = _joint(s), n - 1.0 - places
     tails = np.zeros((k, len(s)))  # of the later one's column, by its place
     for i, j in np.ndindex(joint.shape):
-        tails[:, j] += w[i] * w[j] * _geometric(joint[i, j], left)
+        tails[:, j] += w[i] * w[j] * geometric(joint[i, j], left)
     tails = np.cumsum(tails[::-1], axis=0)[::-1]
     powers = np.exp(places[:, None] * np.log1p(-s)[None, :])
     first = np.where(places == 0, 1.0, (w / (1.0 - s) * powers).sum(axis=1))  # c at the distance
