@@ -47,9 +47,10 @@ def test_shown_output_is_printed(lines, command, shown, tmp_path, monkeypatch):
 def numbers_apart(text: str) -> tuple[str, tuple[float, ...]]:
     """Words, and numbers to five digits: the last ones may be the machine's.
 
-    With them the length of a state moves, which has its numbers in full.
+    With them the length of a state moves, which has its numbers in full: two digits of that.
     """
-    text = re.sub(r"\d[\d,]* bytes", "some bytes", text)
+    length = re.compile(r"(\d[\d,]*) bytes")
+    text = length.sub(lambda found: f"{float(found[1].replace(',', '')):.2g} bytes", text)
     number = re.compile(r"\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
     found = tuple(float(f"{float(n.replace(',', '')):.5g}") for n in number.findall(text))
     return " ".join(number.sub("#", text).split()), found
