@@ -302,18 +302,17 @@ class Run:
 
         For gradient statistics. With s_k the noise's standard deviation and s its root mean square
         over the rounds, the prediction is
-        R^2/(2 eta) + eta (A + n s_K^2)/2 + T' min(beta kappa (eta s)^2/2, G chi eta s):
+        R^2/(2 eta) + eta (A' + n s_K^2)/2 + T' min(beta kappa (eta s)^2/2, G chi eta s):
         T' rounds whose decisions carry noise, of which a loss of smoothness beta and slope G sees
         the share kappa = 1 and chi = sqrt(2/pi), one direction, if it is a generalised linear one,
-        and all n otherwise.
+        and all n otherwise. A' is A, or G^2 T where eta beta m <= 1 for blocks of m rounds: such a
+        step along a block's mean gradient descends.
         """
         if self.radius == 0.0:
             return 1.0
         n, slope, (last, mean) = self.dimension, self.lipschitz, self.deviations
         # The step of bound (a) while noise does not fill the domain.
-        largest = self.radius / math.sqrt(slope**2 * self.squares + n * last**2)
-        if mean == 0.0:
-            return largest
+        largest = self.radius / math.sqrt(slope**2 * self.horizon + n * last**2)
         if isinstance(loss, GlmLoss):
             margin = loss.margin_bound(domain)
             steepest = loss.derivative_bound(margin)
@@ -325,9 +324,11 @@ class Run:
             smoothness, seen, chi = float(loss.smoothness(domain)) * wider, float(n), math.sqrt(n)
         eta = largest * np.geomspace(_DEPTH, 1.0, _POINTS)
         curved = 0.5 * smoothness * seen * np.square(eta * mean)
+        steady = not self.linear and eta * smoothness * self.batch <= 1.0
+        moves = slope**2 * np.where(steady, self.horizon, self.squares)
         predicted = (
             0.5 * self.radius**2 / eta
-            + 0.5 * eta * (slope**2 * self.squares + n * last**2)
+            + 0.5 * eta * (moves + n * last**2)
             + self.noisy_rounds * np.minimum(curved, slope * chi * mean * eta)
         )
         return float(eta[int(np.argmin(predicted))])
