@@ -52,13 +52,18 @@ py::dict factorisation_of(const mechanisms::Correlation& held) {
   return out;
 }
 
-py::dict sum_of(const mechanisms::ContinualSum& sum, std::uint64_t batch) {
+std::optional<std::string> name_of(Growth growth) {
+  if (growth == Growth::none) return std::nullopt;
+  return growth == Growth::root ? "root" : "quarter";
+}
+
+py::dict sum_of(const mechanisms::ContinualSum& sum, const Batches& batches) {
   const mechanisms::Correlation held = sum.correlation();
   const mechanisms::Lattice& lattice = sum.lattice();
   const double unit = held.law.grid > 0.0 ? lattice.grid : 1.0;
-  py::dict out("kind"_a = "gaussian_sum", "pushes"_a = sum.horizon(), "batch"_a = batch,
-               "scale"_a = held.law.scale * unit, "grid"_a = lattice.grid,
-               "limit"_a = lattice.limit);
+  py::dict out("kind"_a = "gaussian_sum", "pushes"_a = sum.horizon(), "batch"_a = batches.first,
+               "growth"_a = name_of(batches.growth), "scale"_a = held.law.scale * unit,
+               "grid"_a = lattice.grid, "limit"_a = lattice.limit);
   if (held.law.scale > 0.0) {  // else there is no noise, of no order
     out["order"] = held.law.order;
     out["factorisation"] = factorisation_of(held);
@@ -110,7 +115,7 @@ py::dict parts_of(Part... parts) {
 }
 
 py::dict describe(const oco::NoisyFtrl& self) {
-  py::dict out = sum_of(self.sum(), self.batch());
+  py::dict out = sum_of(self.sum(), self.batches());
   const losses::GlmLoss& loss = self.loss();
   out["summand"] =
       self.settings().statistics == oco::Statistics::quadratic
@@ -125,7 +130,7 @@ py::dict describe(const frank_wolfe::FrankWolfe& self) {
   const losses::RecordClipper& clipper = self.leaves().clipper();
   const double slope = self.leaves().scalar_bound();
   if (const mechanisms::ContinualSum* sum = self.rule().sum()) {
-    py::dict out = sum_of(*sum, self.batch());
+    py::dict out = sum_of(*sum, {.first = self.batch()});
     out["summand"] = gradient_of(clipper, slope);
     return out;
   }
@@ -141,7 +146,7 @@ py::dict describe(const frank_wolfe::FrankWolfe& self) {
 }
 
 py::dict describe(const experts::PrefixHedge& self) {
-  py::dict out = sum_of(self.sum(), 1);
+  py::dict out = sum_of(self.sum(), {});
   if (const auto* net = dynamic_cast<const experts::NetTransform*>(self.transform())) {
     out["summand"] = py::dict("kind"_a = "net_differences", "transform"_a = net->name(),
                               "counts"_a = py::tuple(py::cast(net->counts())),
@@ -153,7 +158,7 @@ py::dict describe(const experts::PrefixHedge& self) {
 }
 
 py::dict describe(const bandits::LinUcb& self) {
-  py::dict out = sum_of(self.sum(), self.settings().batch);
+  py::dict out = sum_of(self.sum(), {.first = self.settings().batch});
   out["summand"] =
       moments_of(self.clipper(), self.largest_reward(), self.settings().reward_weight, self.arms());
   return out;
@@ -166,7 +171,7 @@ py::dict describe(const bandits::HighDimensionalBandit& self) {
 }
 
 py::dict describe(const mechanisms::ContinualSum& self) {
-  py::dict out = sum_of(self, 1);
+  py::dict out = sum_of(self, {});
   if (self.clipper()) out["summand"] = vector_of(*self.clipper());
   return out;
 }

@@ -17,7 +17,7 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain
   return read_whole({settings, "a noisy leader"}, [&](Fields& from) {
     const NoisyFtrlSettings own{
         .horizon = from.read<std::uint64_t>("rounds"),
-        .batch = from.read<std::uint64_t>("batch"),
+        .batches = read_batches(from),
         .step_size = from.read<double>("step_size"),
         .scalar_bound = from.read<double>("scalar_bound"),
         .vector_scale = from.read<double>("vector_scale"),

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "dpoco/bandits/bandit_learner.hpp"
+#include "dpoco/core/batch_sum.hpp"
 #include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/losses/loss_sum.hpp"
@@ -20,6 +21,7 @@ namespace dpoco::bindings {
 
 std::unique_ptr<random::Source> read_source(Fields& from);  // key, stream
 
+Batches read_batches(Fields& from);  // batch, growth
 mechanisms::ContinualSum make_continual_sum(Fields from,
                                             std::optional<losses::RecordClipper> clipper);
 mechanisms::NoisyMaxSettings read_noisy_max(Fields& from);

@@ -38,7 +38,7 @@ std::unique_ptr<NoisyFtrl> make(int kind, Statistics statistics, std::uint64_t b
       NoisyFtrl::sum_dimension(static_cast<std::size_t>(kDimension), statistics));
   const mechanisms::NoiseLaw law{2.0, 1.5};
   const oco::NoisyFtrlSettings settings{.horizon = kRounds,
-                                        .batch = batch,
+                                        .batches = {.first = batch},
                                         .step_size = 0.05,
                                         .scalar_bound = 4.0,
                                         .vector_scale = 0.8,

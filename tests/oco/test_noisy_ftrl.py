@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
 import zlib
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from dpoco.accounting.continual_sum import blt_parameters
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
+from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -213,3 +215,37 @@ def test_parameters_of_ones_own():
     other = make(LpBall(3), LinearLoss(1.0), budget=None, parameters=half)
     assert other.guarantee.mu == pytest.approx(2 * learner.guarantee.mu)
     assert other.guarantee.regret_bound < learner.guarantee.regret_bound
+
+
+@pytest.mark.parametrize(("first", "growth"), [(1, "root"), (3, "root"), (2, "quarter")])
+def test_growing_batches_end_where_their_law_says(first, growth):
+    """Of 400 rounds, the last of which ends a batch whose sum nobody sees."""
+    starts = [t for t in itertools.takewhile(lambda t: t <= 400, batch_starts(first, growth))][1:]
+    rounds, pushes = starts[-1], len(starts) - 1
+    noise = {"method": "tree", "order": 2.0, "scale": 0.0, "grid": 0.0, "limit": 0.0}
+    settings = {
+        "rounds": rounds, "batch": first, "growth": growth, "step_size": 1.0, "scalar_bound": 0.0,
+        "quadratic": False, "vector_scale": 1.0, "domain_radius": 1e6,
+        "sum": {"dimension": 2, "horizon": pushes, "key": bytes(32), "stream": 0, **noise},
+    }  # fmt: skip
+
+    def engine():
+        clipper = _core.RecordClipper(2, 1.0, 2.0, np.inf)
+        glm = LinearLoss(1.0)._glm_engine
+        return _core.NoisyFtrl(LpBall(2, 2.0, 1e6)._engine, glm, clipper, settings)
+
+    rows = np.tile([-0.5, 0.5], (rounds, 1))
+    whole, changed = engine(), np.empty(rounds, dtype=np.uint8)
+    decisions = np.empty_like(rows)
+    whole.run(rows, None, np.empty(rounds), decisions, changed)
+    assert (np.flatnonzero(changed) + 1).tolist() == starts[:-1]
+    assert decisions[-1].tolist() == [0.5 * starts[-2], -0.5 * starts[-2]]
+    held = _core.described(whole)
+    assert (held["batch"], held["growth"], held["pushes"]) == (first, growth, pushes)
+    resumed = engine()
+    for t in range(rounds):
+        state, resumed = resumed.state(), engine()
+        resumed.restore(state)
+        assert np.array_equal(resumed.decision(), decisions[t])
+        resumed.observe_gradient(t, rows[t])
+    assert resumed.state() == whole.state()

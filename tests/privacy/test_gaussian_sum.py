@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import fields, replace
@@ -22,7 +23,7 @@ from dpoco.privacy.mechanisms.bounds import (
     SecondMoments,
 )
 from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import written
 from dpoco.random import Source
@@ -57,6 +58,8 @@ KINDS = [
     total(ClippedVector(4, math.inf, 1.5, math.inf), order=3.0),
     on_grid(batch=3),
     on_grid(factorisation=SquareRoot()),
+    total(grid=2.0**-20, limit=2**28, growth="root", pushes=60),
+    total(batch=3, growth="quarter", pushes=60),
 ]
 
 
@@ -81,7 +84,7 @@ def twice(value):
             for k in range(len(old)):
                 changed = (*old[:k], old[k] * 2, *old[k + 1 :])
                 yield f"{name}[{k}]", replace_or_none(value, name, changed)
-        elif not isinstance(old, str) and 0 < old < math.inf:
+        elif not isinstance(old, str | None) and 0 < old < math.inf:
             yield name, replace_or_none(value, name, old * 2)
 
 
@@ -134,6 +137,11 @@ def test_every_number_moves_the_loss_or_says_why_not():
         lambda: total(CentredLosses(7), order=3.0),
         lambda: total(factorisation=SquareRoot(), pushes=4097),
         lambda: total(limit=5),
+        lambda: total(growth="half"),
+        lambda: total(growth=1),
+        lambda: total(growth="quarter", pushes=200),  # 2^60 rounds
+        lambda: total(growth="root", pushes=2**40),
+        lambda: on_grid(batch=3, growth="quarter", pushes=40),  # the limit is for short batches
         lambda: total(grid=2.0**-20),  # no limit
         lambda: total(grid=1.1 * 2.0**-20, limit=2**24),
         lambda: total(grid=2.0**-25, limit=2**29),  # 29 bits
@@ -168,6 +176,27 @@ def test_every_number_moves_the_loss_or_says_why_not():
 def test_what_no_proof_is_about_is_refused(make):
     with pytest.raises((ValueError, TypeError)):
         make()
+
+
+def test_growing_batches_are_named_in_records_and_constant_ones_are_not():
+    assert "growth" not in written(total())
+    record = written(total(growth="root"))
+    assert record["growth"] == "root"
+    with pytest.raises(ValueError, match="has the fields"):
+        read_mechanism({**written(total()), "grows": "root"})
+    with pytest.raises(TypeError, match="growth"):
+        read_mechanism({**record, "growth": 4})
+
+
+def test_growing_batches_are_what_a_sum_is_long_and_limited_for():
+    starts = list(itertools.islice(batch_starts(11, "root"), 324))
+    assert starts[:5] == [0, 11, 22, 33, 44]
+    assert starts[319:] == [98120, 98746, 99374, 100004, 100636]  # the published schedule
+    held = total(batch=11, growth="root", pushes=321)
+    assert held.longest == 100004
+    assert held.longest_batch == 99374 - 98746
+    # One record is in one batch: mu is that of constant ones.
+    assert held.loss(NEAR) == replace(held, growth=None).loss(NEAR)
 
 
 def test_what_depends_on_nothing_costs_nothing_and_no_noise_promises_nothing():

@@ -13,7 +13,7 @@ from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector, SecondMoments
 from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.participation import most_rounds, tree_column
 from dpoco.privacy.neighbours import Neighbours
 
@@ -90,6 +90,27 @@ def test_no_pattern_has_more_in_batches(name, batch):
         if name in EXACT and b % batch == 0:
             assert found <= truth * (1 + 1e-11), (pushes, k, b)
         assert found <= truth * 1.25, (pushes, k, b)
+
+
+@pytest.mark.parametrize(
+    ("growth", "first", "pushes", "most"), [("quarter", 1, 12, 4), ("root", 2, 17, 2)]
+)
+def test_no_pattern_has_more_in_growing_batches(growth, first, pushes, most):
+    """And that batches far apart were rounds far apart would not do."""
+    starts = list(itertools.islice(batch_starts(first, growth), pushes + 1))
+    vector = ClippedVector(3, 2.0, 1.0, 2.0)
+    total = GaussianSum(vector, SquareRoot(), pushes, first, growth=growth)
+    table, refuted = matrix(SquareRoot(), pushes), False
+    for k, b in itertools.product(range(1, most + 1), (1, 2, 3, 4, 7, 9)):
+        truth = max(
+            np.linalg.norm(table @ np.histogram(places, starts)[0])
+            for places in patterns(starts[-1], k, b)
+        )
+        found = total.column(person(k, b))
+        assert truth <= found * (1.0 + 1e-12)
+        assert found <= k * SquareRoot().column(pushes) * (1.0 + 1e-12)
+        refuted = refuted or SquareRoot().column(pushes, person(k, b)) < truth * (1.0 - 1e-9)
+    assert refuted
 
 
 def longhand(factor, n, k, b):

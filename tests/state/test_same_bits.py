@@ -118,7 +118,7 @@ def noisy_ftrl(loss: str, where: str, d: int) -> str:
     rounds, quadratic = 60, loss == "squared"
     size = d * (d + 1) // 2 + d if quadratic else d
     settings = {
-        "rounds": rounds, "batch": 1, "step_size": 0.1, "scalar_bound": 1.0,
+        "rounds": rounds, "batch": 1, "growth": None, "step_size": 0.1, "scalar_bound": 1.0,
         "quadratic": quadratic, "vector_scale": 1.0, "domain_radius": 1.0,
         "sum": running_sum(size, rounds, 2.0),
     }  # fmt: skip

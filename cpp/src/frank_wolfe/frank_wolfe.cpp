@@ -17,7 +17,7 @@ FrankWolfe::FrankWolfe(std::shared_ptr<const domains::Domain> domain, LeafRule l
       leaves_(std::move(leaves)),
       settings_(settings),
       rule_(std::move(rule)),
-      batch_(decision_.size(), settings.batch),
+      batch_(decision_.size(), {.first = settings.batch}),
       vertex_(decision_) {
   if (!(settings_.step_scale > 0.0)) throw std::invalid_argument("step_scale must be positive");
   if (rule_->dimension() != dimension() || leaves_.dimension() != dimension()) {

@@ -60,7 +60,7 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
       clipper_(std::move(clipper)),
       settings_(settings),
       sum_(std::move(sum)),
-      batch_(sum_dimension(decision_.size(), settings.statistics), settings.batch),
+      batch_(sum_dimension(decision_.size(), settings.statistics), settings.batches),
       clipped_(decision_),
       released_(batch_.values()) {
   if (!(settings_.step_size > 0.0)) throw std::invalid_argument("step_size must be positive");
@@ -156,6 +156,10 @@ bool NoisyFtrl::lead(const double* released) {
 
 bool NoisyFtrl::close_round() {
   if (!batch_.close_round()) return false;
+  if (sum_.round() == sum_.horizon()) {  // with the last round: nobody sees its sum
+    batch_.clear();
+    return false;
+  }
   sum_.push(batch_.sum(), released_.data());
   batch_.clear();
   return lead(released_.data());
@@ -188,7 +192,7 @@ void NoisyFtrl::play(const double* features, const double* labels, std::uint64_t
                      double* losses, double* decisions, std::uint8_t* changed) {
   if (labels == nullptr) {
     refuse_gradients();
-    if (settings_.batch == 1) return run_linear(features, rounds, losses, decisions, changed);
+    if (settings_.batches.single()) return run_linear(features, rounds, losses, decisions, changed);
   }
   RecordLearner::play(features, labels, rounds, losses, decisions, changed);
 }
@@ -208,7 +212,8 @@ void NoisyFtrl::read_state(ArchiveReader& archive) {
   batch_.read_rest(archive, round);
   sum_.read(archive);
   constexpr double kTolerance = 1e-6;
-  if (sum_.round() != round / settings_.batch) throw StateError("state holds an impossible round");
+  if (sum_.round() != std::min(batch_.ended(), sum_.horizon()))
+    throw StateError("state holds an impossible round");
   if (!domain_->contains(decision_.data(), kTolerance)) {
     throw StateError("state holds a decision outside the domain");
   }

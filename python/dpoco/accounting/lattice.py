@@ -82,7 +82,7 @@ def placed(plain: GaussianSum, near: Neighbours, scale: float) -> GaussianSum:
     CalibrationError
         If only a lattice too coarse for the noise is safe.
     """
-    pushes, reach = max(plain.pushes, 1), plain.batch * plain.summand.movement(near)
+    pushes, reach = max(plain.pushes, 1), plain.longest_batch * plain.summand.movement(near)
     for grid in _grids(scale):
         entry = reach * (1.0 + 2.0**-20) / grid
         if entry <= LARGEST_LIMIT - 1.0 and (math.ceil(entry) + 1) * pushes <= LARGEST_SUM:

@@ -83,6 +83,7 @@ def sum_of(
     scale: float = 0.0,
     numerics: str = "float",
     batch: int = 1,
+    growth: str | None = None,
     order: float = 2.0,
 ) -> GaussianSum:
     """Return the sum of this method; in integers on the finest lattice without overflow.
@@ -93,7 +94,7 @@ def sum_of(
         If only a lattice too coarse for the noise is safe.
     """
     factor = continual_sum.factorisation(method, max(pushes, 1))
-    plain = GaussianSum(summand, factor, pushes=pushes, batch=batch, order=order)
+    plain = GaussianSum(summand, factor, pushes=pushes, batch=batch, growth=growth, order=order)
     if numerics == "lattice" and scale > 0.0:
         return placed(plain, near, scale)
     return replace(plain, scale=float(scale))

@@ -194,7 +194,7 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
     found = _at(loss, delta)
     sums, column = g.description, g.column_norm
     if isinstance(sums, GaussianSum) and column is not None:
-        column = sums.factorisation.column(max(sums.pushes, 1), near, sums.batch)
+        column = sums.column(near)
     elif column is not None and g.mu is not None:  # of several arms
         column *= loss.bare.mu / g.mu
     reacts = g.description.reacting
@@ -229,7 +229,7 @@ def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarante
         noise_scale=mechanism.scale,
         sensitivity=mechanism.summand.movement(near, order),
         sensitivity_norm="l2" if order == 2.0 else norm_name(mechanism.summand.norm),
-        column_norm=mechanism.factorisation.column(max(mechanism.pushes, 1), near, mechanism.batch),
+        column_norm=mechanism.column(near),
         **text,
     )
 

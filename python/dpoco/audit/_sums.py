@@ -173,7 +173,7 @@ class Sums(Family):
         count = min(len(moved) // self.batch, m.pushes)
         pushed = moved[: count * self.batch].reshape(count, self.batch, -1).sum(axis=1)
         white = whitening_of(noise_map(m.factorisation, count)) @ np.cumsum(pushed, axis=0)
-        most = m.factorisation.column(m.pushes, guarantee.neighbours, m.batch) * sensitivity
+        most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
         yield "mu of the releases", size / self.parameters.noise_scale, guarantee.mu

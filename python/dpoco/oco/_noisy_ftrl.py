@@ -158,6 +158,7 @@ class NoisyFTRL(RecordLearner):
             {
                 "rounds": parameters.horizon,
                 "batch": total.batch,
+                "growth": total.growth,
                 "step_size": parameters.step_size,
                 "scalar_bound": summand.slope if isinstance(summand, GlmGradient) else 0.0,
                 "quadratic": isinstance(summand, SecondMoments),

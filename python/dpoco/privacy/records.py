@@ -79,9 +79,10 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     if not found:
         raise ValueError(f"not a description of kind {sorted(cls.kind for cls in kinds)}")
     cls, known = found[0], _fields_of(found[0])  # type: ignore[arg-type]
-    if set(record) != {"kind", *known}:
+    if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
-    return cls(**{name: _restored(record[name], hint) for name, (hint, _) in known.items()})
+    said = {name: hint for name, (hint, _) in known.items() if name in record}
+    return cls(**{name: _restored(record[name], hint) for name, hint in said.items()})
 
 
 def _names(cls: type[Description]) -> tuple[str, ...]:

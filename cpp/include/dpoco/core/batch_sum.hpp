@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -12,41 +13,73 @@
 
 namespace dpoco {
 
+// Public lengths of batches: constant, or growing with the rounds before.
+enum class Growth : std::uint8_t { none, root, quarter };
+struct Batches {
+  std::uint64_t first = 1;
+  Growth growth = Growth::none;
+
+  // Of the batch that begins after `start` rounds.
+  std::uint64_t length(std::uint64_t start) const noexcept {
+    switch (growth) {
+      case Growth::root:
+        return std::max(first, std::min(start / 10, root(4 * start)));
+      case Growth::quarter:
+        return std::max(first, start / 4);
+      case Growth::none:
+        break;
+    }
+    return first;
+  }
+  bool single() const noexcept { return first == 1 && growth == Growth::none; }
+
+ private:
+  static std::uint64_t root(std::uint64_t n) noexcept {  // rounded down
+    auto r = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(n)));
+    while (r * r > n) --r;
+    while ((r + 1) * (r + 1) <= n) ++r;
+    return r;
+  }
+};
+
 // What the rounds of a batch have added up to, with what rounding has lost of it: without that,
 // neighbouring streams drift apart.
 class BatchSum {
  public:
-  BatchSum(std::size_t entries, std::uint64_t batch)
-      : batch_(batch), sum_(entries, 0.0), rest_(entries, 0.0) {
-    if (batch < 1) throw std::invalid_argument("batch must be at least 1");
+  BatchSum(std::size_t entries, Batches batches)
+      : batches_(batches), length_(batches.first), sum_(entries, 0.0), rest_(entries, 0.0) {
+    if (batches.first < 1) throw std::invalid_argument("batch must be at least 1");
   }
 
-  std::uint64_t batch() const noexcept { return batch_; }
+  const Batches& batches() const noexcept { return batches_; }
+  std::uint64_t length() const noexcept { return length_; }  // of the batch in work
+  std::uint64_t ended() const noexcept { return ended_; }    // batches
   const std::vector<double>& values() const noexcept { return sum_; }
   double* sum() noexcept { return sum_.data(); }
-  // null for a batch of one round, which is its leaf: no sum, nothing to lose.
-  double* rest() noexcept { return batch_ > 1 ? rest_.data() : nullptr; }
+  // null for batches of one round, which are their leaves: no sum, nothing to lose.
+  double* rest() noexcept { return batches_.single() ? nullptr : rest_.data(); }
 
   // Ends a round; whether it was the batch's last.
   bool close_round() noexcept {
-    if (++rounds_ < batch_) return false;
-    rounds_ = 0;
+    if (++rounds_ < length_) return false;
+    ++ended_;
+    begin(start_ + length_);
     return true;
   }
   void clear() noexcept {
     std::fill(sum_.begin(), sum_.end(), 0.0);
-    if (batch_ > 1) std::fill(rest_.begin(), rest_.end(), 0.0);
+    if (!batches_.single()) std::fill(rest_.begin(), rest_.end(), 0.0);
   }
 
   void write_sum(Archive& archive) const { archive.reals(sum_.data(), sum_.size()); }
   void write_rest(Archive& archive) const {
-    if (batch_ > 1) archive.reals(rest_.data(), rest_.size());
+    if (!batches_.single()) archive.reals(rest_.data(), rest_.size());
   }
   void read_sum(ArchiveReader& archive) { archive.reals(sum_.data(), sum_.size()); }
   // `round` rounds are over, of all batches. Throws StateError for what no batch can hold.
   void read_rest(ArchiveReader& archive, std::uint64_t round) {
-    if (batch_ > 1) archive.reals(rest_.data(), rest_.size());
-    rounds_ = round % batch_;
+    if (!batches_.single()) archive.reals(rest_.data(), rest_.size());
+    locate(round);
     const bool fresh = rounds_ == 0;
     const bool zero = std::all_of(sum_.begin(), sum_.end(), [](double x) { return x == 0.0; });
     if (!are_rests(sum_.data(), rest_.data(), sum_.size()) || (fresh && !zero)) {
@@ -55,8 +88,23 @@ class BatchSum {
   }
 
  private:
-  std::uint64_t batch_;
-  std::uint64_t rounds_ = 0;  // of the batch in work
+  void begin(std::uint64_t start) noexcept {
+    start_ = start;
+    length_ = batches_.length(start);
+    rounds_ = 0;
+  }
+  void locate(std::uint64_t round) noexcept {
+    ended_ = batches_.growth == Growth::none ? round / batches_.first : 0;
+    begin(ended_ * batches_.first);
+    for (; round - start_ >= length_; ++ended_) begin(start_ + length_);
+    rounds_ = round - start_;
+  }
+
+  Batches batches_;
+  std::uint64_t start_ = 0;  // rounds before the batch in work
+  std::uint64_t length_;
+  std::uint64_t rounds_ = 0;  // of it that are over
+  std::uint64_t ended_ = 0;
   std::vector<double> sum_;
   std::vector<double> rest_;
 };

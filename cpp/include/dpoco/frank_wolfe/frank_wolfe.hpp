@@ -42,7 +42,7 @@ class FrankWolfe final : public oco::RecordLearner {
   const LeafRule& leaves() const noexcept { return leaves_; }
   const VertexRule& rule() const noexcept { return *rule_; }
   const FrankWolfeSettings& settings() const noexcept { return settings_; }
-  std::uint64_t batch() const noexcept { return batch_.batch(); }
+  std::uint64_t batch() const noexcept { return settings_.batch; }
 
   // As `observe`: of a custom loss, and a round without a record, whose leaf is exactly 0.
   void observe_gradients(std::uint64_t decided, const double* at_decision,

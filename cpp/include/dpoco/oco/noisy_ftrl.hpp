@@ -21,7 +21,7 @@ enum class Statistics { gradient, quadratic };
 
 struct NoisyFtrlSettings {
   std::uint64_t horizon = 0;   // rounds
-  std::uint64_t batch = 1;     // rounds per decision
+  Batches batches;             // rounds per decision
   double step_size = 1.0;      // eta
   double scalar_bound = 0.0;   // |dl/dz| <= this, for generalised linear losses
   double vector_scale = 1.0;   // factor on y x in the quadratic statistics
@@ -36,7 +36,8 @@ struct NoisyFtrlSettings {
 // Gradients: O(d) a round plus one projection, no allocation of its own. Quadratic: O(d^3).
 class NoisyFtrl final : public RecordLearner {
  public:
-  // The sum's horizon is horizon / batch, its dimension sum_dimension(d, statistics).
+  // The sum's horizon is that of batches that end, or end before the last round; its dimension
+  // sum_dimension(d, statistics).
   NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmLoss loss,
             losses::RecordClipper clipper, NoisyFtrlSettings settings,
             mechanisms::ContinualSum sum);
@@ -47,7 +48,7 @@ class NoisyFtrl final : public RecordLearner {
   const losses::RecordClipper& clipper() const noexcept { return clipper_; }
   const losses::GlmLoss& loss() const noexcept { return loss_; }
   const NoisyFtrlSettings& settings() const noexcept { return settings_; }
-  std::uint64_t batch() const noexcept { return batch_.batch(); }
+  const Batches& batches() const noexcept { return batch_.batches(); }
   const random::Source& source() const noexcept override { return sum_.source(); }
   using RecordLearner::source;
 

@@ -15,7 +15,10 @@ Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
 
 from dpoco.privacy.losses.combined import NOTHING, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -24,15 +27,35 @@ from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
 from dpoco.privacy.mechanisms.factorisations import RATES, AnyFactorisation, Buffered
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
-from dpoco.privacy.mechanisms.participation import arms_column
+from dpoco.privacy.mechanisms.participation import arms_column, most_rounds
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 
-__all__ = ["EXACT_TAIL", "TAIL", "GaussianSum"]
+__all__ = ["EXACT_TAIL", "TAIL", "GaussianSum", "batch_starts"]
 
 # Total variation of one variate in doubles, and of one draw or buffer of exact integers, of which
 # the true figure is below 2^-280.
 TAIL, EXACT_TAIL = 2.0**-64, 2.0**-100
+
+
+def batch_starts(first: int, growth: str) -> Iterator[int]:
+    """Yield how many rounds are over when growing batches begin, in 2^42; see `GaussianSum`."""
+    start = 0
+    while start < 2**42:
+        yield start
+        grown = start // 4 if growth == "quarter" else min(start // 10, math.isqrt(4 * start))
+        start += max(first, grown)
+
+
+@lru_cache(maxsize=1024)
+def _extent(first: int, growth: str | None, pushes: int) -> tuple[int, int]:
+    """Return the length of the longest of `pushes` batches, and the end of the one behind them."""
+    if growth is None:
+        return first, (pushes + 1) * first
+    starts = tuple(islice(batch_starts(first, growth), pushes - 1, pushes + 2))
+    if len(starts) < 3:
+        raise ValueError(f"{pushes} growing batches are too long")
+    return starts[1] - starts[0], starts[2]
 
 
 @dataclass(frozen=True)
@@ -48,7 +71,10 @@ class GaussianSum(Mechanism):
     pushes : int
         Sums released; 0 is none.
     batch : int
-        Rounds added up before each.
+        Rounds added up before each; before the first, where batches grow.
+    growth : {"root", "quarter"} or None
+        How batches grow. After e rounds comes one of max(batch, g) rounds, where g is
+        min(e // 10, isqrt(4 e)) or e // 4. None: they do not.
     scale : float
         Of one draw, the first, in units of the summand; 0 is no noise.
     order : float
@@ -60,6 +86,7 @@ class GaussianSum(Mechanism):
     """
 
     kind = "gaussian_sum"
+    unsaid = ("growth",)
     noise = "fresh"
     one_round = True
     reacting = True
@@ -72,12 +99,16 @@ class GaussianSum(Mechanism):
     order: float = 2.0
     grid: float = limits(zero=True, default=0.0)
     limit: int = limits(zero=True, default=0)
+    growth: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what the proofs do not cover."""
         super().__post_init__()
         if self.pushes > self.factorisation.longest:
             raise ValueError(f"{self.factorisation.kind} is not for {self.pushes} pushes")
+        if self.growth is not None:
+            self.check_choice("growth", ("root", "quarter"))
+            _extent(self.batch, self.growth, max(self.pushes, 1))
         shaped = isinstance(self.summand, (ClippedVector, GlmGradient))
         if self.order != 2.0 and not (shaped and 2.0 < self.order <= self.summand.norm):
             raise ValueError(f"noise of order {self.order!r} carries no claim for this summand")
@@ -94,7 +125,7 @@ class GaussianSum(Mechanism):
         if isinstance(own, Buffered) and (own.decay, own.weights) not in RATES.values():
             raise ValueError("a grid is for the shipped parameters of blt only")
         grid_bits(self.grid, self.scale)
-        entry = self.batch * self.summand.movement(Neighbours("zero_out"))
+        entry = self.longest_batch * self.summand.movement(Neighbours("zero_out"))
         if not entry <= self.limit * self.grid <= LARGEST_LIMIT * self.grid:
             raise ValueError(f"a limit of {self.limit} grids does not hold what a push adds")
         if self.limit * self.pushes > LARGEST_SUM:
@@ -108,7 +139,28 @@ class GaussianSum(Mechanism):
     @property
     def longest(self) -> int | None:
         """Rounds up to the end of the batch after the last sum; any number if there is none."""
-        return (self.pushes + 1) * self.batch if self.pushes else None
+        return _extent(self.batch, self.growth, self.pushes)[1] if self.pushes else None
+
+    @property
+    def longest_batch(self) -> int:
+        """Rounds of the longest batch that is released."""
+        return _extent(self.batch, self.growth, max(self.pushes, 1))[0]
+
+    def column(self, near: Neighbours) -> float:
+        """Return the longest sum of columns of one person's rounds; of a single round, a column.
+
+        In growing batches every q-th of her rounds is one of a batch of its own, far from the
+        others, where q of them take as long as the longest batch: q such sums.
+        """
+        factor, pushes = self.factorisation, max(self.pushes, 1)
+        if self.growth is None:
+            return factor.column(pushes, near, self.batch)
+        length, behind = _extent(self.batch, self.growth, pushes)
+        rounds, one = most_rounds(near.rounds, near.separation, behind), factor.column(pushes)
+        crowd = min(rounds, -(-length // near.separation))
+        apart = max(1, crowd * near.separation // length)
+        each = replace(near, rounds=-(-rounds // crowd), separation=apart)
+        return min(rounds * one, crowd * factor.column(pushes, each))
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all sums together; None where there is no noise.
@@ -131,8 +183,9 @@ class GaussianSum(Mechanism):
 
     def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
         """Return the loss of the sums of all arms together, for several rounds of a person."""
-        if self.grid > 0.0:
-            raise ValueError("several rounds in several parts: nothing is proved for integers")
+        if self.grid > 0.0 or self.growth is not None:
+            unproved = "nothing is proved for integers, or for growing batches"
+            raise ValueError(f"several rounds in several parts: {unproved}")
 
         def column(rounds: int, separation: int) -> float:
             mine = replace(near, rounds=rounds, separation=separation)
@@ -144,15 +197,17 @@ class GaussianSum(Mechanism):
 
     def reach(self, near: Neighbours) -> float:
         """Return how far apart all rows of neighbours can be: mu times the scale."""
-        column = self.factorisation.column(self.pushes, near, self.batch)
+        column = self.column(near)
         moved = self.summand.movement(near, self.order)
         if self.grid == 0.0:
             return self.summand.inflation(self.order) * moved * column
         # Each entry is rounded by at most half a grid on either side; a batch is added in doubles.
         size = self.summand.size
         leaf = math.sqrt(size) * self.grid
-        if self.batch > 1:
-            leaf += moved * (self.batch * (self.batch + 1.0)) * 2.0**-53
+        length = float(self.longest_batch)
+        if length > 1.0:  # growing ones are added with what rounding has lost
+            lost = 5.0 * length if self.growth is not None else length * (length + 1.0)
+            leaf += moved * lost * 2.0**-53
         path = self.factorisation.path(self.pushes, self.grid, self.scale)
         total = column * (moved + leaf) + math.sqrt(float(self.pushes) * size) * path
         return total * (1.0 + 2.0**-48)
