@@ -15,14 +15,18 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain
                                            const losses::RecordClipper& clipper,
                                            const py::object& settings) {
   return read_whole({settings, "a noisy leader"}, [&](Fields& from) {
-    const NoisyFtrlSettings own{
-        .horizon = from.read<std::uint64_t>("rounds"),
-        .batches = read_batches(from),
-        .step_size = from.read<double>("step_size"),
-        .scalar_bound = from.read<double>("scalar_bound"),
-        .vector_scale = from.read<double>("vector_scale"),
-        .domain_radius = from.read<double>("domain_radius"),
-        .statistics = from.read<bool>("quadratic") ? Statistics::quadratic : Statistics::gradient};
+    NoisyFtrlSettings own{.horizon = from.read<std::uint64_t>("rounds"),
+                          .batches = read_batches(from)};
+    if (from.read<bool>("quadratic")) {
+      own.statistics = Statistics::quadratic;
+      own.vector_scale = from.read<double>("vector_scale");
+      own.domain_radius = from.read<double>("domain_radius");
+      own.ridges = from.read<std::vector<double>>("ridges");
+      own.shrinkage = from.read<double>("shrinkage");
+    } else {
+      own.step_size = from.read<double>("step_size");
+      own.scalar_bound = from.read<double>("scalar_bound");
+    }
     // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
     return std::make_unique<NoisyFtrl>(
         std::move(domain), loss, clipper, own,

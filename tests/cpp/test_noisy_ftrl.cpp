@@ -39,10 +39,12 @@ std::unique_ptr<NoisyFtrl> make(int kind, Statistics statistics, std::uint64_t b
   const mechanisms::NoiseLaw law{2.0, 1.5};
   const oco::NoisyFtrlSettings settings{.horizon = kRounds,
                                         .batches = {.first = batch},
+                                        .statistics = statistics,
                                         .step_size = 0.05,
                                         .scalar_bound = 4.0,
                                         .vector_scale = 0.8,
-                                        .statistics = statistics};
+                                        .ridges = std::vector<double>(kRounds, 5.0),
+                                        .shrinkage = 0.01};
   return std::make_unique<NoisyFtrl>(
       domain_of(kind), losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0), settings,
       ContinualSum(entries, kRounds / batch,
@@ -116,16 +118,14 @@ struct Problem {
   }
 
   // Distance from x to the projected gradient step from x: zero at the minimiser alone.
-  double residual(const domains::Domain& domain, double weight, double step,
-                  const std::vector<double>& x) const {
+  double residual(const domains::Domain& domain, double ridge, const std::vector<double>& x) const {
     const auto n = static_cast<std::size_t>(kDimension);
     std::vector<double> center(n), moved(n), projected(n);
     domain.center(center.data());
-    const double steepness = 2.0 * weight * 5.0 + 1.0 / step;
     for (std::size_t i = 0; i < n; ++i) {
-      double slope = -2.0 * weight * linear[i] + (x[i] - center[i]) / step;
-      for (std::size_t j = 0; j < n; ++j) slope += 2.0 * weight * entry(i, j, true) * x[j];
-      moved[i] = x[i] - slope / steepness;
+      double slope = -linear[i] + ridge * (x[i] - center[i]);
+      for (std::size_t j = 0; j < n; ++j) slope += entry(i, j, true) * x[j];
+      moved[i] = x[i] - slope / (5.0 + ridge);
     }
     domain.project(moved.data(), projected.data());
     double worst = 0.0;
@@ -140,16 +140,16 @@ TEST_CASE("the quadratic leader is the minimiser, also for indefinite matrices")
   const auto n = static_cast<std::size_t>(kDimension);
   for (int kind = 0; kind < 4; ++kind) {
     const auto domain = domain_of(kind);
-    for (const double step : {0.01, 1.0, 1000.0}) {
-      QuadraticLeader leader(domain, 0.7, step, 1.0);
+    QuadraticLeader leader(domain, 1.0);
+    for (const double ridge : {100.0, 1.0, 1e-3}) {
       for (const double low : {-4.0, 0.5}) {
         for (std::uint64_t seed = 1; seed < 12; ++seed) {
           const Problem problem(seed, low);
           std::vector<double> x(n);
           domain->center(x.data());
-          leader.minimize(problem.packed.data(), 0.8, x.data());
+          leader.minimize(problem.packed.data(), 0.8, ridge, x.data());
           CHECK(domain->contains(x.data(), 1e-12));
-          CHECK(problem.residual(*domain, 0.7, step, x) < 1e-13);
+          CHECK(problem.residual(*domain, ridge, x) < 1e-13);
         }
       }
     }
@@ -160,21 +160,24 @@ TEST_CASE("degenerate quadratics") {
   const auto n = static_cast<std::size_t>(kDimension);
   for (int kind = 0; kind < 4; ++kind) {
     const auto domain = domain_of(kind);
-    QuadraticLeader leader(domain, 1.0, 0.5, 1.0);
+    QuadraticLeader leader(domain, 1.0);
     std::vector<double> center(n), x(n);
     domain->center(center.data());
     for (const double scale : {0.0, -1.0, 1e-300, 1e90}) {
       std::vector<double> packed(oco::packed_size(n) + n, scale);
       x = center;
-      leader.minimize(packed.data(), 1.0, x.data());
+      leader.minimize(packed.data(), 1.0, 1.0, x.data());
       CHECK(domain->contains(x.data(), 1e-9));
       if (scale == 0.0) {
         for (std::size_t i = 0; i < n; ++i) CHECK(x[i] == doctest::Approx(center[i]));
+        leader.shrink(0.0, x.data());
+        for (std::size_t i = 0; i < n; ++i) CHECK(x[i] == doctest::Approx(center[i]));
       }
+      leader.shrink(1e300, x.data());
+      CHECK(x == center);
     }
   }
-  CHECK_THROWS_AS(QuadraticLeader(domain_of(0), 0.0, 1.0, 1.0), std::invalid_argument);
-  CHECK_THROWS_AS(QuadraticLeader(domain_of(0), 1.0, std::nan(""), 1.0), std::invalid_argument);
+  CHECK_THROWS_AS(QuadraticLeader(domain_of(0), std::nan("")), std::invalid_argument);
 }
 
 TEST_CASE("run equals observe, also through a saved state") {

@@ -23,12 +23,16 @@ def decoder(method: str, n: int, blt=None) -> np.ndarray:
         return honaker_decoder(n)
     lags = np.subtract.outer(np.arange(n), np.arange(n))
     if method == "toeplitz":
-        values = np.cumprod(np.concatenate([[1.0], 1 - 0.5 / np.arange(1, n)]))
-        return np.where(lags >= 0, values[np.maximum(lags, 0)], 0.0)
+        return np.where(lags >= 0, square_roots(n)[np.maximum(lags, 0)], 0.0)
     assert method in ("blt", "blt_normalised")
     powers = np.power.outer(1 - blt.decay, np.maximum(lags - 1, 0))
     c = np.eye(n) + np.where(lags > 0, np.tensordot(blt.weights, powers, 1), 0.0)
     return np.tril(np.ones((n, n))) * scales(method, n, c) @ np.linalg.inv(c)
+
+
+def square_roots(n: int) -> np.ndarray:
+    """The first n coefficients of (1 - x)^(-1/2)."""
+    return np.cumprod(np.concatenate([[1.0], 1 - 0.5 / np.arange(1, n)]))
 
 
 def scales(method: str, n: int, c: np.ndarray) -> np.ndarray:
@@ -121,7 +125,7 @@ def clipped(row: np.ndarray, q: float, bound: float) -> np.ndarray:
 
 def released(total, noise, sigma):
     if sigma == 0:
-        return total
+        return total + noise
     grid = 2.0 ** (np.floor(np.log2(sigma)) - 12)
     return grid * np.rint((total + noise) / grid)
 
@@ -150,21 +154,45 @@ def decisions(
     return np.array(out)
 
 
-def noisy_statistics(X, y, *, q, bound, labels, scale, sigma, gaussians, decode):
-    """The released sums of (x x', scale y x), as matrices (T, d, d) and vectors (T, d)."""
+def ridge_ends(rounds, first):
+    """Rounds that are over when a growing block's sum is released."""
+    ends = [first]
+    while ends[-1] < rounds:
+        ends.append(ends[-1] + max(first, ends[-1] // 4))
+    return ends[:-1]
+
+
+def noisy_statistics(X, y, *, q, bound, labels, scale, ends, noise, sigma):
+    """The released sums of (x x', scale y x), as matrices (K, d, d) and vectors (K, d)."""
     d = X.shape[1]
     upper = np.triu_indices(d)
     factor = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
     total = np.zeros(len(factor) + d)
-    matrices, vectors = [], []
-    for t, (row, label) in enumerate(zip(X, y, strict=True)):
+    matrices, vectors, rows = [], [], dict(zip(ends, noise, strict=True))
+    for t, (row, label) in enumerate(zip(X, y, strict=True), start=1):
         x = clipped(row, q, bound)
         if np.isfinite(label):
             outer = np.outer(x, x)[upper] * factor
             total = total + np.concatenate([outer, scale * np.clip(label, *labels) * x])
-        out = released(total, sigma * (decode[t] @ gaussians), sigma)
-        matrix = np.zeros((d, d))
-        matrix[upper] = out[: len(factor)] / factor
-        matrices.append(np.triu(matrix) + np.triu(matrix, 1).T)
-        vectors.append(out[len(factor) :] / scale)
+        if t in rows:
+            out = released(total, rows[t], sigma)
+            matrix = np.zeros((d, d))
+            matrix[upper] = out[: len(factor)] / factor
+            matrices.append(np.triu(matrix) + np.triu(matrix, 1).T)
+            vectors.append(out[len(factor) :] / scale)
     return np.array(matrices), np.array(vectors)
+
+
+def ridge_decision(matrix, vector, ridge, radius):
+    """The minimiser of x'M+ x - 2 b'x + ridge |x|^2 over a Euclidean ball, by bisection."""
+    values, basis = np.linalg.eigh(matrix)
+    spectrum, inner = np.maximum(values, 0.0) + ridge, basis.T @ vector
+    low, high = 0.0, 0.0
+    length = np.linalg.norm(inner / spectrum)
+    if length > radius:
+        high = 10.0 * spectrum.max() * length / radius
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            outside = np.linalg.norm(inner / (spectrum + middle)) > radius
+            low, high = (middle, high) if outside else (low, middle)
+    return basis @ (inner / (spectrum + high))

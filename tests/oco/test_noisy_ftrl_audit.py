@@ -31,7 +31,7 @@ def maker(horizon=T, **options):
 def test_the_sensitivity_is_reached_and_an_understated_one_is_caught(statistics):
     options = dict(
         domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0), statistics=statistics,
-        budget=dpoco.Budget(0.01, 1e-6), step_size=1e6,
+        budget=dpoco.Budget(0.01, 1e-6), step_size=1e6 if statistics == "gradient" else None,
     )  # fmt: skip
     honest = maker(**options)(Source.seeded(0))
     base = X.copy(), Y.copy()
@@ -137,14 +137,13 @@ def mean_suboptimality(rounds, d, **options):
 def test_regression_is_learned_with_either_statistics():
     assert mean_suboptimality(10_000, 5) < 0.3
     assert mean_suboptimality(100_000, 5) < 0.05
-    assert mean_suboptimality(10_000, 5, statistics="quadratic") < 0.5
 
 
-def test_exact_statistics_use_curvature_when_steps_are_long():
-    quadratic = mean_suboptimality(10_000, 5, statistics="quadratic", step_size=0.0025)
-    gradient = mean_suboptimality(10_000, 5, step_size=0.0025)
-    assert quadratic < 0.05
-    assert gradient > 5 * quadratic
+def test_exact_statistics_use_curvature():
+    quadratic = mean_suboptimality(10_000, 5, statistics="quadratic")
+    assert quadratic < 0.005
+    assert mean_suboptimality(10_000, 5, step_size="predicted") > 10 * quadratic
+    assert mean_suboptimality(1000, 5, statistics="quadratic") < 0.15
 
 
 @pytest.mark.parametrize("bound", [1.0, 1e-14, 1e-16])

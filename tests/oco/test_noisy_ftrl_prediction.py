@@ -109,7 +109,7 @@ def test_where_nothing_is_to_be_predicted():
         Simplex(1), logistic, horizon=T, budget=BUDGET, step_size="predicted"
     )
     assert point.step_size == 1.0
-    with pytest.raises(ValueError, match="gradient statistics"):
+    with pytest.raises(ValueError, match="no step size"):
         noisy_ftrl.calibrate(
             ball, SquaredLoss(), horizon=T, budget=BUDGET, step_size="predicted",
             statistics="quadratic",

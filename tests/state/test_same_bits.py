@@ -117,10 +117,13 @@ def running_sum(dimension: int, rounds: int, scale: float) -> dict[str, Any]:
 def noisy_ftrl(loss: str, where: str, d: int) -> str:
     rounds, quadratic = 60, loss == "squared"
     size = d * (d + 1) // 2 + d if quadratic else d
+    own: dict[str, Any] = {"step_size": 0.1, "scalar_bound": 1.0}
+    if quadratic:
+        own = {"vector_scale": 1.0, "domain_radius": 1.0, "ridges": [5.0] * rounds}
+        own["shrinkage"] = 0.01
     settings = {
-        "rounds": rounds, "batch": 1, "growth": None, "step_size": 0.1, "scalar_bound": 1.0,
-        "quadratic": quadratic, "vector_scale": 1.0, "domain_radius": 1.0,
-        "sum": running_sum(size, rounds, 2.0),
+        "rounds": rounds, "batch": 1, "growth": None, "quadratic": quadratic,
+        "sum": running_sum(size, rounds, 2.0), **own,
     }  # fmt: skip
     glm = loss_sum(loss, d)["glm"]
     engine = _core.NoisyFtrl(domain(where, d), glm, clipper(d), settings)

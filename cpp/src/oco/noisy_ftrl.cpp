@@ -63,7 +63,6 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
       batch_(sum_dimension(decision_.size(), settings.statistics), settings.batches),
       clipped_(decision_),
       released_(batch_.values()) {
-  if (!(settings_.step_size > 0.0)) throw std::invalid_argument("step_size must be positive");
   if (static_cast<std::size_t>(sum_.dimension()) != released_.size()) {
     throw std::invalid_argument("the sum must have the dimension of the statistics");
   }
@@ -74,7 +73,15 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
     if (!(settings_.vector_scale > 0.0)) {
       throw std::invalid_argument("vector_scale must be positive");
     }
-    leader_.emplace(domain_, loss_.weight, settings_.step_size, settings_.domain_radius);
+    const auto positive = [](double ridge) { return ridge > 0.0; };
+    if (settings_.ridges.size() < sum_.horizon() ||
+        !std::all_of(settings_.ridges.begin(), settings_.ridges.end(), positive)) {
+      throw std::invalid_argument("every push needs a positive ridge");
+    }
+    if (!(settings_.shrinkage >= 0.0)) throw std::invalid_argument("shrinkage must be at least 0");
+    leader_.emplace(domain_, settings_.domain_radius);
+  } else if (!(settings_.step_size > 0.0)) {
+    throw std::invalid_argument("step_size must be positive");
   }
   domain_->center(decision_.data());
   center_ = decision_;
@@ -145,7 +152,10 @@ bool NoisyFtrl::lead(const double* released) {
   const std::size_t d = decision_.size();
   previous_ = decision_;
   if (leader_) {
-    leader_->minimize(released, settings_.vector_scale, decision_.data());
+    const double ridge = settings_.ridges[sum_.round() - 1];
+    leader_->minimize(released, settings_.vector_scale, ridge, decision_.data());
+    const double variance = settings_.shrinkage * ridge * ridge;
+    if (variance > 0.0) leader_->shrink(variance, decision_.data());
   } else {
     const double eta = settings_.step_size;
     for (std::size_t i = 0; i < d; ++i) target_[i] = center_[i] - eta * released[i];

@@ -17,16 +17,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import clipped, record_length
 from dpoco.accounting.noisy_ftrl_regret import (
+    RIDGE_GROWTH,
     SCOPES_IN_WORDS,
     STATISTICS,
     NoisyFTRLParameters,
+    Ridge,
     run_of,
+    updates,
 )
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
@@ -42,7 +48,14 @@ from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMo
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["NoisyFTRLParameters", "best_vector_scale", "calibrate", "guarantee", "mechanism_of"]
+__all__ = [
+    "NoisyFTRLParameters",
+    "best_vector_scale",
+    "calibrate",
+    "guarantee",
+    "mechanism_of",
+    "ridge_of",
+]
 
 STEPS = ("predicted",)
 
@@ -57,7 +70,7 @@ def calibrate(
     statistics: str = "gradient",
     sum_method: str | None = None,
     step_size: float | str | None = None,
-    batch: int = 1,
+    batch: int | None = None,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
 ) -> NoisyFTRLParameters:
@@ -77,12 +90,12 @@ def calibrate(
         What is summed; "quadratic" is for `SquaredLoss`.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt_normalised" unless another is more
-        than 1 % better.
+        than 1 % better; and "toeplitz" for quadratic statistics.
     step_size : float or "predicted", optional
-        eta; None minimises the regret bound, "predicted" the predicted regret, for gradient
-        statistics: see `dpoco.oco.NoisyFTRL`.
-    batch : int
-        Rounds per decision.
+        eta; None minimises the regret bound, "predicted" the predicted regret: see
+        `dpoco.oco.NoisyFTRL`. Quadratic statistics have none.
+    batch : int, optional
+        Rounds per decision, by default 1; with quadratic statistics of the first one, see there.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
@@ -98,22 +111,24 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     choice("relation", relation, CHANGES)
-    n = continual_sum.resolve_horizon(horizon)
-    pushes = n // positive_int("batch", batch, maximum=n)
-    scale = None
+    n, near = continual_sum.resolve_horizon(horizon), Neighbours(relation)
+    if batch is not None:
+        positive_int("batch", batch, maximum=n)
     if _check_statistics(loss, statistics) == "quadratic":
-        scale = best_vector_scale(domain, loss, relation)
+        if step_size is not None:
+            raise ValueError("quadratic statistics have no step size: step_size must be None")
+        noise: dict[str, Any] = {"sum_method": sum_method, "budget": budget, "numerics": numerics}
+        return _calibrate_ridge(domain, loss, near, horizon=horizon, batch=batch, **noise)
+    batch = 1 if batch is None else batch
     if isinstance(step_size, str):
         choice("step_size", step_size, STEPS)
-        if scale is not None:
-            raise ValueError("step_size='predicted' is for gradient statistics")
     fixed = step_size is not None and not isinstance(step_size, str)
-    near, summand, best = Neighbours(relation), _summand(domain, loss, scale), None
+    pushes, summand, best = n // batch, _summand(domain, loss, None), None
     for method in candidate_methods(sum_method, None if horizon is None else pushes, budget):
         plain = sum_of(summand, method, pushes, near, batch=batch)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
         schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
-        run = run_of(domain, loss, _slope(domain, loss), scale, method=method, **schedule)
+        run = run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
         eta = positive_float("step_size", step_size) if fixed else run.best_step()
         regret = run.regret(eta)
         # The first candidate is the default; another must be clearly better.
@@ -128,7 +143,7 @@ def calibrate(
         statistics=statistics,
         sum_method=run.method,
         step_size=eta,
-        vector_scale=scale,
+        vector_scale=None,
         batch=batch,
         pushes=pushes,
         horizon=n,
@@ -139,6 +154,87 @@ def calibrate(
         regret_terms=regret.terms,
         regret_scope=regret.scope,
         **noise,
+    )
+
+
+def _calibrate_ridge(
+    domain: Domain,
+    loss: Any,
+    near: Neighbours,
+    *,
+    horizon: int | None,
+    batch: int | None,
+    sum_method: str | None,
+    budget: Budget | None,
+    numerics: str,
+) -> NoisyFTRLParameters:
+    """Return the parameters of quadratic statistics, in growing blocks."""
+    n, scale = continual_sum.resolve_horizon(horizon), best_vector_scale(domain, loss, near.change)
+    summand = _summand(domain, loss, scale)
+    if batch is None:
+        batch = 1
+        if budget is not None:
+            # In fewer rounds noise has the upper hand anyway.
+            hidden = 0.4 * math.sqrt(domain.dimension) * summand.movement(near)
+            hidden /= gaussian_mu(budget.epsilon, budget.delta) * record_length(domain, loss) ** 2
+            batch = max(1, min(round(hidden), n if horizon is None else max(1, n // 50)))
+    pushes = updates("quadratic", batch, n)
+    method = "toeplitz" if sum_method in (None, "auto") else sum_method
+    choice("sum_method", method, continual_sum.METHODS)
+    plain = sum_of(summand, method, pushes, near, batch=batch, growth=RIDGE_GROWTH)
+    noise = planned_noise(plain, near, budget=budget, numerics=numerics)
+    rows = _rows(method, pushes)
+    ridge = _ridge(domain, loss, scale, n, batch, noise["noise_scale"] * rows)
+    regret = ridge.regret()
+    return NoisyFTRLParameters(
+        statistics="quadratic",
+        sum_method=method,
+        step_size=None,
+        vector_scale=scale,
+        batch=batch,
+        pushes=pushes,
+        horizon=n,
+        relation=near.change,
+        calibration="tight",
+        dimension=domain.intrinsic_dimension,
+        lipschitz=ridge.lipschitz,
+        radius=float(domain.radius_from_center()),
+        diameter=ridge.diameter,
+        regret_bound=regret.total,
+        regret_terms=regret.terms,
+        regret_scope=regret.scope,
+        **noise,
+    )
+
+
+def ridge_of(domain: Domain, loss: Any, parameters: NoisyFTRLParameters) -> Ridge | None:
+    """Return what is added to quadratic statistics, and what is proved of them; None of others."""
+    p = parameters
+    if p.vector_scale is None:
+        return None
+    noise = p.noise_scale * _rows(p.sum_method, p.pushes)
+    return _ridge(domain, loss, p.vector_scale, p.horizon, p.batch, noise)
+
+
+def _rows(method: str, pushes: int) -> Any:
+    return continual_sum.row_norm(method, np.arange(1, pushes + 1), pushes)
+
+
+def _ridge(
+    domain: Domain, loss: Any, scale: float, horizon: int, batch: int, deviations: Any
+) -> Ridge:
+    return Ridge(
+        coordinates=domain.dimension,
+        lipschitz=_slope(domain, loss),
+        diameter=float(domain.diameter(2.0)),
+        reach=max(float(domain.max_norm(2.0)), float(domain.radius_from_center())),
+        length=record_length(domain, loss),
+        label=float(loss.label_bound),
+        weight=float(loss.weight),
+        vector_scale=scale,
+        horizon=horizon,
+        batch=batch,
+        deviations=deviations,
     )
 
 
@@ -175,18 +271,21 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
-    run = run_of(
-        domain, loss, _slope(domain, loss), p.vector_scale, method=p.sum_method, **schedule
-    )
-    regret = run.regret(p.step_size)
+    ridge = ridge_of(domain, loss, p)
+    if ridge is not None:
+        regret, step = ridge.regret(), {}
+    else:
+        eta = positive_float("step_size", p.step_size)
+        schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
+        run = run_of(domain, loss, _slope(domain, loss), method=p.sum_method, **schedule)
+        regret, step = run.regret(eta), {"step size": eta}
     still = p.lipschitz * p.radius
     if isinstance(loss, GlmLoss):
         still = min(still, loss.center_regret(domain))
     # The total is at most that of any decisions.
     stated = stated_regret(regret.total, p.horizon * still)
     stated["details"] |= {
-        "step size": p.step_size,
+        **step,
         "regret bound holds for": SCOPES_IN_WORDS[regret.scope],
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
@@ -218,6 +317,7 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
         scale=p.noise_scale,
         numerics=p.numerics,
         batch=p.batch,
+        growth=RIDGE_GROWTH if p.statistics == "quadratic" else None,
     )
 
 

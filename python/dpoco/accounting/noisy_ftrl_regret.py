@@ -5,10 +5,12 @@ noise after block k, K blocks, and w the Gaussian width of the centred domain:
 
 (a) linear losses fixed in advance, s_k non-decreasing: E Reg <= R^2/(2 eta) + eta A/2 + N with
     N = eta n s^2/2 if eta n s <= w, else w s - w^2/(2 eta n), s = s_{K-1};
-(b) convex losses, chosen adaptively: E Reg <= R^2/(2 eta) + eta A/2 + eta G sum_t E||noise_t||,
-    where for quadratic statistics the noise is that of the gradient, anywhere in the domain.
+(b) convex losses, chosen adaptively: E Reg <= R^2/(2 eta) + eta A/2 + eta G sum_t E||noise_t||;
+(c) G D T, always; it is all that is claimed of quadratic statistics, but for
+(d) records of one law that leave no direction out: see `Ridge`.
 
-The rounding of released sums to a grid adds eta G (T - m) times half the grid's diagonal to both.
+The rounding of released sums to a grid adds eta G (T - m) times half the grid's diagonal to (a)
+and (b).
 
 The predicted step is no bound: it counts the regularisation, stability and linear noise terms of
 (a), and the second-order cost of noise that is independent of the records and does not meet the
@@ -19,12 +21,14 @@ Proof: ``docs/privacy/noisy_ftrl.md``; derivation of the step: "A predicted step
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
@@ -34,15 +38,23 @@ from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.release import check_scale
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import GlmLoss
+from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 from dpoco.privacy.neighbours import CHANGES
 
 STATISTICS = ("gradient", "quadratic")
 SCOPES_IN_WORDS = {
     "oblivious": "streams fixed in advance",
     "adaptive": "all streams, also such as react to the decisions",
+    "stochastic": (
+        "independent records of one law with E xx' >= (B^2 / 2d) I and its best coefficients in "
+        "the domain; of others nothing is claimed but G D T"
+    ),
 }
 # Methods whose noise grows with every round, exactly, but for falls that the bound counts.
 GROWING = ("blt", "toeplitz", "blt_normalised")
+# Blocks of quadratic statistics grow by a quarter of the rounds before.
+RIDGE_GROWTH = "quarter"
+_LEAST_RIDGE = 1e-9
 _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
 
 
@@ -58,15 +70,15 @@ class NoisyFTRLParameters(Parameters):
         Continual sum.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no privacy.
-    step_size : float
-        eta (length^2 / loss).
+    step_size : float or None
+        eta (length^2 / loss); None for quadratic statistics, which need none.
     vector_scale : float or None
         Factor on y x in the quadratic statistics (length^2 of features / their product with a
         label); None for gradients.
     batch : int
-        Rounds per decision.
+        Rounds per decision; with quadratic statistics at least: see `dpoco.oco.NoisyFTRL`.
     pushes : int
-        Updates: horizon // batch.
+        Updates: horizon // batch; of growing blocks, those that end before the horizon.
     horizon : int
         Rounds.
     relation : {"replace", "zero_out"}
@@ -89,8 +101,8 @@ class NoisyFTRLParameters(Parameters):
         Bound on the expected regret, in units of loss.
     regret_terms : dict of str to float
         The terms it is the sum of.
-    regret_scope : {"oblivious", "adaptive"}
-        Streams it holds for: fixed in advance, or any.
+    regret_scope : {"oblivious", "adaptive", "stochastic"}
+        Streams it holds for: fixed in advance, any, or records of one law.
     numerics : {"float", "lattice"}
         Arithmetic of the sum: doubles, or exact integers.
     """
@@ -102,7 +114,7 @@ class NoisyFTRLParameters(Parameters):
     statistics: str = one_of(*STATISTICS)
     sum_method: str = one_of(*continual_sum.METHODS)
     noise_scale: float = at_least(0.0)
-    step_size: float
+    step_size: float | None
     vector_scale: float | None
     batch: int
     pushes: int
@@ -124,10 +136,13 @@ class NoisyFTRLParameters(Parameters):
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        if (self.vector_scale is None) != (self.statistics == "gradient"):
+        quadratic = self.statistics == "quadratic"
+        if (self.vector_scale is not None) != quadratic:
             raise ValueError("vector_scale belongs to the quadratic statistics, and to them only")
-        if self.pushes != self.horizon // self.batch:
-            raise ValueError("pushes must be horizon // batch")
+        if (self.step_size is None) != quadratic:
+            raise ValueError("step_size belongs to the gradient statistics, and to them only")
+        if self.pushes != updates(self.statistics, self.batch, self.horizon):
+            raise ValueError("pushes must be the updates of so many rounds in such batches")
         check_scale(self.noise_scale, self.mu)
 
     @property
@@ -147,7 +162,7 @@ class NoisyFTRLParameters(Parameters):
         The terms of the regret for steps without noise, and what a Lipschitz loss sees of the
         noise in the direction of its gradient. With quadratic statistics the regret bound.
         """
-        if self.vector_scale is not None:
+        if self.step_size is None:
             return self.regret_bound / self.horizon
         eta, slope = self.step_size, self.lipschitz
         steps = 0.5 * self.radius**2 / (eta * self.horizon) + 0.5 * eta * slope**2 * self.batch
@@ -160,8 +175,11 @@ class NoisyFTRLParameters(Parameters):
 
         Measured on the easiest stream, a single record, and on hard ones, features in all
         directions: where it is so, the learner gets less than half of the way from the loss of the
-        centre to that of the best decision; where not, at least 0.15 on the easiest stream.
+        centre to that of the best decision; where not, at least 0.15 on the easiest stream. Of
+        quadratic statistics `Ridge` knows.
         """
+        if self.step_size is None:
+            return False
         return self.private and self.predicted_error > 1.2 * self.lipschitz * self.radius
 
 
@@ -187,8 +205,6 @@ class Run:
         Of the continual sum.
     noise_scale : float
         Of one draw.
-    amplification : float or None
-        For the quadratic statistics: l2 norm of a gradient's noise per unit of a coordinate's.
     """
 
     coordinates: int
@@ -202,7 +218,6 @@ class Run:
     batch: int
     method: str
     noise_scale: float
-    amplification: float | None = None
 
     @property
     def squares(self) -> float:
@@ -239,8 +254,7 @@ class Run:
     @property
     def rounding(self) -> float:
         """Factor of eta in the rounding term: G times the rounded decisions' errors."""
-        half = 0.5 * continual_sum.release_grid(self.noise_scale)
-        half *= math.sqrt(self.coordinates) if self.amplification is None else self.amplification
+        half = 0.5 * continual_sum.release_grid(self.noise_scale) * math.sqrt(self.coordinates)
         return self.lipschitz * self.noisy_rounds * half
 
     @property
@@ -249,9 +263,9 @@ class Run:
         _, mean = self.deviations
         if mean == 0.0:
             return 0.0
-        size = math.sqrt(self.dimension) if self.amplification is None else self.amplification
         # Cauchy-Schwarz over the sums behind decisions.
-        return self.lipschitz * self.batch * self._noisy_blocks * mean * size + self.rounding
+        blocks = self.batch * self._noisy_blocks
+        return self.lipschitz * blocks * mean * math.sqrt(self.dimension) + self.rounding
 
     @property
     def noisy_rounds(self) -> int:
@@ -266,7 +280,7 @@ class Run:
     @property
     def growing(self) -> bool:
         """Whether bound (a) holds, of linear losses and noise that never falls."""
-        return self.linear and self.method in GROWING and self.amplification is None
+        return self.linear and self.method in GROWING
 
     def regret(self, eta: float) -> RegretBound:
         """Return the least proved bound for a step size eta > 0."""
@@ -334,15 +348,9 @@ class Run:
         return float(eta[int(np.argmin(predicted))])
 
 
-def run_of(
-    domain: Domain, loss: Any, lipschitz: float, vector_scale: float | None = None, **schedule: Any
-) -> Run:
+def run_of(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Run:
     """Return a run on a domain, of losses with this l2 Lipschitz bound, of a schedule of noise."""
-    n, radius, amplification = domain.intrinsic_dimension, float(domain.radius_from_center()), None
-    if vector_scale is not None:
-        d = domain.dimension
-        matrix = float(domain.max_norm(2.0)) * math.sqrt(0.5 * d * (d + 1.0))
-        amplification = 2.0 * loss.weight * (matrix + math.sqrt(d) / vector_scale)
+    n, radius = domain.intrinsic_dimension, float(domain.radius_from_center())
     return Run(
         coordinates=domain.dimension,
         dimension=n,
@@ -351,9 +359,105 @@ def run_of(
         diameter=float(domain.diameter(2.0)),
         width=min(_width(domain), radius * math.sqrt(n)),
         linear=hasattr(loss, "gradient_bound"),
-        amplification=amplification,
         **schedule,
     )
+
+
+def updates(statistics: str, batch: int, horizon: int) -> int:
+    """Return how many sums are released, at least 1."""
+    if statistics == "gradient":
+        return horizon // batch
+    begun = itertools.takewhile(lambda start: start < horizon, batch_starts(batch, RIDGE_GROWTH))
+    return max(1, sum(1 for _ in begun) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ridge:
+    """Regression on released quadratic statistics: min x'M+ x - 2 b'x + r_k ||x - c||^2.
+
+    Claim: let records be independent, of one law with E xx' >= h I, and let its best coefficients
+    lie in the domain. With s the largest noise of a coordinate of K sums, |x|_2 <= B,
+    |label| <= Y, losses w (x'theta - y)^2, R the largest |theta|_2 and |theta - c|_2,
+    v = B (Y + B R), L = sqrt(2 ln(4 K T)),
+    t0 = (5/4) max(5 m, (4/h) L s, (8 B^2/h) ln(2 d K T)):
+    E Reg <= G D (t0 + 2)
+             + (76 w B^2/h^2) (v^2 ln(T/t0 + e) + (d s^2/a^2 + R^2 (3 sqrt(2d) + 2L)^2 s^2)/t0).
+    Stated for h = B^2/(2d), half of the largest that is possible.
+
+    Attributes
+    ----------
+    coordinates : int
+        d.
+    lipschitz, diameter : float
+        G and D.
+    reach : float
+        R.
+    length, label : float
+        B and Y.
+    weight : float
+        w.
+    vector_scale : float
+        a: released are sums of xx' and a y x.
+    horizon, batch : int
+        T, and m: rounds of the first block.
+    deviations : ndarray, shape (K,)
+        Noise of a coordinate of every sum; 0 without noise.
+    """
+
+    coordinates: int
+    lipschitz: float
+    diameter: float
+    reach: float
+    length: float
+    label: float
+    weight: float
+    vector_scale: float
+    horizon: int
+    batch: int
+    deviations: NDArray[np.float64]
+
+    @property
+    def ridges(self) -> NDArray[np.float64]:
+        """r_k: the spectral edge of the noise in a matrix; without noise next to nothing."""
+        edges = math.sqrt(2.0 * self.coordinates) * self.deviations
+        return np.maximum(edges, _LEAST_RIDGE * self.length**2)
+
+    @property
+    def hidden_rounds(self) -> float:
+        """Rounds until the matrix of records of all directions rises above the largest edge."""
+        edge = math.sqrt(2.0 * self.coordinates) * float(self.deviations.max())
+        return edge * self.coordinates / self.length**2
+
+    @property
+    def shrinkage(self) -> float:
+        """Variance of a coordinate of b, over r_k^2, where decisions are to be shrunk; else 0."""
+        if self.hidden_rounds <= self.horizon:
+            return 0.0
+        return 0.5 / (self.coordinates * self.vector_scale**2)
+
+    def regret(self) -> RegretBound:
+        """Return the lesser of what is proved of all streams, and of records of one law."""
+        trivial = self.lipschitz * self.diameter
+        bounds = [RegretBound.of({"trivial": trivial * self.horizon}, "adaptive")]
+        if self.shrinkage == 0.0:
+            bounds.append(self._stochastic(trivial))
+        return min(bounds, key=lambda found: found.total)
+
+    def _stochastic(self, largest: float) -> RegretBound:
+        d, s, square = self.coordinates, float(self.deviations.max()), self.length**2
+        h, ends = 0.5 * square / d, float(len(self.deviations) * self.horizon)
+        spread = math.sqrt(2.0 * math.log(4.0 * ends))
+        dense = 8.0 * square / h * math.log(2.0 * d * ends)
+        start = 1.25 * max(5.0 * self.batch, 4.0 / h * spread * s, dense)
+        residual = square * (self.label + self.length * self.reach) ** 2
+        edge = self.reach * (3.0 * math.sqrt(2.0 * d) + 2.0 * spread)
+        scale = 76.0 * self.weight * square / h**2
+        terms = {
+            "start": largest * (start + 2.0),
+            "records": scale * residual * math.log(self.horizon / start + math.e),
+            "noise": scale * s**2 * (d / self.vector_scale**2 + edge**2) / start,
+        }
+        return RegretBound.of(terms, "stochastic")
 
 
 def _width(domain: Domain) -> float:

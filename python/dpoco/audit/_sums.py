@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -25,7 +27,7 @@ from dpoco.audit._family import (
 from dpoco.audit._sum_maps import noise_map, whitening_of
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.privacy.mechanisms.base import Nothing
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -70,7 +72,7 @@ class Sums(Family):
 
     def ended(self, learner: Any, t: int, play: Play) -> Any:
         """Return the rows of the sum that are complete after round t: all of them, or none."""
-        return slice(None) if (t + 1) % self.batch == 0 else []
+        return slice(None) if t + 1 in self.ends(t + 1) else []
 
     def wanted(self, learner: Any, ended: bool) -> int:
         """Return how many variates a round must have drawn."""
@@ -95,6 +97,14 @@ class Sums(Family):
     def batch(self) -> int:
         """Records of a push."""
         return int(getattr(self.learner.parameters, "batch", 1))
+
+    def ends(self, rounds: int) -> Sequence[int]:
+        """Return how many rounds are over at each release of the first so many."""
+        growth = getattr(self.mechanism, "growth", None)
+        if growth is None:
+            return range(self.batch, rounds + 1, self.batch)
+        starts = itertools.takewhile(lambda t: t <= rounds, batch_starts(self.batch, growth))
+        return list(starts)[1 : self.mechanism.pushes + 1]
 
     @property
     def grid(self) -> float:
@@ -134,9 +144,8 @@ class Sums(Family):
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
-        end = at + self.batch - at % self.batch
-        if end <= len(base.notes["sum"]):
-            yield end - 1
+        ends = self.ends(len(base.notes["sum"]))
+        yield from (end - 1 for end in ends[bisect_right(ends, at) :][:1])
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
@@ -170,9 +179,9 @@ class Sums(Family):
         guarantee = self.learner.guarantee
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
             return
-        count = min(len(moved) // self.batch, m.pushes)
-        pushed = moved[: count * self.batch].reshape(count, self.batch, -1).sum(axis=1)
-        white = whitening_of(noise_map(m.factorisation, count)) @ np.cumsum(pushed, axis=0)
+        ends = self.ends(len(moved))[: m.pushes]
+        pushed = np.add.reduceat(moved[: ends[-1]], [0, *ends[:-1]])
+        white = whitening_of(noise_map(m.factorisation, len(ends))) @ np.cumsum(pushed, axis=0)
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
@@ -257,7 +266,10 @@ class Records(Sums):
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         decision = learner.decide()
-        if learner.round % self.batch == 0:  # some leaves are taken at the one before, too
+        if learner.round in (
+            0,
+            *self.ends(learner.round)[-1:],
+        ):  # some leaves are taken at the one before, too
             before = self._decisions[1] if learner.round > 0 else decision
             self._decisions = before, decision
         return decision
@@ -290,7 +302,7 @@ class Records(Sums):
         return int(ended and learner.guarantee.private and not isinstance(self.mechanism, Nothing))
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        if self.batch > 1:
+        if self.batch > 1 or self._is_quadratic:
             yield from super().compared(base, other, at)
 
 

@@ -127,7 +127,7 @@ class NoisyFTRL(RecordLearner):
         statistics: str = "gradient",
         sum_method: str | None = None,
         step_size: float | str | None = None,
-        batch: int = 1,
+        batch: int | None = None,
         relation: str = "replace",
         numerics: str = DEFAULT_NUMERICS,
         participation: Participation | None = None,
@@ -142,6 +142,15 @@ class NoisyFTRL(RecordLearner):
             source=source,
         )  # fmt: skip
 
+    def _noise_note(self) -> str | None:
+        ridge = accountant.ridge_of(self._domain, self._loss, self._parameters)
+        if ridge is None or ridge.shrinkage == 0.0:
+            return super()._noise_note()
+        return (
+            "noise dominates: records of all directions rise above it after "
+            f"{ridge.hidden_rounds:.3g} rounds, and decisions are shrunk towards the centre"
+        )
+
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
@@ -151,6 +160,17 @@ class NoisyFTRL(RecordLearner):
         summand, loss = total.summand, self._loss
         if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
             loss = replace(loss, label_bound=summand.label)
+        ridge = accountant.ridge_of(domain, loss, parameters)
+        own: dict[str, Any] = {"step_size": parameters.step_size, "scalar_bound": 0.0}
+        if isinstance(summand, GlmGradient):
+            own["scalar_bound"] = summand.slope
+        elif isinstance(summand, SecondMoments) and ridge is not None:
+            own = {
+                "vector_scale": summand.weight,
+                "domain_radius": domain.radius_from_center(),
+                "ridges": ridge.ridges.tolist(),
+                "shrinkage": ridge.shrinkage,
+            }
         return _core.NoisyFtrl(
             domain._engine,
             loss._glm_engine,
@@ -159,12 +179,9 @@ class NoisyFTRL(RecordLearner):
                 "rounds": parameters.horizon,
                 "batch": total.batch,
                 "growth": total.growth,
-                "step_size": parameters.step_size,
-                "scalar_bound": summand.slope if isinstance(summand, GlmGradient) else 0.0,
-                "quadratic": isinstance(summand, SecondMoments),
-                "vector_scale": summand.weight if isinstance(summand, SecondMoments) else 1.0,
-                "domain_radius": domain.radius_from_center(),
+                "quadratic": ridge is not None,
                 "sum": continual_sum_settings(total, claim),
+                **own,
             },
         )
 

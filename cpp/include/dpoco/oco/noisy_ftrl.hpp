@@ -20,20 +20,25 @@ namespace dpoco::oco {
 enum class Statistics { gradient, quadratic };
 
 struct NoisyFtrlSettings {
-  std::uint64_t horizon = 0;   // rounds
-  Batches batches;             // rounds per decision
-  double step_size = 1.0;      // eta
-  double scalar_bound = 0.0;   // |dl/dz| <= this, for generalised linear losses
-  double vector_scale = 1.0;   // factor on y x in the quadratic statistics
-  double domain_radius = 1.0;  // largest distance from the centre
+  std::uint64_t horizon = 0;  // rounds
+  Batches batches;            // rounds per decision
   Statistics statistics = Statistics::gradient;
+  // Of gradients.
+  double step_size = 1.0;     // eta
+  double scalar_bound = 0.0;  // |dl/dz| <= this, for generalised linear losses
+  // Of quadratic statistics.
+  double vector_scale = 1.0;   // factor on y x
+  double domain_radius = 1.0;  // largest distance from the centre
+  std::vector<double> ridges;  // added to the matrix behind every push
+  double shrinkage = 0.0;      // variance of a coordinate of the released sum of y x / ridge^2
 };
 
 // Follow the regularised leader on privately summed gradients: with batches of one round, the
 // decision after t rounds is the projection of c - eta G_t, c the domain's centre and G_t the
-// noisy sum of the clipped gradients; or the leader on noisy quadratic statistics. Only the sum
-// touches data, so the decisions are post-processing of it: docs/privacy/noisy_ftrl.md.
-// Gradients: O(d) a round plus one projection, no allocation of its own. Quadratic: O(d^3).
+// noisy sum of the clipped gradients; or ridge regression on noisy quadratic statistics. Only the
+// sum touches data, so the decisions are post-processing of it: docs/privacy/noisy_ftrl.md.
+// Gradients: O(d) a round plus one projection, no allocation of its own. Quadratic: O(d^2) a round
+// and O(d^3) a decision.
 class NoisyFtrl final : public RecordLearner {
  public:
   // The sum's horizon is that of batches that end, or end before the last round; its dimension
