@@ -175,6 +175,28 @@ def test_the_step_size_minimises_the_bound(domain, epsilon, batch, loss):
             assert p.regret_bound <= other.regret_bound * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("horizon", [10**4, 10**7, None])
+def test_what_is_claimed_of_regression_on_statistics(horizon):
+    """G D T, or the bound for records of one law, here written out for R = B = Y = 1, d = 10."""
+    loss, domain = SquaredLoss(1.0, 1.0, weight=0.5), LpBall(10)
+    p = calibrate(domain, loss, horizon=horizon, budget=BUDGET, statistics="quadratic")
+    row = continual_sum.row_norm(p.sum_method, p.pushes, p.pushes)
+    s, d, h, rounds = p.noise_scale * row, 10, 0.05, p.horizon
+    spread = math.sqrt(2.0 * math.log(4.0 * p.pushes * rounds))
+    dense = 8.0 / h * math.log(2 * d * p.pushes * rounds)
+    start = 1.25 * max(5 * p.batch, 4.0 * spread * s / h, dense)
+    noise = d * s**2 / p.vector_scale**2 + (s * (3.0 * math.sqrt(2 * d) + 2.0 * spread)) ** 2
+    records = 4.0 * math.log(rounds / start + math.e)
+    bound = 2.0 * 2.0 * (start + 2.0) + 76.0 * 0.5 / h**2 * (records + noise / start)
+    scope = "adaptive" if horizon == 10**4 else "stochastic"
+    assert p.regret_scope == scope
+    assert p.regret_bound == pytest.approx(min(bound, 4.0 * rounds), rel=1e-12)
+    assert (bound < 0.5 * 4.0 * rounds) == (scope == "stochastic")
+    stated = guarantee(domain, loss, p, budget=BUDGET)
+    assert stated.regret_bound == p.regret_bound
+    assert ("nothing is claimed" in str(stated)) == (scope == "stochastic")
+
+
 def test_the_gaussian_width_is_an_upper_bound_and_close():
     draws = np.random.default_rng(0).normal(size=(100_000, 4))
     for domain in DOMAINS:

@@ -11,6 +11,7 @@ import dpoco
 from dpoco.audit import replay_audit
 from dpoco.datasets import linear_regression_stream
 from dpoco.domains import LpBall
+from dpoco.evaluation import best_fixed_decision
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
@@ -144,6 +145,25 @@ def test_exact_statistics_use_curvature():
     assert quadratic < 0.005
     assert mean_suboptimality(10_000, 5, step_size="predicted") > 10 * quadratic
     assert mean_suboptimality(1000, 5, statistics="quadratic") < 0.15
+
+
+@pytest.mark.parametrize(("epsilon", "published", "error"), [
+    (0.1, 0.05686, 0.00284), (1.0, 0.01176, 0.00077), (8.0, 0.00219, 0.00016),
+])  # fmt: skip
+def test_regression_has_the_published_regret(epsilon, published, error):
+    stream = linear_regression_stream(10_000, 10, seed=43, target="gaussian")
+    features, labels = stream.features, np.clip(stream.labels, -1.0, 1.0)
+    domain, loss = LpBall(10), SquaredLoss(1.0, 1.0)
+    least = best_fixed_decision(domain, loss, features, labels).average_loss
+    found = [
+        NoisyFTRL(
+            domain, loss, horizon=10_000, budget=dpoco.Budget(epsilon, 1e-5),
+            statistics="quadratic", source=Source.seeded(seed),
+        ).run(features, labels).average_loss - least
+        for seed in range(8)
+    ]  # fmt: skip
+    slack = 3.0 * np.hypot(error, np.std(found, ddof=1) / np.sqrt(8))
+    assert np.mean(found) <= max(1.1 * published, published + 0.0005) + slack
 
 
 @pytest.mark.parametrize("bound", [1.0, 1e-14, 1e-16])

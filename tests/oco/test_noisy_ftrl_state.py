@@ -88,6 +88,8 @@ def test_descriptions_must_fit_their_parameters(index):
         ("object.parameters.statistics", "gradient" if index else "quadratic"),
         ("object.parameters.vector_scale", None if index else 1.0),
         ("object.parameters.step_size", -1.0),
+        ("object.parameters.step_size", 0.5 if index else None),  # as of before growing batches
+        ("object.parameters.batch", 2),
         ("object.parameters.regret_terms", 3),
         ("object.arguments.horizon", 5),
         ("object.arguments.batch", 3),
