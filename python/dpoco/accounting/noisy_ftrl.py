@@ -279,14 +279,16 @@ def guarantee(
         schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
         run = run_of(domain, loss, _slope(domain, loss), method=p.sum_method, **schedule)
         regret, step = run.regret(eta), {"step size": eta}
-    still = p.lipschitz * p.radius
-    if isinstance(loss, GlmLoss):
+    still, learned = p.lipschitz * p.radius, ""
+    if isinstance(loss, GlmLoss) and loss.reported != loss:
+        learned = ", of the loss with bounded slopes, not of the logistic loss"
+    elif isinstance(loss, GlmLoss):
         still = min(still, loss.center_regret(domain))
     # The total is at most that of any decisions.
     stated = stated_regret(regret.total, p.horizon * still)
     stated["details"] |= {
         **step,
-        "regret bound holds for": SCOPES_IN_WORDS[regret.scope],
+        "regret bound holds for": SCOPES_IN_WORDS[regret.scope] + learned,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
     return state_sum(

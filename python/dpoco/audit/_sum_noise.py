@@ -229,7 +229,8 @@ class LedByVectors(ReleasedSums):
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         p = learner.parameters
-        if learner.round >= learner.horizon or getattr(p, "statistics", "") == "quadratic":
+        solved = getattr(p, "statistics", "") == "quadratic" or hasattr(p, "curvature_weight")
+        if learner.round >= learner.horizon or solved:
             return True
         if not hasattr(p, "step_size"):
             return self._moves_to_best(push, p.step_scale, released)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice, pairwise, takewhile
 from typing import Any, ClassVar
 
 import numpy as np
@@ -95,16 +95,20 @@ class Sums(Family):
 
     @property
     def batch(self) -> int:
-        """Records of a push."""
+        """Records of a push, or of the first one."""
         return int(getattr(self.learner.parameters, "batch", 1))
 
+    @property
+    def growth(self) -> str | None:
+        """How batches grow, if they do."""
+        return getattr(self.mechanism, "growth", None)
+
     def ends(self, rounds: int) -> Sequence[int]:
-        """Return how many rounds are over at each release of the first so many."""
-        growth = getattr(self.mechanism, "growth", None)
-        if growth is None:
+        """Return how many rounds are over when batches end, of so many rounds."""
+        if self.growth is None:
             return range(self.batch, rounds + 1, self.batch)
-        starts = itertools.takewhile(lambda t: t <= rounds, batch_starts(self.batch, growth))
-        return list(starts)[1 : self.mechanism.pushes + 1]
+        ends = islice(batch_starts(self.batch, self.growth), 1, self.mechanism.pushes + 1)
+        return tuple(takewhile(lambda end: end <= rounds, ends))
 
     @property
     def grid(self) -> float:
@@ -145,7 +149,9 @@ class Sums(Family):
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
         ends = self.ends(len(base.notes["sum"]))
-        yield from (end - 1 for end in ends[bisect_right(ends, at) :][:1])
+        own = bisect_right(ends, at)
+        if own < len(ends):
+            yield ends[own] - 1
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
@@ -180,7 +186,7 @@ class Sums(Family):
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
             return
         ends = self.ends(len(moved))[: m.pushes]
-        pushed = np.add.reduceat(moved[: ends[-1]], [0, *ends[:-1]])
+        pushed = np.array([moved[a:b].sum(axis=0) for a, b in pairwise([0, *ends])])
         white = whitening_of(noise_map(m.factorisation, len(ends))) @ np.cumsum(pushed, axis=0)
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
@@ -255,7 +261,7 @@ class Vectors(Sums):
 
 
 class Records(Sums):
-    """TreeFrankWolfe, PolyhedralFrankWolfe and NoisyFTRL."""
+    """TreeFrankWolfe, PolyhedralFrankWolfe, NoisyFTRL and NoisyNewton."""
 
     loop = "vectors"
     charges_leaves = True
@@ -292,7 +298,7 @@ class Records(Sums):
         return getattr(self.learner.parameters, "statistics", "gradient") == "quadratic"
 
     def slack(self, found: FloatArray, t: int) -> float:
-        if self.batch == 1 and not self._is_quadratic:
+        if self.batch == 1 and self.growth is None and not self._is_quadratic:
             return 0.0
         # The engine adds a batch's leaves in another order of roundings, and shortens statistics:
         # these may end on the other side of half a grid.
@@ -302,7 +308,7 @@ class Records(Sums):
         return int(ended and learner.guarantee.private and not isinstance(self.mechanism, Nothing))
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        if self.batch > 1 or self._is_quadratic:
+        if self.batch > 1 or self.growth is not None:
             yield from super().compared(base, other, at)
 
 
