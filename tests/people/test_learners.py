@@ -168,12 +168,37 @@ def test_states_without_people_are_refused(subject, fresh):
             fresh()._go_on(learner._payload()[:-cut])
 
 
-def test_journals_and_pools_know_nobody(subject, fresh, tmp_path):
-    place = tmp_path / "journal"
-    with dpoco.journal.Journal(place) as journal, pytest.raises(TypeError, match="enforced"):
-        journal.open("stream", fresh())
-    with pytest.raises(TypeError, match="enforced"):
-        dpoco.scale.KeyedPool(fresh(), max_keys=3)
+def test_journals_enforce_as_learners_do(subject, fresh, tmp_path):
+    learner = fresh()
+    released = subject.run(learner, persons=PEOPLE)
+    with dpoco.journal.Journal(tmp_path / "journal") as journal:
+        stream = journal.open("stream", fresh())
+        for _ in range(2):
+            got = stream.process(*subject.part(0, ROUNDS), first_round=0, person=PEOPLE)
+            assert equal(list(got), list(released))
+        assert stream._learner._payload() == learner._payload()
+
+
+def test_pools_enforce_under_each_key_by_itself(subject, fresh, tmp_path):
+    plain = subject.fresh(parameters=fresh().parameters)
+    pools = (dpoco.scale.KeyedPool(x, max_keys=2, adaptive=False) for x in (fresh(), plain))
+    one, other = pools
+    keys = np.arange(ROUNDS) % 3 // 2
+    good = np.ones(ROUNDS, dtype=bool)
+    for key in (0, 1):
+        good[keys == key] = list(passed(PEOPLE[keys == key]))
+    parts = [np.array(part, dtype=float, copy=True) for part in subject.part(0, ROUNDS)]
+    for start in range(0, ROUNDS, 4):
+        one.process(keys[start:start + 4], *(part[start:start + 4] for part in parts),
+                    person=PEOPLE[start:start + 4])  # fmt: skip
+        if start == 4:
+            one.save(tmp_path / "pool")
+            one = dpoco.scale.KeyedPool.load(tmp_path / "pool")
+    parts[-1 if subject.plays == "arms" else 0][~good] = np.nan
+    other.process(keys, *parts)
+    assert not good.all()
+    for key in (0, 1):
+        assert one[key]._engine.state() == other[key]._engine.state()
 
 
 def test_states_are_for_one_rule(subject, fresh):
