@@ -238,10 +238,10 @@ class Guarantee:
 
         Notes
         -----
-        Running sums, sums that are released once, selections of vertices, arms with either, and
-        steps on sampled records are charged what the worst of these patterns costs
-        (``docs/privacy/participation.md``); all other mechanisms a group of `rounds`
-        (``docs/privacy/composition.md``).
+        Running sums, sums that are released once, selections of vertices, arms with either,
+        decisions that are kept or drawn afresh, and steps on sampled records are charged what the
+        worst of these patterns costs (``docs/privacy/participation.md``); all other mechanisms a
+        group of `rounds` (``docs/privacy/composition.md``).
         """
         from dpoco.accounting.statement import for_person
 

@@ -154,10 +154,12 @@ def _at(loss: Loss, delta: float) -> dict[str, Any]:
 def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     """Return what a guarantee at this point states of an ideal loss: at most one number and more.
 
-    mu only where it says as much as the rest; rho of selections that shrink, and beside a pure loss
-    that is not all.
+    Of several curves the one that says most there; mu only where it says as much; rho of
+    selections that shrink, and beside a pure loss that is not all.
     """
-    rest = tuple(one for one in ideal.bounds if not isinstance(one, (Gaussian, Zcdp)))[:1]
+    curves = [one for one in ideal.bounds if not isinstance(one, (Gaussian, Zcdp))]
+    at = epsilon if math.isfinite(epsilon) else 0.0
+    rest = tuple(sorted(curves, key=lambda one: one.delta(at))[:1])
     if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
         bell = Gaussian(ideal.mu)
         if not rest or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
