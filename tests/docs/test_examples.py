@@ -76,7 +76,7 @@ def test_tracking_of_experts(tmp_path):
         assert tracked[f"{name} no privacy"] < tracked[f"{name} epsilon = 1"]
 
 
-def run_quickly(name, tmp_path, capsys):
+def run_quickly(name, tmp_path, capsys, *more):
     """Run an example in this process, which has its libraries loaded; return what it printed."""
     pytest.importorskip("river", reason="the example's stream is bundled with river")
     pytest.importorskip("matplotlib")
@@ -86,7 +86,7 @@ def run_quickly(name, tmp_path, capsys):
     figure = tmp_path / "figure.png"
     with warnings.catch_warnings():
         try:
-            module.main(["--quick", "--output", str(figure)])
+            module.main(["--quick", "--output", str(figure), *more])
         except ImportError as error:
             if error.name != "river":
                 raise
@@ -173,6 +173,34 @@ def test_people(tmp_path, capsys):
         real, loss = ({name: rows[name][turn][column] for name in rows} for column in (2, 3))
         assert real["a group"] < asked == real["a person"] < 0.2 * real["a round"]
         assert loss["a round"] < loss["a person"] < loss["a group"]
+
+
+def test_people_who_rate_movies(tmp_path, capsys, monkeypatch):
+    """A file of the form that river's loader reads stands for the one that it downloads."""
+    movies = pytest.importorskip("river.datasets").MovieLens100K
+    monkeypatch.setenv("RIVER_DATA", str(tmp_path / "data"))
+    with pytest.raises(SystemExit, match="first run"):
+        run_quickly("people", tmp_path, capsys, "--movielens")
+    rng, path = np.random.default_rng(1), movies().path
+    columns = ("user", "item", "timestamp", "title", "release_date", "genres", "age", "gender",
+               "occupation", "zip_code", "rating")  # fmt: skip
+    lines = ["\t".join(columns)]
+    for turn in range(600):
+        genres = ", ".join(rng.choice(["comedy", "sci-fi", "children's", "drama"], 2))
+        lines.append("\t".join(map(str, (
+            rng.integers(30), turn, 10**18 + turn, "A Title (1997)", 10**17, genres, "33.0",
+            rng.choice(["F", "M"]), "student", "00000", float(rng.integers(1, 6)),
+        ))))  # fmt: skip
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(movies, "is_downloaded", property(lambda self: True))
+    text = run_quickly("people", tmp_path, capsys, "--movielens", "--rounds", "4")
+    assert "600 records of 30 people; used are at most 4 of each, at least 1 apart" in text
+    assert "every person has at most 4 rounds, by rule" in text
+    rows = table(text, ["a round", "a group", "a person"])
+    for turn, asked in enumerate((2.0, 4.0)):
+        real = {name: rows[name][turn][2] for name in rows}
+        assert real["a group"] < asked == real["a person"] < 0.5 * real["a round"]
 
 
 def test_local_client_and_server():
