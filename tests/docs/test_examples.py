@@ -76,7 +76,7 @@ def test_tracking_of_experts(tmp_path):
         assert tracked[f"{name} no privacy"] < tracked[f"{name} epsilon = 1"]
 
 
-def run_quickly(name, tmp_path, capsys, *more):
+def run_quickly(name, tmp_path, capsys):
     """Run an example in this process, which has its libraries loaded; return what it printed."""
     pytest.importorskip("river", reason="the example's stream is bundled with river")
     pytest.importorskip("matplotlib")
@@ -86,7 +86,7 @@ def run_quickly(name, tmp_path, capsys, *more):
     figure = tmp_path / "figure.png"
     with warnings.catch_warnings():
         try:
-            module.main(["--quick", "--output", str(figure), *more])
+            module.main(["--quick", "--output", str(figure)])
         except ImportError as error:
             if error.name != "river":
                 raise
@@ -179,8 +179,10 @@ def test_people_who_rate_movies(tmp_path, capsys, monkeypatch):
     """A file of the form that river's loader reads stands for the one that it downloads."""
     movies = pytest.importorskip("river.datasets").MovieLens100K
     monkeypatch.setenv("RIVER_DATA", str(tmp_path / "data"))
-    with pytest.raises(SystemExit, match="first run"):
-        run_quickly("people", tmp_path, capsys, "--movielens")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    example = importlib.import_module("movie_ratings")
+    with pytest.raises(SystemExit, match=r"ml_100k\.csv is missing"):
+        example.main([])
     rng, path = np.random.default_rng(1), movies().path
     columns = ("user", "item", "timestamp", "title", "release_date", "genres", "age", "gender",
                "occupation", "zip_code", "rating")  # fmt: skip
@@ -193,8 +195,10 @@ def test_people_who_rate_movies(tmp_path, capsys, monkeypatch):
         ))))  # fmt: skip
     path.parent.mkdir(parents=True)
     path.write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr(movies, "is_downloaded", property(lambda self: True))
-    text = run_quickly("people", tmp_path, capsys, "--movielens", "--rounds", "4")
+    monkeypatch.setattr(movies, "is_downloaded", True)
+    with warnings.catch_warnings():
+        example.main(["--quick", "--rounds", "4", "--epsilon", "2", "4"])
+    text = capsys.readouterr().out
     assert "600 records of 30 people; used are at most 4 of each, at least 1 apart" in text
     assert "every person has at most 4 rounds, by rule" in text
     rows = table(text, ["a round", "a group", "a person"])
