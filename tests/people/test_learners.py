@@ -272,7 +272,11 @@ def test_horizons_and_people_end_together():
     learner = dpoco.oco.NoisyFTRL(
         domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20), participation=Participation(5)
     )
-    assert learner.guarantee.person is None  # nobody can come twice
+    assert learner.guarantee.person == (1, 1)  # all that she brings, of which one record counts
+    assert learner.guarantee.conditions[0].startswith("every person has at most one round, by rule")
+    assert learner.guarantee.epsilon == dpoco.oco.NoisyFTRL(
+        domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20)
+    ).guarantee.epsilon  # fmt: skip
     learner.run([[1.0]], persons=["anna"])
     with pytest.raises(HorizonExceeded):
         learner.run([[1.0]], persons=["anna"])

@@ -18,15 +18,8 @@ from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
-from dpoco.evaluation import playing
+from dpoco.evaluation import games, playing
 from dpoco.evaluation._runs import SeedTree, Snapshot, check_people, play_all, sources_of
-from dpoco.evaluation.games import (
-    Game,
-    game_of_arms,
-    game_of_experts,
-    game_of_functions,
-    game_of_records,
-)
 from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
@@ -284,7 +277,7 @@ def _apart(
     return how, {"horizon": playing.horizon_of(horizon, rounds, how.get("resume")), **options}
 
 
-def _played(game: Game, budget: Budget, *, persons: Any = None, **how: Any) -> RunReport:
+def _played(game: games.Game, budget: Budget, *, persons: Any = None, **how: Any) -> RunReport:
     return playing.play_game(replace(game, persons=persons), budget, **how)
 
 
@@ -363,7 +356,7 @@ def compare_private(
     """
     covered = playing.horizon_of(horizon, len(stream), resume)
     return _played(
-        game_of_records(learner, stream, domain, loss, horizon=covered, **options),
+        games.game_of_records(learner, stream, domain, loss, horizon=covered, **options),
         budget, repeats=repeats, seed=seed, progress=progress, snapshot=snapshot,
         checkpoint=checkpoint, resume=resume, skip_played=skip_played, persons=persons,
     )  # fmt: skip
@@ -406,7 +399,7 @@ def compare_private_experts(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    return _played(game_of_experts(learner, losses, **options), budget, **how)
+    return _played(games.game_of_experts(learner, losses, **options), budget, **how)
 
 
 def compare_private_bandit(
@@ -461,7 +454,7 @@ def compare_private_bandit(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(contexts))
-    return _played(game_of_arms(learner, contexts, rewards, **options), budget, **how)
+    return _played(games.game_of_arms(learner, contexts, rewards, **options), budget, **how)
 
 
 def compare_private_lipschitz(
@@ -508,7 +501,9 @@ def compare_private_lipschitz(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    return _played(game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how)
+    return _played(
+        games.game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how
+    )
 
 
 def compare_private_fit(
@@ -564,7 +559,7 @@ def compare_private_fit(
         If no noise scale meets the budget.
     """
     count = len(stream) if records is None else min(positive_int("records", records), len(stream))
-    game = game_of_records(learner, stream, domain, loss, horizon=count, **options)
+    game = games.game_of_records(learner, stream, domain, loss, horizon=count, **options)
     return playing.fit_game(game, budget, repeats=repeats, seed=seed, progress=progress)
 
 
