@@ -201,11 +201,21 @@ def tilted_curve(record: dict[str, Any]) -> Curve:
     above = min(record["rank"], record["dimension"] - below)
     if record["relation"] != "replace":
         above = 0
-    if b == 0 or below == 0:
+    person = record["kind"] == "renyi_of_person"
+    if (b == 0 or below == 0) and not person:
         return coupled_curve(record, ratio * arb(cap).sqrt())
     if cap == 0:
         return lambda epsilon: arb(0)
     p, w, c = arb(record["forced_switch"]), arb(record["factor_floor"]), arb(record["shift"])
+
+    def changed(a: arb) -> arb:
+        if not person:
+            return coin_moment(a, p, 1 - (1 - p) * w)
+        rest, most = c * (record["block"] - 1) / record["block"], arb(0)
+        for q in range(1, record["together"] + 1):  # rounds of hers in one block
+            coin = coin_moment(a, p, 1 - (1 - p) * w**q * (-rest).exp())
+            most = most.max(coin * record["rounds"] / q)
+        return most
 
     def moments(a: arb) -> arb:
         draw = a * (a - 1) * ratio**2 / 2
@@ -213,7 +223,7 @@ def tilted_curve(record: dict[str, Any]) -> Curve:
         draw += above * (a * b.log1p() - (a * b).log1p())
         total = cap * draw
         if p < 1:
-            total += coin_moment(a, p, 1 - (1 - p) * w)
+            total += changed(a)
             if record["later_bits"] and c > 0:
                 total += record["later_bits"] * coin_moment(a, p, 1 - (1 - p) * (-c).exp())
         return total
@@ -506,11 +516,24 @@ def reports_curve(record: dict[str, Any]) -> Curve:
     return delta
 
 
+def group_curve(record: dict[str, Any]) -> Curve:
+    """Return the curve of a chain of single changes (composition.md)."""
+    one, size = KINDS[record["one"]["kind"]](record["one"]), record["size"]
+
+    def delta(epsilon: float) -> arb:
+        share = epsilon / size
+        return one(share) * sum(((arb(share) * i).exp() for i in range(size)), arb(0))
+
+    return delta
+
+
 # -- Guarantees ------------------------------------------------------------------------------------
 
 KINDS: dict[str, Callable[[dict[str, Any]], Curve]] = {
     "gaussian": lambda record: coupled_curve(record, arb(record["mu"])),
+    "group": group_curve,
     "renyi": tilted_curve,
+    "renyi_of_person": tilted_curve,
     "pure": lambda record: lambda epsilon: pure(epsilon, arb(record["epsilon"])),
     "bounded_range": range_curve,
     "selections": decaying_curve,

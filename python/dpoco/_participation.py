@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.statement import for_person
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 __all__ = ["Digests", "Limiter", "Participation", "Person", "for_people"]
@@ -95,7 +96,7 @@ class Participation:
 
     def of(self, guarantee: Guarantee) -> Guarantee:
         """Return what a guarantee for single rounds says of all rounds of one person."""
-        person = guarantee.for_person(self.rounds, self.separation)
+        person = for_person(guarantee, self.rounds, self.separation, once=True)
         if not (self.enforced and person.private):
             return person
         assumed = (

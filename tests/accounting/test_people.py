@@ -14,6 +14,7 @@ from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, LogisticLoss
+from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.mechanisms.factorisations import SHIPPED
 from dpoco.privacy.neighbours import Neighbours
@@ -78,6 +79,19 @@ def test_a_single_round_is_the_round(leader):
     assert free.for_person(5) is free
 
 
+def test_all_that_she_brings_is_protected_where_one_round_of_it_counts(leader):
+    for rule in (dpoco.Participation(1), dpoco.Participation(5, 100_000, enforced=False)):
+        mine = rule.of(leader)
+        assert (mine.unit, mine.person) == ("one person", (1, rule.separation))
+        assert mine.epsilon == leader.epsilon
+        assert mine.conditions[0].startswith("every person has at most one round, by rule")
+        assert dpoco.Guarantee.from_json(mine.to_json()) == mine
+        mine.verify()
+        pool = pool_guarantee(mine, keys=5, noise="fresh")
+        assert (pool.unit, pool.person, pool.epsilon) == ("one user", None, leader.epsilon)
+        pool.verify()
+
+
 def test_without_a_limit_separation_counts(leader):
     assert leader.for_person(None, 10_000) == leader.for_person(10, 10_000)
     assert leader.for_person(10**12, 10_000) == leader.for_person(10, 10_000)
@@ -113,13 +127,26 @@ def test_other_mechanisms_are_groups():
     assert (mine.epsilon, mine.delta) == (pytest.approx(3.0, rel=1e-12), 0.0)
     assert any("fixed in advance" in text for text in mine.conditions)
     mine.verify()
-    lazy = dpoco.oco.CoupledRegularizedLeader(LpBall(3), LogisticLoss(), horizon=99, budget=BUDGET)
-    mine = lazy.guarantee.for_person(2)
-    one, delta = lazy.guarantee, 1e-6 / (1.0 + math.exp(1.0))  # a chain of two, at equal epsilons
-    assert 1.9 < mine.epsilon < 2.0 * one.epsilon_at(0.1 * delta)
-    assert mine.profile["kind"] == "group"
-    assert dpoco.Guarantee.from_json(mine.to_json()) == mine
-    mine.verify()
+
+
+def test_lazy_learners_take_the_smaller_of_a_chain_and_all_rounds_together():
+    lazy = dpoco.oco.ContinuousMultiplicativeWeights(
+        LpBall(3), LinearLoss(), horizon=10**5, budget=BUDGET, coupling="anchored"
+    )
+    one, kinds = lazy.guarantee, set()
+    for rounds, apart in ((2, 1), (2, 1000), (10, 1), (10, 1000)):
+        mine = one.for_person(rounds, apart)
+        loss = one.description.loss(mine.neighbours)
+        chain = Group(one.loss.bare, rounds)
+        assert mine.epsilon == pytest.approx(loss.epsilon(mine.delta), rel=1e-12)
+        assert mine.epsilon <= chain.epsilon(mine.delta)
+        best = min(loss.bounds, key=lambda each: each.delta(mine.epsilon))
+        assert mine.profile == best.to_dict()
+        kinds.add(best.kind)
+        assert dpoco.Guarantee.from_json(mine.to_json()) == mine
+        mine.verify()
+    assert kinds == {"group", "renyi_of_person"}
+    assert mine.epsilon < 0.9 * chain.epsilon(mine.delta)
 
 
 def test_joint_views_have_the_exact_norm():

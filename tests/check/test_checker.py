@@ -19,7 +19,7 @@ from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
 SOURCE = Path(__file__).parents[2] / "check" / "check.py"
-BALL, BOX = LpBall(3, 2.0), Box([-1.0] * 3, [1.0, 2.0, 3.0])
+VERTICES, BALL, BOX = LpBall(3, 1.0), LpBall(3, 2.0), Box([-1.0] * 3, [1.0, 2.0, 3.0])
 LONG = {"horizon": 10**6}
 
 
@@ -39,12 +39,10 @@ def record(kind, *problem, **options):
         return json.loads(json.dumps(kind(*problem, **options).guarantee.to_dict()))
 
 
-def of_person(rounds, separation, **options):
-    """Return what a guarantee of selections says of all rounds of a person, as JSON has it."""
-    learner = PolyhedralFrankWolfe(
-        LpBall(3, 1.0), LogisticLoss(1.0), horizon=1000, budget=dpoco.Budget(1.0, 1e-6), **options
-    )
-    guarantee = learner.guarantee.for_person(rounds, separation)
+def of_person(rounds, separation, kind=PolyhedralFrankWolfe, domain=VERTICES, **options):
+    """Return what a guarantee says of all rounds of a person, as JSON has it."""
+    single = record(kind, domain, LogisticLoss(1.0), **options)
+    guarantee = dpoco.Guarantee.from_dict(single).for_person(rounds, separation)
     return json.loads(json.dumps(guarantee.to_dict()))
 
 
@@ -77,6 +75,10 @@ STATED = {
     ),
     "selections of a person": lambda: of_person(7, 20),
     "selections of a person who is always there": lambda: of_person(None, 2, selector="laplace"),
+    "coins of a person": lambda: of_person(10, 3, oco.CoupledRegularizedLeader, BALL, **LONG),
+    "coins of a chain": lambda: of_person(
+        2, 1, oco.ContinuousMultiplicativeWeights, BALL, **LONG, coupling="anchored"
+    ),
     "one of bounded range": lambda: record(experts.EpochSelector, 10, selection="gumbel"),
     "pure": lambda: record(experts.ShiftDetector, 10),
     "many of pure privacy": lambda: record(mechanisms.NoisyMax, 5, noise="laplace", horizon=50),

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco import evaluation
 from dpoco._participation import Participation, for_people
 from dpoco.audit._contract import ROUNDS, _listed, equal, unchanged
+from dpoco.environments import play_delayed
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import LEARNERS, learner_of
 
@@ -295,7 +297,38 @@ def test_horizons_and_people_end_together():
     learner = dpoco.oco.NoisyFTRL(
         domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20), participation=Participation(5)
     )
-    assert learner.guarantee.person is None  # nobody can come twice
+    assert learner.guarantee.person == (1, 1)  # all that she brings, of which one record counts
+    assert learner.guarantee.conditions[0].startswith("every person has at most one round, by rule")
+    assert learner.guarantee.epsilon == dpoco.oco.NoisyFTRL(
+        domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20)
+    ).guarantee.epsilon  # fmt: skip
     learner.run([[1.0]], persons=["anna"])
     with pytest.raises(HorizonExceeded):
         learner.run([[1.0]], persons=["anna"])
+
+
+def test_all_that_plays_learners_names_people_or_plays_nothing(subject, fresh):
+    stream, built = subject.part(0, ROUNDS), []
+
+    def build(*_):
+        built.append(fresh())
+        return built[-1]
+
+    best = {"name": "nothing", "total_loss": 0.0}
+    players = {
+        "repeat": lambda **who: evaluation.repeat(build, *stream, repeats=1, **who),
+        "repeat_runs": lambda **who: evaluation.repeat_runs(build, *stream, repeats=1, **who),
+        "compare": lambda **who: evaluation.compare(
+            {"it": build}, stream, budgets=[None], comparator=best, **who
+        ),
+        "play_delayed": lambda **who: play_delayed(build(), stream, 0, **who),
+    }
+    learner = fresh()
+    learner.run(*stream, persons=PEOPLE)
+    for name, play in players.items():
+        play(persons=PEOPLE)
+        assert built[-1]._payload() == learner._payload(), name
+        for wrong, error in (({}, TypeError), ({"persons": PEOPLE[1:]}, ValueError)):
+            with pytest.raises(error, match=r"^persons must"):
+                play(**wrong)
+            assert built[-1]._payload() == fresh()._payload(), name

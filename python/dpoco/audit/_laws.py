@@ -224,6 +224,8 @@ class Gibbs(Law):
 
         self.losses, self.beta, self.lam, self.half = losses, beta, lam, half
         nodes, weights = _quadrature()
+        if beta * lam * half**2 > (len(nodes) / 4.0) ** 2:
+            raise TypeError("draws are too concentrated for the quadrature that scores them")
         points = half * nodes
         sums = np.vstack([np.zeros_like(points), *(each.value(points) for each in losses)])
         exponents = -beta * (np.cumsum(sums, axis=0) + 0.5 * lam * points**2)

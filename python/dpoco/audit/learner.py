@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from dpoco._participation import Participation
 from dpoco._validation import positive_int
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
@@ -49,6 +50,7 @@ def audit_learner(
     horizon: int | None = None,
     dimension: int | None = None,
     calibration: str | None = None,
+    participation: Participation | None = None,
     trials: int | None = None,
     seed: int = 0,
     confidence: float = _CONFIDENCE,
@@ -60,7 +62,7 @@ def audit_learner(
     case : str or StandardCase
         A name for `standard_case`, with the options that follow, or a case of your own: then those
         options must be left out.
-    epsilon, delta, horizon, dimension, calibration : optional
+    epsilon, delta, horizon, dimension, calibration, participation : optional
         As for `standard_case`.
     trials : int, optional
         Runs on each of the two streams, for the likelihood and the black-box audit each. Default:
@@ -93,7 +95,7 @@ def audit_learner(
         name: value
         for name, value in (
             ("epsilon", epsilon), ("delta", delta), ("horizon", horizon), ("dimension", dimension),
-            ("calibration", calibration),
+            ("calibration", calibration), ("participation", participation),
         )
         if value is not None
     }  # fmt: skip

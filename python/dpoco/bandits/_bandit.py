@@ -344,5 +344,8 @@ class BanditLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Contexts and rewards clipped or missing so far. **Not private**: publishing it leaks."""
+        """Contexts and rewards clipped or missing so far. **Not private**: publishing it leaks.
+
+        Rewards that a participation does not let in count as missing.
+        """
         return int(self._engine.nonprivate_violations())
