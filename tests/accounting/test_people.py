@@ -10,12 +10,12 @@ import pytest
 import dpoco
 from dpoco import Budget, Guarantee, StateError
 from dpoco.accounting import Ledger
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, LogisticLoss
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.mechanisms.factorisations import SHIPPED
 from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = Budget(1.0, 1e-6)

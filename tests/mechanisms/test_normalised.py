@@ -20,9 +20,10 @@ from dpoco.accounting.continual_sum import (
     row_norm,
     worst_round,
 )
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.mechanisms import ContinualSum, continual_sum_settings
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, Normalised
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source

@@ -11,6 +11,7 @@ import pytest
 import dpoco
 from dpoco import bandits, domains, experts, losses, mechanisms, oco
 from dpoco import frank_wolfe as fw
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.losses.combined import NOTHING, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.mechanisms import read_mechanism
@@ -21,7 +22,7 @@ from dpoco.privacy.mechanisms.bounds import (
     NetDifferences,
     SecondMoments,
 )
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import written

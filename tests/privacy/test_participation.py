@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector, SecondMoments
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds, tree_column
 from dpoco.privacy.neighbours import Neighbours

@@ -31,8 +31,11 @@ from dpoco.accounting.noisy_ftrl_regret import (
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
+    Returning,
     candidate_methods,
+    people_of,
     planned_noise,
+    sum_fields,
     sum_of,
 )
 from dpoco.accounting.statement import state_sum, stated_delta
@@ -60,6 +63,7 @@ def calibrate(
     batch: int = 1,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
+    participation: Returning | None = None,
 ) -> NoisyFTRLParameters:
     """Return the least noise that meets `budget`, and the step size of the least regret bound.
 
@@ -87,6 +91,8 @@ def calibrate(
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rounds.
 
     Raises
     ------
@@ -108,8 +114,9 @@ def calibrate(
         if scale is not None:
             raise ValueError("step_size='predicted' is for gradient statistics")
     fixed = step_size is not None and not isinstance(step_size, str)
-    near, summand, best = Neighbours(relation), _summand(domain, loss, scale), None
-    for method in candidate_methods(sum_method, None if horizon is None else pushes, budget):
+    near, best = people_of(relation, participation, n, budget), None
+    summand, known = _summand(domain, loss, scale), None if horizon is None else pushes
+    for method in candidate_methods(sum_method, known, budget, near, batch):
         plain = sum_of(summand, method, pushes, near, batch=batch)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
         schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
@@ -126,7 +133,7 @@ def calibrate(
         regret = run.regret(eta)
     return NoisyFTRLParameters(
         statistics=statistics,
-        sum_method=run.method,
+        **sum_fields(run.method),
         step_size=eta,
         vector_scale=scale,
         batch=batch,
@@ -177,7 +184,7 @@ def guarantee(
     )
     schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
     run = run_of(
-        domain, loss, _slope(domain, loss), p.vector_scale, method=p.sum_method, **schedule
+        domain, loss, _slope(domain, loss), p.vector_scale, method=p.correlation, **schedule
     )
     regret = run.regret(p.step_size)
     still = p.lipschitz * p.radius
@@ -212,7 +219,7 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
     p = parameters
     return sum_of(
         _summand(domain, loss, p.vector_scale),
-        p.sum_method,
+        p.correlation,
         p.pushes,
         Neighbours(p.relation),
         scale=p.noise_scale,
