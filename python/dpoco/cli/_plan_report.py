@@ -256,6 +256,8 @@ def plan_report(
         single = partial(accountant.calibrate, *problem.arguments, horizon=rounds, **options)
         if rule is None:
             return single(budget=given)
+        if cls._plans_people:
+            single = partial(single, participation=rule)
         stated = partial(accountant.guarantee, *problem.arguments, budget=given)
         return for_people(lambda one: single(budget=one), stated, rule, given)
 
