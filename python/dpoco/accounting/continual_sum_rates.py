@@ -51,8 +51,8 @@ _RATES = {
 }  # fmt: skip
 SHIPPED = {pushes: Buffered(*rates) for pushes, rates in _RATES.items()}
 
-# Bounds of the search: rates at most 0.6, weights with the largest rate at most 0.98 together; what
-# a buffer holds below the 5 scales that fit on a lattice, nor so slow that rounding piles up.
+# Bounds of the search: rates at most 0.6, weights over 1 - rates at most 0.98 together; what a
+# buffer holds below the 5 scales that fit on a lattice, nor so slow that rounding piles up.
 _FASTEST, _FULL, _SMALLEST, _SWING, _DRIFT = 0.6, 0.98, 4e-6, 4.8, 2.0**17.5
 _APART = 1.2  # of a rate and the next, at least
 _STEP, _STARTS, _ITERATIONS = 1e-6, 3, 80
@@ -114,7 +114,7 @@ def _rates(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     first, quotients, w = np.split(np.exp(points), [1, 5], axis=-1)
     s = first * np.concatenate([np.ones_like(first), np.cumprod(_APART + quotients, -1)], -1)
     s = s * np.minimum(1.0, _FASTEST / s[..., -1:])
-    return s, w * np.minimum(1.0, (_FULL - s[..., -1:]) / w.sum(-1, keepdims=True))
+    return s, w * np.minimum(1.0, _FULL / (w / (1.0 - s)).sum(-1, keepdims=True))
 
 
 def _log_error(points: FloatArray, pushes: int, k: int, separation: int) -> FloatArray:

@@ -87,15 +87,17 @@ class Buffered(Factorisation):
     def __post_init__(self) -> None:
         """Refuse rates from 1 on, and coefficients that do not fall."""
         super().__post_init__()
-        if len(self.decay) != len(self.weights) or not all(s < 1.0 for s in self.decay):
+        if not 0 < len(self.decay) == len(self.weights) or not max(self.decay) < 1.0:
             raise ValueError("blt needs a rate below 1 for every weight")
         if not math.fsum(self.weights) <= 1.0:
             raise ValueError("weights of blt must add up to at most 1")
 
     def fits(self, pushes: int) -> bool:
         """Whether buffers and noise in integers overflow with 2^-100 each at most (lattices)."""
-        held = 1.0 + sum(w / s for w, s in zip(self.weights, self.decay, strict=True))
-        few = len(self.decay) <= _BUFFERS and pushes <= _LONGEST
+        pairs = [*zip(self.decay, self.weights, strict=True)]
+        held = 1.0 + sum(w / s for s, w in pairs)
+        falling = sum(w / (1.0 - s) for s, w in pairs) <= 1.0  # eigenvalues are at most 1
+        few = falling and len(self.decay) <= _BUFFERS and pushes <= _LONGEST
         drift = min(float(pushes), 1.0 / (self.decay[0] * held))  # of rounding, in grids
         calm = drift <= 2.0**18 and math.sqrt(pushes) <= 2.0**12 * held
         return few and calm and _swing(self.decay, self.weights) <= _SWING
