@@ -106,10 +106,7 @@ class OnlineLearner(Calibrated, Delayed):
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded
         )
-        participation: Participation | None = arguments.get("participation")
-        if participation is not None:
-            participation.check(self._horizon)
-            self._guarantee = participation.of(self._guarantee)
+        self._guarantee = self._of_people(arguments, self._guarantee, self._horizon)
         self._limiter = self._limiter_of(claim)
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())

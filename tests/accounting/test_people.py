@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -9,14 +10,14 @@ import pytest
 
 import dpoco
 from dpoco import Budget, Guarantee, StateError
-from dpoco.accounting import Ledger
+from dpoco.accounting import Ledger, continual_sum
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, LogisticLoss
 from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.mechanisms.factorisations import SHIPPED
 from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = Budget(1.0, 1e-6)
@@ -47,6 +48,78 @@ def test_digits_of_an_independent_program():
     mu = gaussian_mu(1.0, 1e-6) * often
     assert gaussian_epsilon(mu, 1e-6) == pytest.approx(7.72432842107, rel=1e-9)
     assert Responses(0.5, reports=10).delta(2.0) == pytest.approx(0.145466446441, rel=1e-9)
+
+
+NOISE = {  # the noisiest sum at unit sensitivity and mu = 1: plain, and with levels
+    (10**3, 10, 100): (14.884, 14.7),
+    (10**4, 10, 1000): (17.205, 17.0),
+    (10**4, 10, 100): (22.931, 22.5),
+    (10**5, 10, 1000): (25.248, 24.8),
+}
+
+
+@pytest.mark.parametrize(("n", "rounds", "separation"), NOISE)
+def test_noise_for_people(n, rounds, separation):
+    """Parameters of their own: within 1 % of an independent program's, and stored whole."""
+    near, (plain, best) = (
+        Neighbours(rounds=rounds, separation=separation),
+        NOISE[n, rounds, separation],
+    )
+    found = continual_sum.planned("blt", n, near)
+    assert continual_sum.max_error(found, n, near) <= 1.01 * plain
+    assert continual_sum.max_error("blt", n, near) > 1.07 * plain
+    assert all(float(f"{x:.8e}") == x for x in found.decay + found.weights)
+    rule = dpoco.Participation(rounds, separation, enforced=False)
+    total = dpoco.mechanisms.ContinualSum(2, horizon=n, budget=BUDGET, participation=rule)
+    p = total.parameters
+    assert (p.method, p.numerics, p.rates) == (
+        "blt_normalised",
+        "lattice",
+        found.decay + found.weights,
+    )
+    assert total.guarantee.person == (rounds, separation)
+    noise = p.noise_scale * continual_sum.worst_row_norm(p.correlation, n) / p.sensitivity
+    assert noise * gaussian_mu(1.0, 1e-6) <= 1.01 * best
+    assert total.standard_deviation(n) < noise * p.sensitivity
+    assert type(p).from_dict(json.loads(json.dumps(p.to_dict()))) == p
+    again = dpoco.mechanisms.ContinualSum._from_bytes(total._to_bytes())
+    assert (again.parameters, again.guarantee) == (p, total.guarantee)
+    # Everything is computed from what is stored: other rates need other noise.
+    with pytest.raises(dpoco.BudgetExceeded):
+        dpoco.mechanisms.ContinualSum(
+            2, horizon=n, budget=BUDGET, participation=rule, parameters=replace(p, rates=None)
+        )
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "b", "batch"), [(10**12, 1000, 10**6, 1), (50, 50, 3, 7), (2, 2, 1, 1)]
+)
+def test_plans_for_people_fit_on_a_lattice(n, k, b, batch):
+    near = Neighbours(rounds=k, separation=b)
+    found = continual_sum.planned("blt", n, near, batch)
+    assert found.fits(n)
+    most = continual_sum.max_error("blt", n, near, batch)
+    assert continual_sum.max_error(found, n, near, batch) <= most * (1 + 1e-9)
+    assert (
+        continual_sum.planned("blt", n, Neighbours(rounds=k, separation=n * batch), batch) == "blt"
+    )
+
+
+def test_sums_that_nobody_searches_for():
+    rule, vector = dpoco.Participation(5, 20), (LpBall(3), LogisticLoss(1.0))
+    common = {"horizon": 100, "budget": BUDGET}
+    for more in ({}, {"sum_method": "blt"}, {"sum_method": "honaker", "participation": rule}):
+        assert dpoco.oco.NoisyFTRL(*vector, **common, **more).parameters.rates is None
+    open_ended = dpoco.oco.NoisyFTRL(*vector, horizon=100, budget=None, participation=rule)
+    assert open_ended.parameters.rates is None
+    with pytest.raises(ValueError, match="enforced=False"):
+        dpoco.mechanisms.ContinualSum(2, **common, participation=rule)
+    p = dpoco.oco.NoisyFTRL(*vector, **common).parameters
+    for wrong in ((0.5,), (0.5, 1.5), (1.5, 0.5), ()):
+        with pytest.raises(ValueError, match=r"blt|rates|weight"):
+            replace(p, rates=wrong)
+    with pytest.raises(ValueError, match="buffers"):
+        replace(p, sum_method="tree", rates=(0.5, 0.5))
 
 
 def test_epsilon_is_that_of_the_norm(leader):

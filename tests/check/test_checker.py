@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpoco
-from dpoco import accounting, experts, mechanisms, oco
+from dpoco import Participation, accounting, experts, mechanisms, oco
 from dpoco.domains import Box, LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.local import BitRandomizer
@@ -60,6 +60,17 @@ def local_reports(delta):
 
 STATED = {
     "gaussian": lambda: record(oco.NoisyFTRL, BALL, LogisticLoss(1.0)),
+    "a sum in batches for people": lambda: record(
+        oco.NoisyFTRL, BALL, LogisticLoss(1.0), batch=5, participation=Participation(4, 15)
+    ),
+    "a sum without levels for people": lambda: record(
+        oco.NoisyFTRL,
+        BALL,
+        LogisticLoss(1.0),
+        sum_method="blt",
+        numerics="float",
+        participation=Participation(None, 100),
+    ),
     "draws and a bit": lambda: record(
         oco.ContinuousMultiplicativeWeights, BALL, LinearLoss(1.0), **LONG, coupling="anchored"
     ),
@@ -105,6 +116,27 @@ def test_what_says_nothing_of_data_is_not_called_proved(checker):
     bare = {**STATED["gaussian"](), "mu": None, "rho": None}
     assert checker.check(bare)[0] == "not proved"
     assert checker.check({**bare, "epsilon": 0.0})[0] == "nothing to prove"
+
+
+@pytest.mark.parametrize("name", [name for name in STATED if "people" in name])
+def test_mu_of_sums_is_computed_from_what_is_described(checker, name):
+    """Whatever the record says it is: an unlike pattern, level or weight is found out."""
+    guarantee = STATED[name]()
+    checker.ctx.prec = 128
+    mu = checker.described(guarantee)
+    assert abs(mu / guarantee["mu"] - 1) < 1e-11
+    own = guarantee["description"]
+    factor = own["factorisation"]
+    heavier = {**factor, "weights": [1.2 * w for w in factor["weights"]]}
+    for wrong in (
+        {"mu": 0.9 * guarantee["mu"], "epsilon": 0.9 * guarantee["epsilon"]},
+        {"person": [2 * guarantee["person"][0], guarantee["person"][1] // 10 * 5]},
+        {"description": {**own, "scale": 0.9 * own["scale"]}},
+        {"description": {**own, "factorisation": heavier}},
+    ):
+        assert checker.check({**guarantee, **wrong})[0] == "not proved"
+    heavy = {**own, "factorisation": {**factor, "weights": [3.0] * 5}}  # no pattern is known
+    assert checker.described({**guarantee, "description": heavy}) == checker.NEVER
 
 
 def test_tails_count(checker):

@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import norm
 
 from dpoco.accounting._loss_words import in_words
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.decaying import Decaying, Returning
@@ -22,7 +23,7 @@ from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Nothing, Parts
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian, SummedPhase
 from dpoco.privacy.mechanisms.bounds import ClippedVector
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours

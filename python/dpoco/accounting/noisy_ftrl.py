@@ -37,8 +37,11 @@ from dpoco.accounting.noisy_ftrl_regret import (
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
+    Returning,
     candidate_methods,
+    people_of,
     planned_noise,
+    sum_fields,
     sum_of,
 )
 from dpoco.accounting.statement import state_sum, stated_delta
@@ -73,6 +76,7 @@ def calibrate(
     batch: int | None = None,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
+    participation: Returning | None = None,
 ) -> NoisyFTRLParameters:
     """Return the least noise that meets `budget`, and the step size of the least regret bound.
 
@@ -100,6 +104,8 @@ def calibrate(
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rounds.
 
     Raises
     ------
@@ -123,8 +129,10 @@ def calibrate(
     if isinstance(step_size, str):
         choice("step_size", step_size, STEPS)
     fixed = step_size is not None and not isinstance(step_size, str)
-    pushes, summand, best = n // batch, _summand(domain, loss, None), None
-    for method in candidate_methods(sum_method, None if horizon is None else pushes, budget):
+    near, best = people_of(relation, participation, n, budget), None
+    pushes, summand = n // batch, _summand(domain, loss, None)
+    known = None if horizon is None else pushes
+    for method in candidate_methods(sum_method, known, budget, near, batch):
         plain = sum_of(summand, method, pushes, near, batch=batch)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
         schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
@@ -141,7 +149,7 @@ def calibrate(
         regret = run.regret(eta)
     return NoisyFTRLParameters(
         statistics=statistics,
-        sum_method=run.method,
+        **sum_fields(run.method),
         step_size=eta,
         vector_scale=None,
         batch=batch,
@@ -277,7 +285,7 @@ def guarantee(
     else:
         eta = positive_float("step_size", p.step_size)
         schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
-        run = run_of(domain, loss, _slope(domain, loss), method=p.sum_method, **schedule)
+        run = run_of(domain, loss, _slope(domain, loss), method=p.correlation, **schedule)
         regret, step = run.regret(eta), {"step size": eta}
     still, learned = p.lipschitz * p.radius, ""
     if isinstance(loss, GlmLoss) and loss.reported != loss:
@@ -313,7 +321,7 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
     p = parameters
     return sum_of(
         _summand(domain, loss, p.vector_scale),
-        p.sum_method,
+        p.correlation,
         p.pushes,
         Neighbours(p.relation),
         scale=p.noise_scale,

@@ -77,7 +77,7 @@ def released_deviations(
     """Return the standard deviations of a coordinate of a draw, and of the noisiest sum."""
     variance = coordinate_variance(parameters.norm_order, dimension)
     one = float(parameters.noise_scale * np.sqrt(variance))
-    return one, one * continual_sum.worst_row_norm(parameters.sum_method, parameters.pushes)
+    return one, one * continual_sum.worst_row_norm(parameters.correlation, parameters.pushes)
 
 
 def versions() -> dict[str, str]:
