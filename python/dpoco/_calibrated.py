@@ -209,7 +209,7 @@ class Calibrated:
         `constructed` is the class whose constructor it was: its defaults say nothing.
         """
         parameters = arguments["parameters"]
-        if not isinstance(parameters, cls._parameters_class):
+        if type(parameters) is not cls._parameters_class:
             raise TypeError(f"parameters must be {cls._parameters_class.__name__}")
         cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
         return parameters

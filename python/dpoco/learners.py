@@ -125,6 +125,11 @@ LEARNERS = (
         "_selections.Epochs", "_selections.EpochTranscripts",
     ),
     Learner(
+        "window-selector", "experts.WindowSelector", "experts",
+        "a private choice at the end of windows of bounded length, losses of a law that shifts",
+        "_selections.Epochs", "_selections.EpochTranscripts",
+    ),
+    Learner(
         "shift-detector", "experts.ShiftDetector", "experts",
         "restarts on private alarms, losses of a law that shifts",
         "_selections.EpochsWithAlarms", "_selections.EpochTranscripts",

@@ -10,7 +10,14 @@ import numpy as np
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
-from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.experts import (
+    BatchShare,
+    EpochSelector,
+    ObliviousTracker,
+    PrefixHedge,
+    ShiftDetector,
+    WindowSelector,
+)
 from dpoco.frank_wolfe import (
     LocalizedMirrorDescent,
     NoisyFrankWolfe,
@@ -185,6 +192,9 @@ def epochs(noise):
 
 EXPERTS = {
     **{f"EpochSelector, {noise}": epochs(noise) for noise in ("exponential", "gumbel", "laplace")},
+    "WindowSelector": (
+        prepared(WindowSelector, 4, horizon=T + 2, budget=PURE, window=2), L, K, 350
+    ),
     "AboveThreshold": (
         prepared(AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0),
         QUIET, QUIET + 1.0, 400,

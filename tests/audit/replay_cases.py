@@ -14,7 +14,14 @@ import dpoco
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall, VertexSet
-from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.experts import (
+    BatchShare,
+    EpochSelector,
+    ObliviousTracker,
+    PrefixHedge,
+    ShiftDetector,
+    WindowSelector,
+)
 from dpoco.frank_wolfe import (
     LocalizedMirrorDescent,
     NoisyFrankWolfe,
@@ -184,6 +191,7 @@ CASES = {
     ),
     "EpochSelector": (of(EpochSelector, N, budget=PURE), LOSSES, EXPERTS),
     "EpochSelector, gumbel": (of(EpochSelector, N, selection="gumbel"), LOSSES, EXPERTS),
+    "WindowSelector": (of(WindowSelector, N, budget=PURE, window=3), LOSSES, EXPERTS),
     "ShiftDetector": (of(ShiftDetector, N, budget=PURE), LOSSES, EXPERTS),
     "ObliviousTracker": (
         of(ObliviousTracker, N, switches=2, budget=RICH, batch=2), LOSSES, EXPERTS

@@ -76,6 +76,7 @@ CLAIMS = {
     "PolyhedralFrankWolfe, points": (10.0, 500), "LinUCB, lattice": (4.0, 150),
     "HighDimensionalBandit, no schedule": (4.0, 200), "HighDimensionalBandit, tree": (4.0, 200),
     "EpochSelector, exponential": (2.0, 350), "EpochSelector, gumbel": (2.0, 350),
+    "WindowSelector": (2.0, 350),
     "AboveThreshold": (4.0, 400), "ShiftDetector": (4.0, 350), "ShiftDetector, early": (3.0, 350),
     "ObliviousTracker": (8.0, 350), "ObliviousTracker, at most": (4.0, 350),
 }  # fmt: skip

@@ -20,7 +20,7 @@ from dpoco.audit import (
 from dpoco.audit.report import Claim
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall
-from dpoco.experts import BatchShare, EpochSelector, PrefixHedge
+from dpoco.experts import BatchShare, EpochSelector, PrefixHedge, WindowSelector
 from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.learners import LEARNERS
 from dpoco.losses import LinearLoss, LogisticLoss
@@ -57,6 +57,7 @@ GROUPS = {
     "vertices": (PolyhedralFrankWolfe, (LpBall(2, 1.0), LINEAR), {"batch": 1}, PULLS),
     "share": (BatchShare, (4,), {"batch": 2, "noise": "gaussian"}, HALVES),
     "epochs": (EpochSelector, (4,), {}, HALVES),
+    "windows": (WindowSelector, (4,), {"window": 2}, HALVES),
 }
 
 

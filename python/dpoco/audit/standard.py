@@ -402,6 +402,7 @@ CASES = {
     # farthest apart.
     "prefix-hedge": Kind(_experts(halves=True, learning_rate=1e3, about=_HALVES), (4, 3), (4, 2)),
     "epoch-selector": Kind(_experts(first=0), (6, 3), (10, 2), 0.0, _ALL),
+    "window-selector": Kind(_experts(first=0, window=3), (6, 3), (10, 2), 0.0, _ALL),
     # Low thresholds: with those that learn, a short stream never raises an alarm.
     "shift-detector": Kind(_experts(first=0, threshold_scale=1e-3), (6, 3), (2, 2), 0.0, _ALL),
     # A short stream would be played without coins, with a fresh draw in every round.
