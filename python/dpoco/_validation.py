@@ -11,13 +11,14 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+T = TypeVar("T")
 
 # Norm bounds, radii and scales outside this range would over- or underflow in q-norms.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
@@ -38,6 +39,23 @@ def real_float(name: str, value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite; got {number!r}")
     return number
+
+
+def real_in(name: str, value: Any, interval: str) -> float:
+    """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
+    number = real_float(name, value)
+    low, high = map(float, interval[1:-1].split(","))
+    inside = low < number < high
+    if not (inside or (number == low and "[" in interval) or (number == high and "]" in interval)):
+        raise ValueError(f"{name} must be in {interval}; got {number!r}")
+    return number
+
+
+def instance(name: str, value: Any, kind: type[T], what: str) -> T:
+    """Return `value` if it is of that type, or raise naming the argument."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}; got {type(value).__name__}")
+    return value
 
 
 def _float(name: str, value: Any) -> float:

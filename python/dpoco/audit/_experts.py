@@ -131,8 +131,7 @@ class TrackedPaths(FiniteScorer):
             return np.ones(1)
         others = self.learner.experts - 1
         ways = [float(math.comb(steps, k) * others**k) for k in range(self._levels)]
-        left: FloatArray = np.cumsum(ways)[::-1]
-        return left
+        return np.cumsum(ways)[::-1]
 
     def _fresh(self, losses: FloatArray) -> list[FloatArray]:
         p, n = self.learner.parameters, self.learner.experts

@@ -34,15 +34,13 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
 def whitening_of(matrix: FloatArray) -> FloatArray:
     """Return the inverse of a lower-triangular L with L L' = M M'."""
     upper: Any = np.linalg.qr(matrix.T, mode="r")
-    inverse: FloatArray = np.linalg.inv(upper.T)
-    return inverse
+    return np.linalg.inv(upper.T)
 
 
 def _lower_toeplitz(first: Any) -> FloatArray:
     n = len(first)
     lags = np.arange(n)[:, None] - np.arange(n)[None, :]
-    matrix: FloatArray = np.where(lags >= 0, first[np.abs(lags)], 0.0)
-    return matrix
+    return np.where(lags >= 0, first[np.abs(lags)], 0.0)
 
 
 def _tree_map(rounds: int, *, weighted: bool) -> FloatArray:

@@ -251,8 +251,7 @@ class LedByWeights(LedByVectors):
         checker = getattr(learner, "_checker", None)
         if checker is None:
             return sums
-        losses: FloatArray = np.array(checker.invert(np.ascontiguousarray(sums)))
-        return losses
+        return np.array(checker.invert(np.ascontiguousarray(sums)))
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         rate = learner.parameters.learning_rate

@@ -199,8 +199,7 @@ class LogisticWorld(ContextualWorld):
     """
 
     def _mean_rewards(self, margins: FloatArray) -> FloatArray:
-        means: FloatArray = 0.5 * (1.0 + np.tanh(0.5 * margins))
-        return means
+        return 0.5 * (1.0 + np.tanh(0.5 * margins))
 
     def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:
         return (generator.random(means.shape) < means).astype(np.float64)

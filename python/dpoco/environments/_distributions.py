@@ -104,8 +104,7 @@ def misspecified(
         raise ValueError(f"share must be in [0, 1]; got {part!r}")
     count = rows.size // rows.shape[-1]
     noise = dirichlet_class(count, rows.shape[-1], concentration=concentration, seed=seed)
-    mixed: FloatArray = (1.0 - part) * rows + part * noise.reshape(rows.shape)
-    return mixed
+    return (1.0 - part) * rows + part * noise.reshape(rows.shape)
 
 
 def draw_labels(

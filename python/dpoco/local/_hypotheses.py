@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import FloatArray, positive_int, real_in
 
 _LARGEST_COUNT = 2**31 - 1
 # A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.
@@ -335,14 +335,12 @@ class Prediction:
     ) -> None:
         if (matrix is None) == (column is None):
             raise ValueError("exactly one of matrix and column must be given")
-        if not 0.0 <= mixing <= 1.0:
-            raise ValueError(f"mixing must be in [0, 1]; got {mixing!r}")
         held = np.array(weights, dtype=np.float64)
         if held.ndim != 1 or (matrix is not None and matrix.shape[0] != held.size):
             raise ValueError("weights must have one entry a hypothesis")
         held.flags.writeable = False
         self.weights = held
-        self.mixing = float(mixing)
+        self.mixing = real_in("mixing", mixing, "[0, 1]")
         self._matrix, self._column = matrix, column
         if matrix is not None:
             self._matrix = np.require(matrix, dtype=np.float64, requirements=["C", "A"])

@@ -170,8 +170,7 @@ class HadamardQuery(Query):
         common = labels.astype(np.uint64) & np.uint64(self.row)
         for shift in (32, 16, 8, 4, 2, 1):
             common ^= common >> np.uint64(shift)
-        signs: FloatArray = 1.0 - 2.0 * (common & np.uint64(1)).astype(np.float64)
-        return signs
+        return 1.0 - 2.0 * (common & np.uint64(1)).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

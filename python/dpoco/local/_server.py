@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import pack, unpack, write_atomically
-from dpoco._validation import FloatArray, positive_int, real_float
+from dpoco._validation import FloatArray, positive_int, real_float, real_in
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.errors import StateError
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior
-from dpoco.local._settings import Settings, probability
+from dpoco.local._settings import Settings
 from dpoco.privacy.losses.responses import LARGEST_REPORTS
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
@@ -149,7 +149,7 @@ class Server:
         If one hypothesis is right, the sets at all times together contain it with probability at
         least ``1 - beta``, in (0, 1), whatever was asked and whenever one looks.
         """
-        level = probability("beta", beta)
+        level = real_in("beta", beta, "(0, 1)")
         return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
 
     def _bayes(self) -> Posterior:

@@ -193,8 +193,7 @@ class PublishedChannel:
 
     def normalised(self, values: IntArray) -> FloatArray:
         """Return the losses ``-c (r - c')`` of reports, as published: mostly in [0, 1]."""
-        losses: FloatArray = -self.c * (values.astype(np.float64) * self.step - self.shift)
-        return losses
+        return -self.c * (values.astype(np.float64) * self.step - self.shift)
 
 
 def _below(n: int, source: Source) -> int:

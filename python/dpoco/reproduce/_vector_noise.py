@@ -12,15 +12,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import noise as additive
-from dpoco._validation import FloatArray, choice, float_array, real_float
+from dpoco._validation import FloatArray, IntArray, choice, float_array, real_in
 from dpoco.accounting import local_vector
 from dpoco.random import Source
-
-IntArray = NDArray[np.int64]
 
 NOISES = ("laplace", "composed", "gaussian")
 _LARGE_SCALE = 6.0
@@ -47,8 +44,6 @@ class VectorRandomizer:
         "laplace" is pure, of scale l1 / epsilon; "composed" is Laplace under composition over
         coordinates; "gaussian" the discrete Gaussian on losses less their mean over hypotheses;
         "auto" the smallest standard deviation of those that delta allows.
-    index : int, optional
-        Only the loss of this hypothesis, with pure Laplace noise.
 
     Attributes
     ----------
@@ -60,7 +55,7 @@ class VectorRandomizer:
         Real value of one lattice step, a power of two.
     scale : Fraction
         Scale of the noise in lattice steps, exactly as sampled; 0 where all labels look alike.
-    table : int array of shape (K, M) or (1, M)
+    table : int array of shape (K, M)
         What is sent about each label before noise, in lattice steps; zeros for no label.
     l1, l2 : int, float
         Diameters of its columns with the zero column.
@@ -80,31 +75,17 @@ class VectorRandomizer:
         *,
         delta: float = 0.0,
         noise: str = "auto",
-        index: int | None = None,
     ) -> None:
         values = float_array("matrix", matrix, (None, None))
-        self.epsilon = real_float("epsilon", epsilon)
-        if not 0.0 < self.epsilon <= 30.0:
-            raise ValueError(f"epsilon must be in (0, 30]; got {self.epsilon!r}")
-        lam = real_float("mixing", mixing)
-        if not 0.0 < lam <= 1.0:
-            raise ValueError(f"mixing must be in (0, 1]; got {lam!r}")
-        given = real_float("delta", delta)
-        if not 0.0 <= given < 1.0:
-            raise ValueError(f"delta must be in [0, 1); got {given!r}")
+        self.epsilon = real_in("epsilon", epsilon, "(0, 30]")
+        lam, given = real_in("mixing", mixing, "(0, 1]"), real_in("delta", delta, "[0, 1)")
         choice("noise", noise, ("auto", *NOISES))
         if noise in NOISES[1:] and given == 0.0:
             raise ValueError(f"noise={noise!r} needs a positive delta")
-        if index is not None and (noise not in ("auto", "laplace") or given > 0.0):
-            raise ValueError("a single loss takes pure Laplace noise")
         widest = _core.local_log(1.0 + (1.0 - lam) * values.shape[0] / lam)
         reach = max(float(widest), 1e-12)
         self.step = lattice_step(0.5 * reach)
         plain = _core.local_centred_losses(values, lam)
-        if index is not None:
-            if not 0 <= index < values.shape[0]:
-                raise ValueError(f"index must be in [0, {values.shape[0]})")
-            plain = plain[index : index + 1]
         names = (noise,) if noise != "auto" else NOISES[: 1 if given == 0.0 else None]
         built = [_design(name, plain, reach, self.step, self.epsilon, given) for name in names]
         deviation, self.noise, self.table, self.scale, self.l1, self.l2 = min(
