@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import choice, positive_int, real_float
+from dpoco._validation import choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
 from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts_of
@@ -127,8 +127,7 @@ def standard_case(
     -----
     One calibration, up to a second.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str; got {type(name).__name__}")
+    instance("name", name, str, "a str")
     entry = learner_named(name, {each.plays for each in LEARNERS if each.name in CASES})
     kind, chosen = CASES[entry.name], dict[str, int]()
     limits = ("horizon", horizon, kind.horizon, 10_000), ("dimension", dimension, kind.size, 1000)

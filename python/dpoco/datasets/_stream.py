@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, choice, exponent, float_array, positive_int, real_float
+from dpoco._validation import FloatArray, choice, exponent, float_array, positive_int, real_in
 from dpoco.trace import Flags
 
 
@@ -262,9 +262,7 @@ def linear_regression_stream(
     count = positive_int("rounds", rounds, maximum=10**9)
     d = positive_int("dimension", dimension, maximum=10**9)
     power = exponent("p", p)
-    spread = real_float("noise", noise)
-    if spread < 0.0:
-        raise ValueError(f"noise must be non-negative; got {spread!r}")
+    spread = real_in("noise", noise, "[0, inf)")
     dual = np.inf if power == 1.0 else 1.0 if np.isinf(power) else power / (power - 1.0)
     generator = np.random.default_rng(seed)
     theta = _target(target, d, power, generator)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
-from dpoco._validation import LARGEST_SCALE, FloatArray, exponent, float_array, real_float
+from dpoco._validation import LARGEST_SCALE, FloatArray, exponent, float_array, real_in
 
 # Longer arrays are saved encoded.
 _LONGEST_LIST = 64
@@ -75,9 +75,7 @@ class Domain(ABC):
         tolerance
             Non-negative relative slack.
         """
-        slack = real_float("tolerance", tolerance)
-        if slack < 0.0:
-            raise ValueError(f"tolerance must be non-negative; got {slack!r}")
+        slack = real_in("tolerance", tolerance, "[0, inf)")
         return self._engine.contains(float_array("x", x, (self.dimension,)), slack)
 
     def project(self, x: Any) -> FloatArray:

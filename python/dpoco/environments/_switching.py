@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpoco._validation import FloatArray, IntArray, positive_float, positive_int, real_float
+from dpoco._validation import FloatArray, IntArray, positive_float, positive_int, real_in
 from dpoco.environments._base import Oblivious, segment_starts, world_switches
 
 
@@ -24,9 +24,7 @@ class _Switching(Oblivious):
     ) -> None:
         super().__init__(experts, horizon, seed=seed)
         self.switches = world_switches(switches, self.horizon, self.experts)
-        self.gap = positive_float("gap", gap)
-        if self.gap > 1.0:
-            raise ValueError(f"gap must be in (0, 1]; got {gap!r}")
+        self.gap = real_in("gap", gap, "(0, 1]")
 
     def _good(self, generator: np.random.Generator, starts: IntArray) -> IntArray:
         """Return the good expert of each round; no two segments in a row have the same."""
@@ -111,9 +109,7 @@ class ObliviousSwitching(_Switching):
         seed: int | None = None,
     ) -> None:
         super().__init__(experts, horizon, switches=switches, gap=gap, seed=seed)
-        self.period = real_float("period", period)
-        if not 2.0 <= self.period <= 1e12:
-            raise ValueError(f"period must be in [2, 1e12]; got {period!r}")
+        self.period = real_in("period", period, "[2, 1e12]")
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         generator = self._generator()
@@ -250,9 +246,7 @@ class Packing(Oblivious):
         every phase gives the bound. The expectation is over world and learner.
         """
         budget = positive_float("epsilon", epsilon)
-        failure = real_float("delta", delta)
-        if not 0.0 <= failure < 1.0:
-            raise ValueError(f"delta must be in [0, 1); got {failure!r}")
+        failure = real_in("delta", delta, "[0, 1)")
         largest = 0.0
         for k in range(1, self.shown + 1):
             exponent = budget * k
