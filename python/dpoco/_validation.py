@@ -43,7 +43,7 @@ def real_float(name: str, value: Any) -> float:
 
 def real_in(name: str, value: Any, interval: str) -> float:
     """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
-    number = real_float(name, value)
+    number = _float(name, value)
     low, high = map(float, interval[1:-1].split(","))
     inside = low < number < high
     if not (inside or (number == low and "[" in interval) or (number == high and "]" in interval)):

@@ -21,9 +21,9 @@ pandas = pytest.importorskip("pandas")
 from dpoco.adapters.river import PrivateClassifier, PrivateRegressor  # noqa: E402
 
 CASES = [
-    *((PrivateClassifier, {"learner": name}) for name in ("tree_frank_wolfe", "noisy_ftrl")),
-    *((PrivateRegressor, {"loss": name}) for name in ("squared", "huber")),
-]
+    (kind, params) for kind in (PrivateClassifier, PrivateRegressor)
+    for params in kind._unit_test_params()
+]  # fmt: skip
 
 
 def classifier(**arguments):
@@ -37,7 +37,7 @@ def learn(model, rows, labels):
 
 @pytest.mark.parametrize(("kind", "params"), CASES)
 def test_passes_all_of_rivers_checks(kind, params):
-    model = kind(16, horizon=5000, budget=BUDGET, **params)
+    model = kind(**params)
     assert model._unit_test_skips() == set()
     names = set()
     with warnings.catch_warnings():

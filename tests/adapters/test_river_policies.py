@@ -26,14 +26,12 @@ from dpoco.adapters.river import (  # noqa: E402
     PrivateExperts,
 )
 
-COMMON = {"arms": (0, 1), "horizon": 10_000, "budget": BUDGET}
+KINDS = (PrivateBandit, PrivateContextualBandit, PrivateExperts)
 # With the quickest of calibrations.
-QUICK = {**COMMON, "options": {"sum_method": "tree", "batch": 50}}
 CASES = [
-    (PrivateBandit, QUICK),
-    *((PrivateContextualBandit, {**QUICK, "features": 4, "learner": name})
-      for name in ("linucb", "high_dimensional")),
-    (PrivateExperts, COMMON),
+    (kind, {**params, "options": {"sum_method": "tree", "batch": 50} if "Bandit" in kind.__name__
+            else None})
+    for kind in KINDS for params in kind._unit_test_params()
 ]  # fmt: skip
 ARMS = ("x", "y")
 

@@ -11,7 +11,7 @@ import pytest
 import dpoco
 from dpoco.audit import likelihood_audit
 from dpoco.audit._laws import answer_chances, selection_law
-from dpoco.audit._sum_maps import noise_map
+from dpoco.audit._sums import noise_map
 from dpoco.mechanisms import AboveThreshold, ContinualSum
 from dpoco.random import Source
 

@@ -11,7 +11,7 @@ their representation shows arguments and the guarantee, their ranking what was p
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -302,6 +302,13 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     def _label_flags(self, y: list[Any]) -> Flags:
         return self._labels.nonprivate_flags(y)
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for learner in ("tree_frank_wolfe", "noisy_ftrl"):
+            yield {
+                "features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "learner": learner
+            }  # fmt: skip
+
 
 def _sigmoid(z: float) -> float:
     return 1.0 / (1.0 + math.exp(-z)) if z > -700.0 else 0.0
@@ -386,6 +393,11 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
     def _target(self, y: Any) -> float:
         return number("the label", y)
 
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for loss in ("squared", "huber"):
+            yield {"features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "loss": loss}
+
 
 class _Policy:
     """What the policies share: a public list of arms, and rounds in their order."""
@@ -431,6 +443,10 @@ class _Policy:
 
     def _ranked(self, scores: FloatArray) -> list[Any]:
         return [self.arms[index] for index in np.argsort(-scores, kind="stable")]
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"arms": (0, 1), "horizon": 10_000, "budget": Budget(4.0, 1e-6)}
 
     def __repr__(self) -> str:
         # Never what was learned: river's own table shows mean rewards.
@@ -698,3 +714,11 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
     def ranking(self) -> list[Any]:
         """Not defined: which arm is best depends on the context."""
         raise NotImplementedError("which arm is best depends on the context")
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for learner in ("linucb", "high_dimensional"):
+            yield {
+                "arms": (0, 1), "features": 4, "horizon": 10_000, "budget": Budget(4.0, 1e-6),
+                "learner": learner,
+            }  # fmt: skip

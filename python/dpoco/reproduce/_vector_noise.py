@@ -1,4 +1,4 @@
-"""All losses of a label with additive noise on a lattice, or one: for comparison with one bit.
+"""All losses of a label with additive noise on a lattice: for comparison with one bit.
 
 Below about ``epsilon coth(epsilon / 2) = 2 sqrt(2 K)`` one bit about one loss drawn at random has
 less noise than any of these channels, and it is pure. Proofs and figures:
@@ -20,7 +20,6 @@ from dpoco.accounting import local_vector
 from dpoco.random import Source
 
 NOISES = ("laplace", "composed", "gaussian")
-_LARGE_SCALE = 6.0
 _DIGITS = 20
 # Beyond these the diameters are bounded by sums of ranges instead of found over all pairs.
 _MOST_PAIRED_LABELS = 4096
@@ -116,18 +115,6 @@ class VectorRandomizer:
             sent = sent + draw(source, sent.size, scale=self.scale)
         return tuple(sent.tolist())
 
-    def log_probability(self, report: Any, label: Any) -> float:
-        """Return the logarithm of the probability of a report, in double precision."""
-        gaps = np.abs(np.asarray(report, dtype=np.int64) - self.vector(label)).astype(np.float64)
-        scale = float(self.scale)
-        if scale == 0.0:
-            return 0.0 if not gaps.any() else -math.inf
-        if self.law == "laplace":
-            each = math.log(math.tanh(0.5 / scale)) - gaps / scale
-        else:
-            each = -0.5 * (gaps / scale) ** 2 - math.log(_gaussian_total(scale))
-        return float(each.sum())
-
     def largest_log_ratio(self) -> Fraction:
         """Return the largest log-ratio of two probabilities of one report, exactly.
 
@@ -142,18 +129,6 @@ class VectorRandomizer:
             f"VectorRandomizer(losses={self.table.shape[0]}, epsilon={self.epsilon:g}, "
             f"delta={self.delta:g}, noise={self.noise!r})"
         )
-
-
-def _gaussian_total(scale: float) -> float:
-    """Return the sum of ``exp(-n^2 / 2 s^2)`` over all integers n.
-
-    By Poisson summation it is in ``sqrt(2 pi) s [1, 1 + 2.1 exp(-2 pi^2 s^2)]``: from scale 6 on
-    nothing else is left in double precision. O(1).
-    """
-    if scale >= _LARGE_SCALE:
-        return math.sqrt(2.0 * math.pi) * scale
-    n = np.arange(1.0, math.ceil(40.0 * scale) + 2.0)
-    return 1.0 + 2.0 * float(np.exp(-0.5 * (n / scale) ** 2).sum())
 
 
 def _design(
