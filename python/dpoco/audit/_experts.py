@@ -19,9 +19,9 @@ from dpoco.audit._family import (
     Scorer,
     Scores,
     draws_of,
+    ratio,
     score_draws,
 )
-from dpoco.audit._selections import ratio
 from dpoco.audit._sum_noise import SILENT
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
