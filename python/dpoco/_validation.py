@@ -41,6 +41,13 @@ def real_float(name: str, value: Any) -> float:
     return number
 
 
+def label_index(label: Any, labels: int) -> int | None:
+    """Return a label as an index below `labels`, or None for anything that is no such label."""
+    if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, np.integer)):
+        return None
+    return int(label) if 0 <= label < labels else None
+
+
 def real_in(name: str, value: Any, interval: str) -> float:
     """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
     number = _float(name, value)

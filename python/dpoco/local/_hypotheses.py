@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, positive_int, real_in
+from dpoco._validation import FloatArray, float_array, label_index, positive_int, real_in
 
 _LARGEST_COUNT = 2**31 - 1
 # A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.
@@ -242,17 +242,13 @@ def _owned_array(source: Any) -> FloatArray:
         and not source.flags.writeable
     ):
         return source
-    if isinstance(source, np.ma.MaskedArray):
-        raise TypeError("hypotheses must be an array of real numbers; got a masked array")
     try:
-        given = np.asarray(source)
+        shape = np.shape(source)
     except (TypeError, ValueError):
         raise TypeError(
             f"hypotheses must be an array of real numbers; got {type(source).__name__}"
         ) from None
-    if given.dtype.kind not in "fiub":
-        raise TypeError(f"hypotheses must have a real dtype; got {given.dtype.type.__name__}")
-    owned = np.array(given, dtype=np.float64, order="C", copy=True)
+    owned = float_array("hypotheses", source, shape).copy()
     owned.flags.writeable = False
     return owned
 
@@ -284,14 +280,6 @@ def _context_key(x: Any) -> Any:
     if isinstance(x, _ATOMS):
         return (type(x).__name__, x)
     return None
-
-
-def label_index(y: Any, labels: int) -> int | None:
-    """Return `y` as an index below `labels`, or None for anything that is no such label."""
-    if isinstance(y, (bool, np.bool_)) or not isinstance(y, (int, np.integer)):
-        return None
-    index = int(y)
-    return index if 0 <= index < labels else None
 
 
 def label_indices(labels: Sequence[Any] | NDArray[Any], count: int) -> NDArray[np.int64]:

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, float_array, number, positive_int
+from dpoco._validation import FloatArray, float_array, label_index, number, positive_int
 from dpoco.local._bounds import loss_ranges
-from dpoco.local._hypotheses import label_index
 
 if TYPE_CHECKING:
     from dpoco.local._settings import Settings

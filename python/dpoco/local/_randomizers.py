@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, IntArray, positive_int
-from dpoco.local._hypotheses import Hypotheses, label_index, label_indices
+from dpoco._validation import FloatArray, IntArray, label_index, positive_int
+from dpoco.local._hypotheses import Hypotheses, label_indices
 from dpoco.local._messages import LARGEST_BITS, RoundSpec, checked_epsilon
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source

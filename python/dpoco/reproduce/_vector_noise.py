@@ -15,7 +15,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco import noise as additive
-from dpoco._validation import FloatArray, IntArray, choice, float_array, real_in
+from dpoco._validation import FloatArray, IntArray, choice, float_array, label_index, real_in
 from dpoco.accounting import local_vector
 from dpoco.random import Source
 
@@ -167,13 +167,6 @@ def within(epsilon: float) -> float:
     Laplace noise attains it, while a ledger takes ten reports of 0.1 to be 1.
     """
     return epsilon * (1.0 - 2.0**-50)
-
-
-def label_index(label: Any, labels: int) -> int | None:
-    """Return a label as an index below `labels`, or None for anything that is no such label."""
-    if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, np.integer)):
-        return None
-    return int(label) if 0 <= label < labels else None
 
 
 def lattice_step(reach: float) -> float:
