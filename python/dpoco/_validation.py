@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,11 +52,17 @@ def label_index(label: Any, labels: int) -> int | None:
 def real_in(name: str, value: Any, interval: str) -> float:
     """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
     number = _float(name, value)
-    low, high = map(float, interval[1:-1].split(","))
+    low, high = _ends(interval)
     inside = low < number < high
     if not (inside or (number == low and "[" in interval) or (number == high and "]" in interval)):
         raise ValueError(f"{name} must be in {interval}; got {number!r}")
     return number
+
+
+@cache
+def _ends(interval: str) -> tuple[float, float]:
+    low, high = map(float, interval[1:-1].split(","))
+    return low, high
 
 
 def instance(name: str, value: Any, kind: type[T], what: str) -> T:

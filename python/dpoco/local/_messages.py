@@ -33,15 +33,14 @@ _MAGIC = b"dpocospc"
 _SPEC = struct.Struct("<8sHQBd8xQIIH3xq16s")
 _CHECK = 8
 
-# Beyond it the rarer of two outcomes has probability below 1e-13: that is no privacy.
-LARGEST_EPSILON = 30.0
 LARGEST_BITS = 64
 _LARGEST_COUNT = 2**31 - 1
 
 
 def checked_epsilon(value: Any) -> float:
     """Return `value` as a float in (0, 30], or raise."""
-    return real_in("epsilon", value, f"(0, {LARGEST_EPSILON:g}]")
+    # Beyond it the rarer of two outcomes has probability below 1e-13: that is no privacy.
+    return real_in("epsilon", value, "(0, 30]")
 
 
 @dataclass(frozen=True)
