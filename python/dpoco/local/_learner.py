@@ -73,6 +73,11 @@ class DistributionLearner(Server):
     max_message_bits : int, default 4096
         Longest subset that ``auto`` may choose, d log2 M.
 
+    Attributes
+    ----------
+    round : int
+        Number of rounds opened so far.
+
     Notes
     -----
     Everything here is post-processing of reports that are private already: the server adds no
@@ -115,13 +120,8 @@ class DistributionLearner(Server):
         )
         rule = Posterior(settings) if learner == "posterior" else Hedge(settings)
         self._begin(hypotheses, settings, arguments, rule)
-        self._round = 0
+        self.round = 0
         self._open: dict[int, OpenRound] = {}
-
-    @property
-    def round(self) -> int:
-        """Number of rounds opened so far."""
-        return self._round
 
     @property
     def weights(self) -> FloatArray:
@@ -153,7 +153,7 @@ class DistributionLearner(Server):
         """
         with self._lock:
             self._check_left(1)
-            number = self._round + 1
+            number = self.round + 1
             if self.settings.protect == "label":
                 matrix = self.hypotheses.matrix(x)
             elif x is None:
@@ -164,15 +164,15 @@ class DistributionLearner(Server):
             context = int(x) if self.hypotheses.kind == "table" and matrix is not None else None
             self._open[number] = OpenRound(spec, matrix, context)
             self._open.pop(number - self.settings.open_rounds, None)
-            self._round = number
+            self.round = number
         return spec
 
     def _check_left(self, count: int) -> None:
         """Raise if fewer than `count` rounds are left."""
         horizon = self.settings.horizon
-        if horizon is not None and self._round + count > horizon:
+        if horizon is not None and self.round + count > horizon:
             raise HorizonExceeded(
-                f"{count} rounds asked for, {horizon - self._round} left of {horizon}"
+                f"{count} rounds asked for, {horizon - self.round} left of {horizon}"
             )
 
     def predict(self, x: Any = None) -> Prediction:
@@ -199,8 +199,8 @@ class DistributionLearner(Server):
             return self._rule.mixing(self._turn())
 
     def _turn(self) -> int:
-        latest = self._open.get(self._round)
-        turn = self._round + (latest is None or len(latest.nonces) > 0)
+        latest = self._open.get(self.round)
+        turn = self.round + (latest is None or len(latest.nonces) > 0)
         horizon = self.settings.horizon
         return turn if horizon is None else min(turn, horizon)
 
@@ -230,14 +230,14 @@ class DistributionLearner(Server):
                 nonces.add(batch.nonces)
             for batch in taken:
                 self._rule.apply(opened.spec, opened.matrix, batch.values)
-                self._reports += len(batch)
+                self.reports += len(batch)
                 self._simulated = self._simulated or batch.simulated
             opened.nonces = nonces
 
     def _opened(self, spec: RoundSpec) -> OpenRound:
         """Return the open round of a specification, or raise."""
         instance("spec", spec, RoundSpec, "a RoundSpec")
-        if spec.round > self._round:
+        if spec.round > self.round:
             raise RoundOrderError(f"round {spec.round} has not been opened")
         if spec.round not in self._open:
             raise RoundOrderError(f"late: round {spec.round} is closed")
@@ -311,8 +311,8 @@ class DistributionLearner(Server):
             arrays["hypotheses"] = known.array
         body = {
             "hypotheses": known.to_dict(),
-            "round": self._round,
-            "reports": self._reports,
+            "round": self.round,
+            "reports": self.reports,
             "rounds": rounds,
         }
         return body, arrays
@@ -347,7 +347,7 @@ class DistributionLearner(Server):
         self._open = self._reopened(body, arrays)
         if sum(len(opened.nonces) for opened in self._open.values()) > reports:
             raise StateError("state is corrupt: impossible counts")
-        self._round, self._reports = last, reports
+        self.round, self.reports = last, reports
 
     def _reopened(self, body: Mapping[str, Any], arrays: Arrays) -> dict[int, OpenRound]:
         """Return the open rounds of a state by number, or raise for impossible ones."""

@@ -120,7 +120,7 @@ class LocalHypothesisSelector(Server):
                     self._weight_sum += self._rule.weights
                     self._rule.apply(spec, matrix, values[None, :])
                 self._answered[spec.round] = self._answered.get(spec.round, 0) + len(batch)
-                self._reports += len(batch)
+                self.reports += len(batch)
                 self._simulated = self._simulated or batch.simulated
             self._nonces = nonces
 
@@ -163,7 +163,7 @@ class LocalHypothesisSelector(Server):
         """
         with self._lock:
             count = self.hypotheses.count
-            mean = self._weight_sum / self._reports if self._reports else np.full(count, 1 / count)
+            mean = self._weight_sum / self.reports if self.reports else np.full(count, 1 / count)
         return Prediction(mean, 0.0, matrix=self.hypotheses.matrix())
 
     def decided(self, alpha: float, beta: float) -> bool:
@@ -183,7 +183,7 @@ class LocalHypothesisSelector(Server):
         s = C sqrt(M) for bits with ``query="hadamard"`` and 1/c for subsets of one label; 1 for
         other questions, which have no such bound.
         """
-        number = self._reports if users is None else positive_int("users", users)
+        number = self.reports if users is None else positive_int("users", users)
         count = self.hypotheses.count
         if count == 1 or self.hypotheses.labels == 1:
             return 0.0
@@ -255,7 +255,7 @@ class LocalHypothesisSelector(Server):
         ):
             raise StateError("state is corrupt: impossible counts")
         self._answered = {number: times for number, times in answered.tolist()}
-        self._reports, self._weight_sum = count, total
+        self.reports, self._weight_sum = count, total
         if count:
             self._nonces.add(nonces)
 

@@ -83,7 +83,11 @@ class Server:
     hypotheses : Hypotheses
         The hypothesis class.
     settings : Settings
-        The resolved public settings, the public seed among them.
+        The resolved public settings.
+    public_seed : int
+        Seed of the public coins.
+    reports : int
+        Number of reports taken so far.
     """
 
     _kind: ClassVar[str]
@@ -98,19 +102,9 @@ class Server:
     ) -> None:
         self.hypotheses, self.settings = hypotheses, settings
         self._arguments, self._rule = arguments, rule
-        self._reports = 0
+        self.public_seed, self.reports = settings.public_seed, 0
         self._simulated = False
         self._lock = threading.RLock()
-
-    @property
-    def public_seed(self) -> int:
-        """Seed of the public coins."""
-        return self.settings.public_seed
-
-    @property
-    def reports(self) -> int:
-        """Number of reports taken so far."""
-        return self._reports
 
     @property
     def guarantee(self) -> Guarantee:

@@ -294,8 +294,8 @@ class _Run:
         if isinstance(rule, Hedge):
             rule.charge(first, count)
         learner._open.clear()
-        learner._round += count
-        learner._reports += count
+        learner.round += count
+        learner.reports += count
 
     def step_by_step(self, part: slice, noise: Source) -> None:
         """Play a slice of rounds as a server and its devices would."""
