@@ -39,13 +39,15 @@ class Domain(ABC):
     p : float
         Exponent in [1, inf] of the norm in which distances of decisions are measured; 2 if a set
         says nothing else.
+    center : array of shape (d,)
+        Centre of the set, read-only: where learners start.
     """
 
     dimension: int
     p: float = 2.0
     _fields: ClassVar[tuple[str, ...]]
     _engine: _core.Domain
-    _center: FloatArray
+    center: FloatArray
 
     @abstractmethod
     def diameter(self, order: float | None = None) -> float:
@@ -70,11 +72,6 @@ class Domain(ABC):
         if self.p == 1.0:
             return math.inf
         return 1.0 if math.isinf(self.p) else self.p / (self.p - 1.0)
-
-    @property
-    def center(self) -> FloatArray:
-        """Centre of the set, shape (d,), read-only: where learners start."""
-        return self._center
 
     def contains(self, x: Any, tolerance: float = 1e-9) -> bool:
         """Whether `x` lies in the set, up to `tolerance` relative to the set's size.
@@ -149,7 +146,7 @@ class Domain(ABC):
         """Set the fields once, at construction."""
         center = engine.center()
         center.flags.writeable = False
-        for name, value in {**fields, "_engine": engine, "_center": center}.items():
+        for name, value in {**fields, "_engine": engine, "center": center}.items():
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -242,8 +242,8 @@ class ClientPool(Devices):
         simulation_seed: int | None = None,
     ) -> None:
         super().__init__(hypotheses, epsilon_max, max_reports, protect, simulation_seed)
-        self._users = positive_int("users", users, maximum=2**31)
-        self._ledgers = Ledgers(self._users)
+        self.users = positive_int("users", users, maximum=2**31)
+        self._ledgers = Ledgers(self.users)
 
     def respond(
         self, spec: RoundSpec | bytes, x: Any, labels: Any, users: Any = None
@@ -279,7 +279,7 @@ class ClientPool(Devices):
             self._ledgers.check_process()
             spec = self._checked(spec)
             members = self._members(users)
-            count = self._users if members is None else members.size
+            count = self.users if members is None else members.size
             _check_labels(labels, spec.labels)
             if len(labels) != count:
                 raise ValueError(f"there must be one label for each of {count} users")
@@ -292,11 +292,6 @@ class ClientPool(Devices):
         return ReportBatch(
             spec.round, spec.digest, spec.channel, nonces, values, self._source.is_seeded
         )
-
-    @property
-    def users(self) -> int:
-        """Number of users."""
-        return self._users
 
     @property
     def spent(self) -> NDArray[np.float64]:
@@ -322,15 +317,15 @@ class ClientPool(Devices):
         if members.ndim != 1 or (members.dtype.kind not in "iu" and members.size):
             raise TypeError("users must be a sequence of ints")
         members = members.astype(np.int64)
-        if members.size and not 0 <= int(members.min()) <= int(members.max()) < self._users:
-            raise ValueError(f"users must be in [0, {self._users})")
+        if members.size and not 0 <= int(members.min()) <= int(members.max()) < self.users:
+            raise ValueError(f"users must be in [0, {self.users})")
         if np.unique(members).size != members.size:
             raise ValueError("a user is named twice")
         return members
 
     def __repr__(self) -> str:
         simulated = ", simulated" if self._source.is_seeded else ""
-        return f"<ClientPool: {self._users} users, protects {self._protect}{simulated}>"
+        return f"<ClientPool: {self.users} users, protects {self._protect}{simulated}>"
 
 
 def _check_labels(labels: Any, count: int | None) -> None:
