@@ -42,10 +42,8 @@ class InapplicableError(Exception):
 class Check:
     """One rule: what it is for, and a function that raises where it is broken."""
 
-    name: str
     plays: tuple[str, ...]
     arrays: bool
-    advice: str
     run: Callable[[Subject], None]
 
 
@@ -61,7 +59,7 @@ def check(
     """
 
     def enter(run: Callable[[Subject], None]) -> Callable[[Subject], None]:
-        _CHECKS[run.__name__] = Check(run.__name__, plays, arrays, run.__doc__ or "", run)
+        _CHECKS[run.__name__] = Check(plays, arrays, run)
         return run
 
     return enter
@@ -273,7 +271,8 @@ def check_learner(
     else:
         subject = _subject(learner, stream)
     passed = []
-    for each in (_CHECKS[name] for name in chosen):
+    for name in chosen:
+        each = _CHECKS[name]
         if subject.plays not in each.plays or (each.arrays and not subject.runs):
             continue
         try:
@@ -284,9 +283,9 @@ def check_learner(
         except Exception as error:
             found = str(error) if isinstance(error, AssertionError) else repr(error)
             raise AssertionError(
-                f"{subject.kind.__name__} fails the check {each.name}: {found}\n{each.advice}"
+                f"{subject.kind.__name__} fails the check {name}: {found}\n{each.run.__doc__}"
             ) from error
-        passed.append(each.name)
+        passed.append(name)
     return tuple(passed)
 
 

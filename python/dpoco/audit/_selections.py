@@ -19,6 +19,7 @@ from dpoco.audit._family import (
     Rounds,
     Shapes,
     drawn_by,
+    ratio,
     words_of,
 )
 from dpoco.audit._laws import answer_chances, selection_law
@@ -186,11 +187,6 @@ class _State:
         self.word()
         self.word()
         return self.reals() + self.reals()
-
-
-def ratio(moved: float, scale: float) -> float:
-    """Return a movement in units of the noise; infinite where there is none."""
-    return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
 
 
 def _selected(rounds: int, parameters: Any) -> int:

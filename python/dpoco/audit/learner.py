@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpoco._participation import Participation
-from dpoco._validation import positive_int
+from dpoco._validation import positive_int, real_in
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
 from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
@@ -26,7 +26,6 @@ from dpoco.audit.report import (
     Claim,
     Point,
     epsilon_of_point,
-    share,
     verdict_of,
 )
 from dpoco.audit.standard import StandardCase, standard_case
@@ -89,7 +88,7 @@ def audit_learner(
     -----
     No report says that a claim holds: see ``docs/audit.md``. Seconds, at the defaults.
     """
-    level = share("confidence", confidence)
+    level = real_in("confidence", confidence, "(0, 1)")
     root = positive_int("seed", seed + 1) - 1
     options = {
         name: value

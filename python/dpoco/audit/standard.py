@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._participation import Participation
-from dpoco._validation import choice, positive_int, real_float
+from dpoco._validation import choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
 from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts_of, same
@@ -133,8 +133,7 @@ def standard_case(
     -----
     One calibration, up to a second.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str; got {type(name).__name__}")
+    instance("name", name, str, "a str")
     entry = learner_named(name, {each.plays for each in LEARNERS if each.name in CASES})
     kind, chosen, rule = CASES[entry.name], dict[str, int](), participation
     if rule is not None and entry.plays not in ("records", "surface", "experts", "arms"):
