@@ -73,13 +73,7 @@ class TiltedDraws(Bits):
     def __post_init__(self) -> None:
         """Refuse what is not a bound."""
         super().__post_init__()
-        for name, least in (("cap", 1), ("dimension", 1), ("rank", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name} must be an int, at least {least}; got {value!r}")
-        for name in ("sensitivity_ratio", "b"):
-            if not getattr(self, name) >= 0.0:
-                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)!r}")
+        self.require("sensitivity_ratio", "b", cap=1, dimension=1, rank=0)
         if self.change not in CHANGES:
             raise ValueError(f"change must be one of {list(CHANGES)}; got {self.change!r}")
 
@@ -92,8 +86,6 @@ class TiltedDraws(Bits):
         below = min(self.rank, self.dimension)
         above = min(self.rank, self.dimension - below) if self.change == "replace" else 0
         value = np.zeros_like(orders)
-        if self.b == 0.0:
-            return value
         for count, divergence in ((below, removal), (above, addition)):
             if count:
                 value = value + count * divergence(orders, self.b)
