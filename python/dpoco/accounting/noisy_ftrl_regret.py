@@ -97,7 +97,6 @@ class NoisyFTRLParameters(Parameters):
 
     kind: ClassVar[str] = "dpoco.noisy_ftrl_parameters"
     version: ClassVar[int] = 2
-    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
     statistics: str = one_of(*STATISTICS)
     sum_method: str = one_of(*continual_sum.METHODS)

@@ -54,8 +54,6 @@ class Parameters:
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
-    # Fields that the version before did not have, with what it stood for.
-    added: ClassVar[Mapping[str, Any] | None] = None
 
     def __post_init__(self) -> None:
         """Check every field by its type and range, and store plain numbers."""
@@ -78,9 +76,9 @@ class Parameters:
     def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
         known = _fields_of(cls)  # type: ignore[arg-type]
-        body = read_record(
-            record, kind=cls.kind, version=cls.version, fields=frozenset(known), added=cls.added
-        )
+        if isinstance(record, Mapping) and record.get("version") == 1 < cls.version:
+            record = {"numerics": "float", **record, "version": 2}  # all there was
+        body = read_record(record, kind=cls.kind, version=cls.version, fields=frozenset(known))
         for name, (types, _) in known.items():
             if body[name] == "inf" and float in types:
                 body[name] = math.inf

@@ -69,7 +69,6 @@ class ContinualSumParameters(Parameters):
 
     kind: ClassVar[str] = "dpoco.continual_sum_parameters"
     version: ClassVar[int] = 2
-    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
     dimension: int
     horizon: int
