@@ -32,21 +32,10 @@ from dpoco.accounting.continual_sum import worst_row_norm
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.errors import CalibrationError
 
-__all__ = [
-    "PublishedClaim",
-    "gibbs_claim",
-    "gibbs_lazy_parameters",
-    "gibbs_parameters",
-    "growing_lazy_scale",
-    "largest_fitting",
-    "leader_claim",
-    "leader_lazy_parameters",
-    "leader_parameters",
-    "published_epsilon",
-    "published_levels",
-    "published_sigma",
-    "tree_equivalent_scale",
-]
+__all__ = ["PublishedClaim", "gibbs_claim", "gibbs_lazy_parameters", "gibbs_parameters",
+           "growing_lazy_scale", "largest_fitting", "leader_claim", "leader_lazy_parameters",
+           "leader_parameters", "published_epsilon", "published_levels", "published_sigma",
+           "tree_equivalent_scale"]  # fmt: skip
 
 
 def published_levels(pushes: int) -> int:

@@ -22,19 +22,9 @@ from dpoco.privacy.mechanisms.bounds import AnySummand, smoothness_constant
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "DEFAULT_NUMERICS",
-    "PER_ROUND",
-    "calibrate_noise",
-    "check_numerics",
-    "check_scale",
-    "noise_in_words",
-    "noise_order",
-    "norm_name",
-    "numerics_of",
-    "plain_numerics",
-    "sum_of",
-]
+__all__ = ["DEFAULT_NUMERICS", "PER_ROUND", "calibrate_noise", "check_numerics", "check_scale",
+           "noise_in_words", "noise_order", "norm_name", "numerics_of", "plain_numerics",
+           "sum_of"]  # fmt: skip
 
 DEFAULT_NUMERICS = "auto"
 

@@ -28,18 +28,8 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "REGRET_SCOPES",
-    "check_claim",
-    "check_experts",
-    "delayed",
-    "for_person",
-    "require_published",
-    "state",
-    "state_experts",
-    "state_sum",
-    "stated_delta",
-]
+__all__ = ["REGRET_SCOPES", "check_claim", "check_experts", "delayed", "for_person",
+           "require_published", "state", "state_experts", "state_sum", "stated_delta"]  # fmt: skip
 
 # Streams that bounds on regret hold for, in words.
 REGRET_SCOPES = {
