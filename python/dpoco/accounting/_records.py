@@ -32,11 +32,7 @@ def of_json(text: str) -> Any:
 
 
 def read_record(
-    record: Mapping[str, Any],
-    *,
-    kind: str,
-    version: int,
-    fields: frozenset[str],
+    record: Mapping[str, Any], *, kind: str, version: int, fields: frozenset[str]
 ) -> dict[str, Any]:
     """Return the fields of a record written by ``to_dict``.
 

@@ -46,12 +46,7 @@ from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_ter
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 
-__all__ = [
-    "ContinuousMultiplicativeWeightsParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-]
+__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee", "mechanism_of"]
 
 _Parameters = ContinuousMultiplicativeWeightsParameters
 
