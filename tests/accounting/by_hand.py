@@ -1,4 +1,4 @@
-"""Guarantees of one kind of privacy, made by hand: subjects of tests."""
+"""Guarantees made by hand, and of plans for tree Frank-Wolfe: subjects of tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from dpoco.accounting import Budget, tree_frank_wolfe
 from dpoco.accounting._certificate import loss_of
 from dpoco.accounting._ledger_sums import Cost, FixedPlan
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.release import common_conditions
+from dpoco.domains import Domain
+from dpoco.losses import CustomLoss, SquaredLoss
+
+BUDGET = Budget(1.0, 1e-3)  # of the plans
 
 
 def stated(
@@ -77,3 +82,28 @@ def bare(epsilon: float, delta: float) -> Guarantee:
 def fixed_plan_epsilon(costs: Iterable[Cost], delta: float) -> float:
     """Return the epsilon of charges that were all fixed in advance."""
     return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
+
+
+def squared(label: float = 1.0, l2: float | None = None) -> SquaredLoss:
+    """Return a squared loss of features of norm 1."""
+    return SquaredLoss(1.0, label, feature_bound_l2=l2)
+
+
+def custom(
+    lipschitz: float, smoothness: float, leaf: float | None = None, l2: float | None = None
+) -> CustomLoss:
+    """Return a custom loss with bounds on what its leaves hold."""
+    return CustomLoss(lipschitz, smoothness, leaf_bound=leaf, leaf_bound_l2=l2)
+
+
+def both(
+    domain: Domain,
+    loss: Any,
+    budget: Budget | None = BUDGET,
+    *,
+    horizon: Any = 1000,
+    **options: Any,
+) -> tuple[tree_frank_wolfe.TreeFrankWolfeParameters, Guarantee]:
+    """Return parameters of tree Frank-Wolfe, and what they guarantee."""
+    parameters = tree_frank_wolfe.calibrate(domain, loss, horizon=horizon, budget=budget, **options)
+    return parameters, tree_frank_wolfe.guarantee(domain, loss, parameters, budget=budget)

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpoco.accounting.rdp import (
-    DEFAULT_ORDERS,
-    compose_rdp,
-    gaussian_rdp,
-    rdp_delta,
-    rdp_epsilon,
-)
+from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta, rdp_epsilon
 from dpoco.accounting.zcdp import compose_zcdp, zcdp_delta, zcdp_epsilon, zcdp_rho
 from dpoco.errors import CalibrationError
 
@@ -24,16 +18,11 @@ from dpoco.errors import CalibrationError
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rho", "tolerance"),
     [
-        (1, 1e-3, 0.059390, 1e-6),
-        (1, 1e-5, 0.030557, 1e-6),
-        (1, 1e-6, 0.0243559704, 1e-10),
-        (2, 1e-5, 0.108256, 1e-6),
-        (4, 1e-5, 0.373144, 1e-6),
-        (8, 1e-5, 1.229715, 1e-6),
-        (0.5, 1e-4, 0.0116800701, 1e-10),
-        (20, 1e-9, 3.5973862301, 1e-9),
+        (1, 1e-3, 0.059390, 1e-6), (1, 1e-5, 0.030557, 1e-6), (1, 1e-6, 0.0243559704, 1e-10),
+        (2, 1e-5, 0.108256, 1e-6), (4, 1e-5, 0.373144, 1e-6), (8, 1e-5, 1.229715, 1e-6),
+        (0.5, 1e-4, 0.0116800701, 1e-10), (20, 1e-9, 3.5973862301, 1e-9),
     ],
-)
+)  # fmt: skip
 def test_largest_rho_oracles(epsilon, delta, rho, tolerance):
     assert zcdp_rho(epsilon, delta) == pytest.approx(rho, abs=tolerance)
 
@@ -73,14 +62,8 @@ def test_zcdp_never_beats_the_exact_gaussian_curve(mu, epsilon):
     assert zcdp_delta(epsilon, mu**2 / 2) >= gaussian_delta(epsilon, mu) * (1 - 1e-9)
 
 
-def test_zcdp_costs_the_gaussian_mechanism_four_to_eighteen_percent():
-    for epsilon, delta in [(0.1, 1e-4), (1.0, 1e-5), (8.0, 1e-6)]:
-        loss = gaussian_mu(epsilon, delta) / math.sqrt(2 * zcdp_rho(epsilon, delta))
-        assert 1.04 < loss < 1.18
-
-
 def test_limits():
-    assert zcdp_delta(1.0, 0.0) == 0.0
+    assert zcdp_delta(1.0, 0.0) == zcdp_delta(0.0, 0.0) == 0.0
     assert zcdp_delta(math.inf, 1.0) == 0.0
     assert zcdp_delta(0.0, math.inf) == 1.0
     assert zcdp_delta(0.0, 50.0) == 1.0
@@ -122,22 +105,15 @@ def test_renyi_agrees_with_dp_accounting():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: zcdp_delta(-1.0, 1.0),
-        lambda: zcdp_delta(1.0, math.nan),
-        lambda: zcdp_epsilon(-1.0, 0.1),
-        lambda: zcdp_epsilon(1.0, 1.0),
-        lambda: zcdp_rho(0.0, 0.1),
-        lambda: compose_zcdp([-1.0]),
-        lambda: rdp_delta([1.0], [1.0], 1.0),
-        lambda: rdp_delta([2.0], [-1.0], 1.0),
-        lambda: rdp_delta([2.0], [1.0, 2.0], 1.0),
-        lambda: rdp_epsilon([], [], 0.1),
-        lambda: rdp_epsilon([2.0], [1.0], 0.0),
-        lambda: gaussian_rdp(2.0, -1.0),
-        lambda: compose_rdp([]),
-        lambda: compose_rdp([[1.0], [1.0, 2.0]]),
+        lambda: zcdp_delta(-1.0, 1.0), lambda: zcdp_delta(1.0, math.nan),
+        lambda: zcdp_epsilon(-1.0, 0.1), lambda: zcdp_epsilon(1.0, 1.0),
+        lambda: zcdp_rho(0.0, 0.1), lambda: compose_zcdp([-1.0]),
+        lambda: rdp_delta([1.0], [1.0], 1.0), lambda: rdp_delta([2.0], [-1.0], 1.0),
+        lambda: rdp_delta([2.0], [1.0, 2.0], 1.0), lambda: rdp_epsilon([], [], 0.1),
+        lambda: rdp_epsilon([2.0], [1.0], 0.0), lambda: gaussian_rdp(2.0, -1.0),
+        lambda: compose_rdp([]), lambda: compose_rdp([[1.0], [1.0, 2.0]]),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments(call):
     with pytest.raises(ValueError, match=r"must"):
         call()

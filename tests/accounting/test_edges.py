@@ -10,17 +10,9 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpoco.accounting import (
-    Budget,
-    Guarantee,
-    above_threshold,
-    noisy_max,
-    truncation,
-)
+from dpoco.accounting import Budget, Guarantee, above_threshold, noisy_max, truncation
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta
-from dpoco.accounting.zcdp import zcdp_delta
 from dpoco.privacy.losses.decaying import _pure_moment
-from dpoco.privacy.losses.loss import pure_delta
 
 
 def test_renyi_bounds_that_say_nothing_say_so():
@@ -43,12 +35,6 @@ def test_what_spends_nothing_is_a_guarantee():
     assert nothing.epsilon_at(0.0) == 0.0
     with pytest.raises(ValueError, match="epsilon"):
         dataclasses.replace(nothing, epsilon=-1e-300)
-
-
-def test_a_pure_curve_checks_both_arguments():
-    for wrong in (-1.0, math.nan):
-        with pytest.raises(ValueError, match="at least 0"):
-            pure_delta(0.1, wrong)
 
 
 def test_the_largest_of_many_normals():
@@ -159,11 +145,6 @@ def test_tails_that_take_all_of_delta_leave_nothing():
     assert truncation.charged_gaussian_delta(1.0, math.inf, 1e-9) == 1.0
     assert truncation.charged_gaussian_delta(1.0, 0.0, 1e-9) == pytest.approx(2e-9)
     assert truncation.charged_gaussian_delta(0.3, 1.0, 0.6) == 1.0
-
-
-def test_no_concentration_costs_nothing():
-    assert zcdp_delta(0.0, 0.0) == 0.0
-    assert zcdp_delta(3.0, 0.0) == 0.0
 
 
 # ---- selections of pure privacy ------------------------------------------------------------------

@@ -20,17 +20,11 @@ from dpoco.accounting.gaussian import (
 from dpoco.errors import CalibrationError
 
 MU = [
-    (0.1, 1e-5, 0.032521, 1e-6),
-    (0.5, 1e-4, 0.1696701740, 1e-10),
-    (1, 1e-3, 0.388401, 1e-6),
-    (1, 1e-5, 0.268051, 1e-6),
-    (1, 1e-6, 0.2367043807, 1e-10),
-    (2, 1e-5, 0.501552, 1e-6),
-    (3, 1e-5, 0.7191174352, 1e-10),
-    (4, 1e-5, 0.924931, 1e-6),
-    (8, 1e-5, 1.666031, 1e-6),
+    (0.1, 1e-5, 0.032521, 1e-6), (0.5, 1e-4, 0.1696701740, 1e-10), (1, 1e-3, 0.388401, 1e-6),
+    (1, 1e-5, 0.268051, 1e-6), (1, 1e-6, 0.2367043807, 1e-10), (2, 1e-5, 0.501552, 1e-6),
+    (3, 1e-5, 0.7191174352, 1e-10), (4, 1e-5, 0.924931, 1e-6), (8, 1e-5, 1.666031, 1e-6),
     (20, 1e-9, 2.7792284837, 1e-10),
-]
+]  # fmt: skip
 
 
 def reference_delta(epsilon, mu):
@@ -75,10 +69,7 @@ def test_limits_of_the_curve():
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    epsilon=st.floats(1e-3, 200.0),
-    log_delta=st.floats(math.log(1e-30), math.log(0.5)),
-)
+@given(epsilon=st.floats(1e-3, 200.0), log_delta=st.floats(math.log(1e-30), math.log(0.5)))
 def test_mu_and_epsilon_are_inverse_and_never_on_the_wrong_side(epsilon, log_delta):
     delta = math.exp(log_delta)
     mu = gaussian_mu(epsilon, delta)
@@ -140,18 +131,13 @@ def test_composition_is_euclidean():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: gaussian_delta(-1.0, 1.0),
-        lambda: gaussian_delta(math.nan, 1.0),
-        lambda: gaussian_delta(1.0, -1.0),
-        lambda: gaussian_delta(1.0, math.nan),
-        lambda: gaussian_epsilon(1.0, 0.0),
-        lambda: gaussian_epsilon(1.0, 1.0),
-        lambda: gaussian_epsilon(math.nan, 0.1),
-        lambda: gaussian_mu(math.inf, 0.1),
-        lambda: gaussian_mu(-0.1, 0.1),
-        lambda: gaussian_sigma(Budget(1.0, 1e-3), 0.0),
+        lambda: gaussian_delta(-1.0, 1.0), lambda: gaussian_delta(math.nan, 1.0),
+        lambda: gaussian_delta(1.0, -1.0), lambda: gaussian_delta(1.0, math.nan),
+        lambda: gaussian_epsilon(1.0, 0.0), lambda: gaussian_epsilon(1.0, 1.0),
+        lambda: gaussian_epsilon(math.nan, 0.1), lambda: gaussian_mu(math.inf, 0.1),
+        lambda: gaussian_mu(-0.1, 0.1), lambda: gaussian_sigma(Budget(1.0, 1e-3), 0.0),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments(call):
     with pytest.raises(ValueError, match="must be"):
         call()

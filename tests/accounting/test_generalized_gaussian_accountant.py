@@ -25,15 +25,11 @@ INF = math.inf
 @pytest.mark.parametrize(
     ("q", "d", "order", "kappa"),
     [
-        (3, 5, 2.0, 1.70997595),
-        (3, 1000, 3.0, 2.0),
-        (6, 100, 6.0, 5.0),
-        (21, 1000, 12.73026096, 17.98503548),
-        (INF, 1000, 12.73026096, 34.72366716),
-        (INF, 8, 2.48588224, 7.91697778),
-        (INF, 7, 2.0, 7.0),
+        (3, 5, 2.0, 1.70997595), (3, 1000, 3.0, 2.0), (6, 100, 6.0, 5.0),
+        (21, 1000, 12.73026096, 17.98503548), (INF, 1000, 12.73026096, 34.72366716),
+        (INF, 8, 2.48588224, 7.91697778), (INF, 7, 2.0, 7.0),
     ],
-)
+)  # fmt: skip
 def test_smallest_constant_oracles(q, d, order, kappa):
     found = best_order(q, d)
     assert found == pytest.approx(order, abs=1e-8)
@@ -204,16 +200,13 @@ def test_gaussian_noise_is_best_in_the_dual_norm(q, d, size):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: smoothness_constant(2.0, 0.5, 3),
-        lambda: smoothness_constant(2.0, 3.0, 0),
-        lambda: best_order(0.9, 3),
-        lambda: paper_order(3.0, 0),
-        lambda: coordinate_variance(0.5, 3),
-        lambda: coordinate_variance(2.0, 0),
+        lambda: smoothness_constant(2.0, 0.5, 3), lambda: smoothness_constant(2.0, 3.0, 0),
+        lambda: best_order(0.9, 3), lambda: paper_order(3.0, 0),
+        lambda: coordinate_variance(0.5, 3), lambda: coordinate_variance(2.0, 0),
         lambda: generalized_gaussian_mu(0.0, 1.0, 2.0, 2.0, 3),
         lambda: generalized_gaussian_mu(1.0, 0.0, 2.0, 2.0, 3),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments(call):
     with pytest.raises(ValueError, match="must be"):
         call()

@@ -300,21 +300,17 @@ SELECTED = polyhedral_frank_wolfe.guarantee(
 @pytest.mark.parametrize(
     ("guarantee", "added"),
     [
-        (PURE, {"mu": 1e-9}),
-        (PURE, {"rho": 1e-9}),
-        (PURE, {"truncation_mass": 1e-6}),
-        (SELECTED, {"rho": 1e-9}),
-        (SELECTED, {"mu": 1e-9}),
+        (PURE, {"mu": 1e-9}), (PURE, {"rho": 1e-9}), (PURE, {"truncation_mass": 1e-6}),
+        (SELECTED, {"rho": 1e-9}), (SELECTED, {"mu": 1e-9}),
         (PURE, {"rho": 1e-5, "delta": 1e-6, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
         (REPEATED, {"rho": 1e-5, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
         (BASE, {"profile": {"kind": "pure", "epsilon": 0.1}, "epsilon": 0.1, "delta": 0.0}),
         (CURVED, {"mu": 0.01, "epsilon": gaussian_epsilon(0.01, 1e-6)}),
         (CURVED, {"rho": 1e-5, "epsilon": zcdp_epsilon(1e-5, 1e-6)}),
-        (BASE, {"sensitivity": "nan"}),
-        (LATTICE, {"sensitivity": "nan"}),
+        (BASE, {"sensitivity": "nan"}), (LATTICE, {"sensitivity": "nan"}),
         (LATTICE, {"noise_scale": "nan"}),
     ],
-)
+)  # fmt: skip
 def test_parameters_that_promise_more_than_the_others_contradict_them(guarantee, added):
     """A ledger prices by each of them."""
     record = guarantee.to_dict()
@@ -326,29 +322,16 @@ def test_parameters_that_promise_more_than_the_others_contradict_them(guarantee,
 def test_malformed_records():
     good = BASE.to_dict()
     broken = [
-        {},
-        3,
-        good | {"version": 3},
-        good | {"kind": "dpoco.budget"},
-        good | {"extra": 1},
-        {k: v for k, v in good.items() if k != "mu"},
-        good | {"change": "other"},
-        good | {"view": "nobody"},
-        good | {"view": "server", "change": "zero_out"},
-        good | {"relation": "replace"},
-        good | {"epsilon": "many"},
-        good | {"epsilon": -1.0},
-        good | {"noise_scale": None},
-        good | {"truncation_mass": None},
-        good | {"noise_multiplier": True},
-        good | {"claimed": [True, 1e-6]},
-        good | {"conditions": 3},
-        good | {"details": 3},
-        good | {"profile": 3},
-        good | {"profile": {}},
-        good | {"profile": {"kind": "other"}},
+        {}, 3, good | {"version": 3}, good | {"kind": "dpoco.budget"}, good | {"extra": 1},
+        {k: v for k, v in good.items() if k != "mu"}, good | {"change": "other"},
+        good | {"view": "nobody"}, good | {"view": "server", "change": "zero_out"},
+        good | {"relation": "replace"}, good | {"epsilon": "many"}, good | {"epsilon": -1.0},
+        good | {"noise_scale": None}, good | {"truncation_mass": None},
+        good | {"noise_multiplier": True}, good | {"claimed": [True, 1e-6]},
+        good | {"conditions": 3}, good | {"details": 3}, good | {"profile": 3},
+        good | {"profile": {}}, good | {"profile": {"kind": "other"}},
         good | {"claimed": ["a", "b"]},
-    ]
+    ]  # fmt: skip
     for record in broken:
         with pytest.raises(StateError):
             Guarantee.from_dict(record)

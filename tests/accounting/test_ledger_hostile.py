@@ -26,17 +26,13 @@ def sums(budget):
 @pytest.mark.parametrize(
     "event",
     [
-        dpa.ZCDpEvent(-1.0),
-        dpa.ZCDpEvent(math.nan),
-        dpa.RandomizedResponseDpEvent(1.5, 2),
-        dpa.RandomizedResponseDpEvent(-0.5, 2),
-        dpa.RandomizedResponseDpEvent(math.nan, 2),
-        dpa.RandomizedResponseDpEvent(0.5, 0),
-        dpa.RandomizedResponseDpEvent(0.5, -3),
+        dpa.ZCDpEvent(-1.0), dpa.ZCDpEvent(math.nan), dpa.RandomizedResponseDpEvent(1.5, 2),
+        dpa.RandomizedResponseDpEvent(-0.5, 2), dpa.RandomizedResponseDpEvent(math.nan, 2),
+        dpa.RandomizedResponseDpEvent(0.5, 0), dpa.RandomizedResponseDpEvent(0.5, -3),
         dpa.SelfComposedDpEvent(dpa.SelfComposedDpEvent(dpa.NoOpDpEvent(), 10**12), 2),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_no_event_enlarges_the_budget(event):
     """Such a cost would be negative, or nothing: the package that defines events checks nothing."""
     ledger = Ledger(BUDGET)

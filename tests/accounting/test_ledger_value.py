@@ -39,14 +39,10 @@ def filled(**options):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"currency": "renyi"},
-        {"adaptive": False},
-        {"currency": "basic"},
-        {"side_share": 0.3},
-        {"adaptive": False, "currency": "gaussian"},
+        {}, {"currency": "renyi"}, {"adaptive": False}, {"currency": "basic"},
+        {"side_share": 0.3}, {"adaptive": False, "currency": "gaussian"},
     ],
-)
+)  # fmt: skip
 def test_round_trip(options):
     if options.get("currency") == "basic":
         ledger = Ledger(BUDGET, **options)
@@ -340,10 +336,7 @@ def test_the_report_shows_every_number():
     assert "Charges:    none" in empty.report()
     assert "decided by the first charge" in empty.report()
     full = Ledger(Budget(1.0, 0.0))
-    full.charge(
-        stated(pure=1.0),
-        "all",
-    )
+    full.charge(stated(pure=1.0), "all")
     assert "Left:       nothing" in full.report()
     assert full.remaining is None
 

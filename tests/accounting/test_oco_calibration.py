@@ -14,14 +14,7 @@ from dpoco.accounting import coupled_regularized_leader as ctrl
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError
-from dpoco.losses import (
-    CustomLoss,
-    HuberLoss,
-    LinearLoss,
-    LogisticLoss,
-    QuadraticLoss,
-    SquaredLoss,
-)
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
 DELTA = 1e-6
 GENERAL = CustomLoss(1.0, 1.0)

@@ -15,14 +15,7 @@ from dpoco.accounting import coupled_regularized_leader as ctrl
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
-from dpoco.losses import (
-    CustomLoss,
-    HuberLoss,
-    LinearLoss,
-    LogisticLoss,
-    QuadraticLoss,
-    SquaredLoss,
-)
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
 BALL, BUDGET = LpBall(3, 2.0, 1.0), Budget(1.0, 1e-6)
 LEARNERS = [(comw, LinearLoss(1.0)), (ctrl, CustomLoss(1.0, 1.0))]

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from dpoco.accounting import Budget, published, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
-from dpoco.accounting._coupled_costs import (
+from dpoco.accounting._coupled_regret import (
     age_quantile,
     anchor_width,
     bernstein_cap,

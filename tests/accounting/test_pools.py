@@ -149,12 +149,7 @@ def test_a_user_with_several_records():
     assert not any("protected per round" in text for text in user.conditions)
     assert "the data of one user" in str(user)
     chain = pool_guarantee(
-        one,
-        keys=100,
-        privacy_unit="user",
-        rounds_per_user=3,
-        keys_per_user=4,
-        adaptive=False,
+        one, keys=100, privacy_unit="user", rounds_per_user=3, keys_per_user=4, adaptive=False
     )
     assert chain.mu == pytest.approx(12.0 * one.mu, rel=1e-12)
     zcdp = restated(one, mu=None, rho=0.01)

@@ -102,17 +102,6 @@ def test_norms_of_explicit_matrices(method, n):
     assert list(last) == sorted(last)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 100, 1000, 1023, 1024, 1025])
-def test_incidence_of_dyadic_nodes(n):
-    """A leaf lies in at most bit_length(n) completed nodes, and one leaf in exactly as many."""
-    count = np.zeros(n, dtype=int)
-    for level in range(n.bit_length()):
-        for end in range(2**level, n + 1, 2**level):
-            count[end - 2**level : end] += 1
-    assert count.max() == n.bit_length()
-    assert column_norm("tree", n) == column_norm("honaker", n) == math.sqrt(count.max())
-
-
 @pytest.mark.parametrize(
     ("n", "square"), [(1, 1), (2, 2), (5, 3), (1000, 10), (1023, 10), (1024, 11), (10**6, 20)]
 )

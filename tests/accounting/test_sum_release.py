@@ -89,15 +89,10 @@ def test_orders_follow_the_noise():
 def test_refusals():
     good = sum_release.calibrate(2, horizon=10, budget=BUDGET)
     for change in (
-        {"noise_scale": -1.0},
-        {"noise_scale": math.inf},
-        {"noise_scale": 0.0},
-        {"method": "auto"},
-        {"relation": "joint"},
-        {"norm_order": 3.0},
-        {"bound": 0.0},
+        {"noise_scale": -1.0}, {"noise_scale": math.inf}, {"noise_scale": 0.0},
+        {"method": "auto"}, {"relation": "joint"}, {"norm_order": 3.0}, {"bound": 0.0},
         {"dimension": 0},
-    ):
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=r"must|norm_order"):
             dataclasses.replace(good, **change)
     with pytest.raises(StateError):

@@ -244,19 +244,12 @@ TRUTHS: dict[str, Any] = {
 # pure epsilons are bounds, not accounts; the sampled release counts both directions at once; the
 # rest is the brute force's own.
 CASES = [
-    Case("gaussian", 0.01),
-    Case("gaussian_guarantee", 0.01),
-    Case("zcdp", 0.3, tight=False),
-    Case("renyi", 0.3, tight=False),
-    Case("laplace", 5.2, tight=False),
-    Case("laplace_zcdp", 4.5, tight=False),
-    Case("pure", 5.2, tight=False),
-    Case("responses", 1e-9),
-    Case("responses_profile", 1e-9),
-    Case("bounded_range", 0.4, tight=False),
-    Case("sampled", 0.3),
-    Case("bits", 1e-7),
-]
+    Case("gaussian", 0.01), Case("gaussian_guarantee", 0.01), Case("zcdp", 0.3, tight=False),
+    Case("renyi", 0.3, tight=False), Case("laplace", 5.2, tight=False),
+    Case("laplace_zcdp", 4.5, tight=False), Case("pure", 5.2, tight=False),
+    Case("responses", 1e-9), Case("responses_profile", 1e-9),
+    Case("bounded_range", 0.4, tight=False), Case("sampled", 0.3), Case("bits", 1e-7),
+]  # fmt: skip
 by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 

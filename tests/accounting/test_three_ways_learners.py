@@ -14,25 +14,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpoco.accounting import (
-    Budget,
-    above_threshold,
-    events,
-    noisy_max,
-    sum_release,
-)
+from dpoco.accounting import Budget, above_threshold, events, noisy_max, sum_release
 from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.tilted_draws import TiltedDraws
-from dpoco.privacy.mechanisms.coupled_draws import (
-    Always,
-    CoupledDraws,
-    SmoothLosses,
-    TiltedMinimum,
-)
+from dpoco.privacy.mechanisms.coupled_draws import Always, CoupledDraws, SmoothLosses, TiltedMinimum
 from dpoco.privacy.neighbours import Neighbours
 
 from .by_hand import stated

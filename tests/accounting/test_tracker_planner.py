@@ -17,16 +17,10 @@ DELTA = 1e-6
 MOST_WORK = 4_000_000  # 2.7 million
 REACHED = [
     # N, T, S, epsilon, bound
-    (10, 10**4, 2, 1.0, 1550),
-    (10, 10**5, 5, 1.0, 6771),
-    (10, 10**5, 5, 0.3, 13911),
-    (10, 10**5, 5, 4.0, 2915),
-    (2, 10**5, 5, 1.0, 3436),
-    (100, 10**5, 5, 1.0, 12713),
-    (1000, 10**5, 5, 1.0, 15074),
-    (1000, 10**6, 5, 1.0, 37470),
-    (10, 10**5, 0, 1.0, 549),
-]
+    (10, 10**4, 2, 1.0, 1550), (10, 10**5, 5, 1.0, 6771), (10, 10**5, 5, 0.3, 13911),
+    (10, 10**5, 5, 4.0, 2915), (2, 10**5, 5, 1.0, 3436), (100, 10**5, 5, 1.0, 12713),
+    (1000, 10**5, 5, 1.0, 15074), (1000, 10**6, 5, 1.0, 37470), (10, 10**5, 0, 1.0, 549),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("experts", "horizon", "switches", "epsilon", "bound"), REACHED)
@@ -87,12 +81,7 @@ def test_a_larger_budget_is_never_worse():
 
 def test_arguments_that_are_given_are_kept():
     budget = Budget(1.0, DELTA)
-    fixed = {
-        "learning_rate": 0.004,
-        "forced_switch": 0.25,
-        "batch": 6,
-        "share_rate": 0.002,
-    }
+    fixed = {"learning_rate": 0.004, "forced_switch": 0.25, "batch": 6, "share_rate": 0.002}
     best = calibrate(10, horizon=10**4, budget=budget, switches=2)
     for name, value in fixed.items():
         p = calibrate(10, horizon=10**4, budget=budget, switches=2, **{name: value})
@@ -172,12 +161,7 @@ def test_infeasible_budgets_name_the_smallest_epsilon():
         calibrate(10, horizon=10**4, budget=budget, **fixed)
     smallest = float(re.search(r"reach is ([0-9.e+-]+)", str(caught.value)).group(1))
     assert smallest > 10.0
-    p = calibrate(
-        10,
-        horizon=10**4,
-        budget=Budget(1.001 * smallest, DELTA),
-        **fixed,
-    )
+    p = calibrate(10, horizon=10**4, budget=Budget(1.001 * smallest, DELTA), **fixed)
     assert p.learning_rate == 0.5
 
 
@@ -242,14 +226,10 @@ def test_guarantee_trusts_no_derived_field():
 @pytest.mark.parametrize(
     "change",
     [
-        {"budget": 1.0},
-        {"forced_switch": 0.0},
-        {"share_rate": 0.95},
-        {"share_rate": 1e-101},
-        {"share_rate": 0.1, "prior": "at_most"},
-        {"share_rate": 0.0, "switches": 1},
+        {"budget": 1.0}, {"forced_switch": 0.0}, {"share_rate": 0.95}, {"share_rate": 1e-101},
+        {"share_rate": 0.1, "prior": "at_most"}, {"share_rate": 0.0, "switches": 1},
     ],
-)
+)  # fmt: skip
 def test_arguments_that_no_proof_is_about(change):
     arguments = {"horizon": 100, "budget": Budget(1.0, DELTA), **change}
     with pytest.raises((ValueError, TypeError), match=r"must|belongs|never"):
@@ -259,15 +239,11 @@ def test_arguments_that_no_proof_is_about(change):
 # Small budgets: orders beyond 2^12 decide. Priors that forget fast: rates near the largest one.
 BOUNDS_IN_REACH = [
     # N, T, S, epsilon, delta, bound
-    (10, 10**6, 0, 1e-3, 1e-6, 72645),
-    (10, 10**7, 0, 2e-3, 1e-8, 143617),
-    (10, 10**9, 5, 1e-3, 1e-10, 2.65e7),
-    (10, 10**12, 0, 1e-6, 1e-10, 1.10e9),
-    (2, 10**5, 5, 1e-3, 1e-6, 58871),
-    (7, 10**4, 50, 0.013, 1e-10, 9864),
-    (2, 300, 5, 0.2, 1e-6, 171.4),
-    (3, 300, 50, 0.56, 1e-10, 216.2),
-]
+    (10, 10**6, 0, 1e-3, 1e-6, 72645), (10, 10**7, 0, 2e-3, 1e-8, 143617),
+    (10, 10**9, 5, 1e-3, 1e-10, 2.65e7), (10, 10**12, 0, 1e-6, 1e-10, 1.10e9),
+    (2, 10**5, 5, 1e-3, 1e-6, 58871), (7, 10**4, 50, 0.013, 1e-10, 9864),
+    (2, 300, 5, 0.2, 1e-6, 171.4), (3, 300, 50, 0.56, 1e-10, 216.2),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+
+from .by_hand import both, custom, squared
 
 INF = math.inf
 BUDGET = Budget(1.0, 1e-3)
@@ -32,19 +34,6 @@ SCALES = [
     (100, 1.1, 10**6, 2, 1e-6, 1, 1, 273.68496086, 525.03035163),
     (8, 2, 500, 0.5, 1e-5, 1, 1, 98.13812961, 168.76384021),
 ]
-
-
-def squared(label=1.0, l2=None):
-    return SquaredLoss(1.0, label, feature_bound_l2=l2)
-
-
-def custom(lipschitz, smoothness, leaf=None, l2=None):
-    return CustomLoss(lipschitz, smoothness, leaf_bound=leaf, leaf_bound_l2=l2)
-
-
-def both(domain, loss, budget=BUDGET, *, horizon=1000, **options):
-    parameters = accountant.calibrate(domain, loss, horizon=horizon, budget=budget, **options)
-    return parameters, accountant.guarantee(domain, loss, parameters, budget=budget)
 
 
 @pytest.mark.parametrize("case", SCALES)
@@ -266,28 +255,18 @@ def test_predicted_error_bounds_the_noise():
         {"calibration": "paper", "sum_method": "honaker"},
         {"calibration": "paper", "noise": "gaussian"},
         {"calibration": "paper", "weights": "unbiased"},
-        {"calibration": "paper", "relation": "zero_out"},
-        {"calibration": "paper", "batch": 2},
+        {"calibration": "paper", "relation": "zero_out"}, {"calibration": "paper", "batch": 2},
         {"calibration": "paper", "norm_order": 2.5},
         {"calibration": "corrected", "sum_method": "blt"},
-        {"calibration": "corrected", "norm_order": 1.5},
-        {"norm_order": 3.0},
+        {"calibration": "corrected", "norm_order": 1.5}, {"norm_order": 3.0},
         {"noise": "generalized_gaussian", "norm_order": 1.5},
         {"noise": "generalized_gaussian", "norm_order": 3.5},
-        {"noise": "generalized_gaussian", "norm_order": INF},
-        {"noise": "laplace"},
-        {"sum_method": "dense"},
-        {"weights": "uniform"},
-        {"relation": "joint"},
-        {"calibration": "loose"},
-        {"horizon": 0},
-        {"batch": 1001},
-        {"batch": 0},
-        {"step_scale": 0.0},
-        {"step_scale": INF},
-        {"horizon": 5000, "sum_method": "toeplitz"},
+        {"noise": "generalized_gaussian", "norm_order": INF}, {"noise": "laplace"},
+        {"sum_method": "dense"}, {"weights": "uniform"}, {"relation": "joint"},
+        {"calibration": "loose"}, {"horizon": 0}, {"batch": 1001}, {"batch": 0},
+        {"step_scale": 0.0}, {"step_scale": INF}, {"horizon": 5000, "sum_method": "toeplitz"},
     ],
-)
+)  # fmt: skip
 def test_contradictions(options):
     with pytest.raises(ValueError, match=r"must|has|order|limited"):
         both(LpBall(5, 1.5), SquaredLoss(), **options)
@@ -296,20 +275,11 @@ def test_contradictions(options):
 def test_stored_parameters_are_checked():
     good, _ = both(LpBall(5), SquaredLoss())
     for change in (
-        {"noise_scale": -1.0},
-        {"noise_scale": math.nan},
-        {"noise_scale": 0.0},
-        {"pushes": 999},
-        {"batch": 0},
-        {"sum_method": "auto"},
-        {"norm_order": 1.5},
-        {"norm_order": 3.0},
-        {"leaf_bound": 0.0},
-        {"leaf_bound_l2": -1.0},
-        {"step_scale": INF},
-        {"relation": "joint"},
-        {"predicted_error": -1.0},
-    ):
+        {"noise_scale": -1.0}, {"noise_scale": math.nan}, {"noise_scale": 0.0}, {"pushes": 999},
+        {"batch": 0}, {"sum_method": "auto"}, {"norm_order": 1.5}, {"norm_order": 3.0},
+        {"leaf_bound": 0.0}, {"leaf_bound_l2": -1.0}, {"step_scale": INF},
+        {"relation": "joint"}, {"predicted_error": -1.0},
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=r"must|norm_order"):
             dataclasses.replace(good, **change)
     record = good.to_dict()

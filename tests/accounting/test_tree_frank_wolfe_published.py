@@ -19,22 +19,9 @@ from dpoco.accounting.published import (
 )
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError
-from dpoco.losses import CustomLoss, SquaredLoss
+from dpoco.losses import SquaredLoss
 
-BUDGET = Budget(1.0, 1e-3)
-
-
-def squared(label=1.0, l2=None):
-    return SquaredLoss(1.0, label, feature_bound_l2=l2)
-
-
-def custom(lipschitz, smoothness, leaf=None, l2=None):
-    return CustomLoss(lipschitz, smoothness, leaf_bound=leaf, leaf_bound_l2=l2)
-
-
-def both(domain, loss, budget=BUDGET, *, horizon=1000, **options):
-    parameters = accountant.calibrate(domain, loss, horizon=horizon, budget=budget, **options)
-    return parameters, accountant.guarantee(domain, loss, parameters, budget=budget)
+from .by_hand import both, custom, squared
 
 
 @pytest.mark.parametrize(
@@ -142,13 +129,9 @@ def test_allowed_variations_of_the_corrected_calibration():
     domain, loss = LpBall(50, 1.5), SquaredLoss()
     plain, _ = both(domain, loss, calibration="corrected")
     for options in (
-        {"sum_method": "honaker"},
-        {"weights": "unbiased"},
-        {"noise": "gaussian"},
-        {"norm_order": 2.5},
-        {"relation": "zero_out"},
-        {"batch": 3},
-    ):
+        {"sum_method": "honaker"}, {"weights": "unbiased"}, {"noise": "gaussian"},
+        {"norm_order": 2.5}, {"relation": "zero_out"}, {"batch": 3},
+    ):  # fmt: skip
         other, guarantee = both(domain, loss, calibration="corrected", **options)
         assert guarantee.claimed == pytest.approx((1.0, 1e-3), rel=1e-9)
         assert other.leaf_bound == plain.leaf_bound

@@ -17,6 +17,7 @@ from dpoco.accounting.leaf_bounds import L1Geometry, lossless_leaf_bounds
 from dpoco.accounting.polyhedral_frank_wolfe import (
     PolyhedralFrankWolfeParameters,
     Ranges,
+    mean_scale,
     scores_of,
 )
 from dpoco.accounting.rdp import DEFAULT_ORDERS
@@ -119,7 +120,7 @@ def test_sums_and_divergences_against_brute_force(terms, offset, law):
         assert decay.total(start) == pytest.approx(f[start - 1 :].sum(), rel=1e-9)
         assert decay.squares(start) == pytest.approx((f[start - 1 :] ** 2).sum(), rel=1e-9)
         assert decay.squares(start) >= (f[start - 1 :] ** 2).sum()
-    assert decay.mean_scale() == pytest.approx(np.mean(j ** (-2.0 / 3.0)), rel=1e-9)
+    assert mean_scale(2.0 / 3.0, terms) == pytest.approx(np.mean(j ** (-2.0 / 3.0)), rel=1e-9)
     a = np.array(DEFAULT_ORDERS)[:, None]
     for reach in (1e-3, 0.3, 5.0):
         if law == "pure":

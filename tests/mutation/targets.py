@@ -19,7 +19,7 @@ def _tests(*names: str) -> tuple[str, ...]:
 
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "accounting._coupled_costs": _tests("oco_regret_bounds"),
+    "accounting._coupled_regret": _tests("oco_regret_bounds"),
     "accounting._coupled_parameters": _tests("oco_guarantees", "oco_parameters"),
     "accounting._coupled_setting": _tests("oco_guarantees", "oco_parameters"),
     "accounting._ledger_book": _tests("ledger_value", "ledger_use", "ledger"),

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dpoco.accounting._coupled_costs import assess, bernstein_cap, clip_widths, hazard, switch_cap
 from dpoco.accounting._coupled_parameters import CoupledParameters, mechanism
+from dpoco.accounting._coupled_regret import assess, bernstein_cap, clip_widths, hazard, switch_cap
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import check_delta

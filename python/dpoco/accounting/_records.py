@@ -32,16 +32,9 @@ def of_json(text: str) -> Any:
 
 
 def read_record(
-    record: Mapping[str, Any],
-    *,
-    kind: str,
-    version: int,
-    fields: frozenset[str],
-    added: Mapping[str, Any] | None = None,
+    record: Mapping[str, Any], *, kind: str, version: int, fields: frozenset[str]
 ) -> dict[str, Any]:
     """Return the fields of a record written by ``to_dict``.
-
-    `added`: fields the version before did not have, with what it stood for; such records are read.
 
     Raises
     ------
@@ -52,12 +45,9 @@ def read_record(
         raise StateError(f"a {kind} record must be a mapping; got {type(record).__name__}")
     if record.get("kind") != kind:
         raise StateError(f"not a {kind} record")
-    older = added is not None and record.get("version") == version - 1
-    if record.get("version") != version and not older:
+    if record.get("version") != version:
         raise StateError(f"a {kind} record of version {version} is needed")
     body = {key: value for key, value in record.items() if key not in ("kind", "version")}
-    if older and added is not None and not added.keys() & body.keys():
-        body.update(added)
     missing, unknown = fields - body.keys(), body.keys() - fields
     if missing or unknown:
         raise StateError(f"{kind} record: {len(missing)} fields missing, {len(unknown)} unknown")

@@ -88,11 +88,11 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     return math.log(experts) + top + math.log(float(np.sum(np.exp(terms - top))))
 
 
-def least(value: Callable[[float], float], low: float, high: float) -> float:
+def least(value: Callable[[float], float], low: float, high: float, steps: int = 52) -> float:
     """Return the x in [low, high] with the least value, if there is one minimum: golden section."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(left), value(right)
-    for _ in range(52):
+    for _ in range(steps):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - _GOLDEN * (high - low)

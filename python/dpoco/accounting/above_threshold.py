@@ -19,14 +19,8 @@ from dpoco.privacy.mechanisms.base import Mechanism, Open
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "AboveThresholdParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "probability",
-    "split_scales",
-]
+__all__ = ["AboveThresholdParameters", "calibrate", "guarantee", "mechanism_of", "probability",
+           "split_scales"]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

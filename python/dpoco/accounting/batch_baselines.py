@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -120,7 +119,6 @@ class BatchParameters(Parameters, ABC):
     """
 
     version = 2
-    added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
     method: ClassVar[str]  # in words
     noise: ClassVar[str]  # the field that is 0 without privacy
     records: int

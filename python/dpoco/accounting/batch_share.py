@@ -100,7 +100,6 @@ class BatchShareParameters(Parameters):
 
     kind: ClassVar[str] = "dpoco.batch_share_parameters"
     version: ClassVar[int] = 2
-    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
     experts: int = at_least(1, 2**32)
     horizon: int | None

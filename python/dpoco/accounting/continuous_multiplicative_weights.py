@@ -23,13 +23,13 @@ import numpy as np
 
 from dpoco._validation import choice
 from dpoco.accounting import published
-from dpoco.accounting._coupled_costs import age_quantile, anchor_width
 from dpoco.accounting._coupled_parameters import (
     COUPLINGS,
     NO_SAMPLER,
     ContinuousMultiplicativeWeightsParameters,
     normalized,
 )
+from dpoco.accounting._coupled_regret import age_quantile, anchor_width
 from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import (
     ANCHORS,
@@ -46,12 +46,7 @@ from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_ter
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 
-__all__ = [
-    "ContinuousMultiplicativeWeightsParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-]
+__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee", "mechanism_of"]
 
 _Parameters = ContinuousMultiplicativeWeightsParameters
 

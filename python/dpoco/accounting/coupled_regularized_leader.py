@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from dpoco.accounting import published
-from dpoco.accounting._coupled_costs import curving
 from dpoco.accounting._coupled_parameters import (
     LEADER_COUPLINGS,
     CoupledRegularizedLeaderParameters,
 )
+from dpoco.accounting._coupled_regret import curving
 from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee, mechanism_of
 from dpoco.accounting.budget import Budget

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpoco.accounting._loss_words import in_words
 from dpoco.accounting._records import plain_float
-from dpoco.accounting.attack_power import (
-    group_epsilon,
-    guessing_probability,
-    posterior,
-    test_power,
-)
+from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.guarantee import Guarantee
 
 if TYPE_CHECKING:

@@ -117,21 +117,33 @@ def raised(epsilon: float, holds: Callable[[float], bool], highest: float = math
 
 def largest_mu(excess: Callable[[float], float], holds: Callable[[float], bool]) -> float:
     """Return the root of the increasing `excess` on [1e-9, 1e3], moved down until `holds`."""
+    return largest("mu", (SMALLEST_MU, LARGEST_MU), excess, holds, _MU_MARGIN, 1e-15)
+
+
+def largest(
+    name: str,
+    ends: tuple[float, float],
+    excess: Callable[[float], float],
+    holds: Callable[[float], bool],
+    margin: float,
+    precision: float,
+) -> float:
+    """Return the root of the increasing `excess` between `ends`, moved down until `holds`."""
     from scipy.optimize import brentq
 
-    if excess(SMALLEST_MU) > 0.0 or excess(LARGEST_MU) < 0.0:
+    low, high = ends
+    if excess(low) > 0.0 or excess(high) < 0.0:
         raise CalibrationError(
-            f"no mu in [{SMALLEST_MU:g}, {LARGEST_MU:g}] corresponds to this epsilon and delta"
+            f"no {name} in [{low:g}, {high:g}] corresponds to this epsilon and delta"
         )
-    low, high = math.log(SMALLEST_MU), math.log(LARGEST_MU)
-    root = brentq(lambda x: excess(math.exp(x)), low, high, xtol=1e-15, rtol=1e-15, maxiter=500)
-    mu, margin = math.exp(float(root)), _MU_MARGIN
-    mu *= 1.0 - margin
-    while not holds(mu):
-        mu, margin = mu * (1.0 - margin), 2.0 * margin
-        if mu < SMALLEST_MU:
+    options = {"xtol": precision, "rtol": 1e-15, "maxiter": 500}
+    root = brentq(lambda x: excess(math.exp(x)), math.log(low), math.log(high), **options)
+    found = math.exp(float(root)) * (1.0 - margin)
+    while not holds(found):
+        found, margin = found * (1.0 - margin), 2.0 * margin
+        if found < low:
             raise CalibrationError(f"delta is below {SMALLEST_DELTA:g}, which no curve can show")
-    return mu
+    return found
 
 
 def check_sums(name: str, values: Iterable[float]) -> list[float]:

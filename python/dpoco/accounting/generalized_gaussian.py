@@ -20,13 +20,8 @@ import math
 from dpoco._validation import exponent, positive_float, positive_int
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 
-__all__ = [
-    "best_order",
-    "coordinate_variance",
-    "expected_norm_bound",
-    "generalized_gaussian_mu",
-    "paper_order",
-]
+__all__ = ["best_order", "coordinate_variance", "expected_norm_bound",
+           "generalized_gaussian_mu", "paper_order"]  # fmt: skip
 
 
 def best_order(q: float, dimension: int) -> float:

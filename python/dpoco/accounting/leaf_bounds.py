@@ -25,18 +25,9 @@ from dpoco.accounting.noisy_max import mean_excess
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "CALIBRATIONS",
-    "WEIGHTS",
-    "L1Geometry",
-    "LeafBounds",
-    "check_fixed",
-    "clipped",
-    "enforced_leaf_bounds",
-    "lossless_leaf_bounds",
-    "published_leaf_bound",
-    "record_length",
-]
+__all__ = ["CALIBRATIONS", "WEIGHTS", "L1Geometry", "LeafBounds", "check_fixed", "clipped",
+           "enforced_leaf_bounds", "lossless_leaf_bounds", "published_leaf_bound",
+           "record_length"]  # fmt: skip
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 WEIGHTS = ("unbiased", "paper")

@@ -121,7 +121,6 @@ class LinUCBParameters(SumParameters):
 
     kind: ClassVar[str] = "dpoco.linucb_parameters"
     version: ClassVar[int] = 2
-    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
     arms: int = at_least(1, 2**20)
     dimension: int = at_least(1, 4096)

@@ -24,12 +24,8 @@ from numpy.typing import NDArray
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.privacy.losses.gaussian import gaussian_delta
 
-__all__ = [
-    "composed_laplace_delta",
-    "composed_laplace_scale",
-    "discrete_gaussian_scale",
-    "gaussian_vector_delta",
-]
+__all__ = ["composed_laplace_delta", "composed_laplace_scale", "discrete_gaussian_scale",
+           "gaussian_vector_delta"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 

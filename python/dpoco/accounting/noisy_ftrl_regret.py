@@ -110,7 +110,6 @@ class NoisyFTRLParameters(SumParameters):
 
     kind: ClassVar[str] = "dpoco.noisy_ftrl_parameters"
     version: ClassVar[int] = 2
-    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
     statistics: str = one_of(*STATISTICS)
     sum_method: str = one_of(*continual_sum.METHODS)

@@ -31,17 +31,8 @@ from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "LARGEST_CANDIDATES",
-    "NOISES",
-    "NoisyMaxParameters",
-    "calibrate",
-    "guarantee",
-    "law_of",
-    "mean_excess",
-    "mechanism_of",
-    "selection_budget",
-]
+__all__ = ["LARGEST_CANDIDATES", "NOISES", "NoisyMaxParameters", "calibrate", "guarantee",
+           "law_of", "mean_excess", "mechanism_of", "selection_budget"]  # fmt: skip
 
 NOISES = ("exponential", "gumbel", "laplace", "permute_and_flip")
 LARGEST_CANDIDATES = 2**32

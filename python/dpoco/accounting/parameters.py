@@ -54,8 +54,6 @@ class Parameters:
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
-    # Fields that the version before did not have, with what it stood for.
-    added: ClassVar[Mapping[str, Any] | None] = None
     unsaid: ClassVar[tuple[str, ...]] = ()  # fields that records leave out where they are None
 
     def __post_init__(self) -> None:
@@ -82,9 +80,9 @@ class Parameters:
         known = _fields_of(cls)  # type: ignore[arg-type]
         if isinstance(record, Mapping):
             record = {**dict.fromkeys(cls.unsaid), **record}
-        body = read_record(
-            record, kind=cls.kind, version=cls.version, fields=frozenset(known), added=cls.added
-        )
+            if record.get("version") == 1 < cls.version:
+                record = {"numerics": "float", **record, "version": 2}  # all there was
+        body = read_record(record, kind=cls.kind, version=cls.version, fields=frozenset(known))
         for name, (types, _) in known.items():
             if body[name] == "inf" and float in types:
                 body[name] = math.inf

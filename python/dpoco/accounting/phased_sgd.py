@@ -75,7 +75,6 @@ class PhasedSGDParameters(PhasedParameters):
 
     kind = "dpoco.phased_sgd_parameters"
     version = 1
-    added = None
     method = "phased stochastic gradient descent"
 
     largest_step: float

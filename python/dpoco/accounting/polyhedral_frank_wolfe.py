@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
@@ -56,6 +58,7 @@ _LAW = {"gumbel": "bounded_range", "laplace": "pure"}
 # not aligned with a pair of vertices.
 _CURVATURE = 0.125
 _FEWEST_UPDATES = 16
+_SUMMED = 2**14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,12 +205,16 @@ def calibrate(
     if exponent is None:
         exponent = 0.5 if published or pure else 2.0 / 3.0
     chosen: dict[str, Any] = {
-        "selector": _usual("selector", selector, SELECTORS, published, ("laplace", "gumbel")),
-        "weights": _usual("weights", weights, WEIGHTS, published, ("paper", "unbiased")),
+        "selector": "laplace" if published else "gumbel",
+        "weights": "paper" if published else "unbiased",
         "exponent": float(exponent),
         "calibration": calibration,
         "relation": choice("relation", relation, CHANGES),
     }
+    if selector is not None:
+        chosen["selector"] = choice("selector", selector, SELECTORS)
+    if weights is not None:
+        chosen["weights"] = choice("weights", weights, WEIGHTS)
     leaf = lossless_leaf_bounds(view, loss, chosen["weights"], calibration, 1.0)
     offset = 1 if chosen["weights"] == "paper" else 0
     scores, sides = scores_of(view, leaf, offset), Neighbours(change=relation).sides
@@ -244,7 +251,7 @@ def calibrate(
         horizon=n,
         score_range=own.range,
         rho=own.loss(scale).rho if scale > 0.0 and scores is not None else rho,
-        predicted_error=view.excess(chosen["selector"]) * scale * own.decay.mean_scale(),
+        predicted_error=view.excess(chosen["selector"]) * scale * mean_scale(exponent, n // batch),
         loss_range=float(loss.lipschitz(view)) * view.diameter(),
     )
 
@@ -399,13 +406,6 @@ def _fixed(calibration: str) -> dict[str, tuple[Any, ...]]:
     return fixed
 
 
-def _usual(
-    name: str, given: Any, known: tuple[str, ...], published: bool, usual: tuple[str, str]
-) -> str:
-    """Return the option that was given, or the published or the usual one."""
-    return usual[not published] if given is None else choice(name, given, known)
-
-
 @dataclass(frozen=True)
 class Ranges:
     """What one record can do to a series of selections whose noise scale is to be found.
@@ -430,13 +430,6 @@ class Ranges:
         law = _LAW[self.selector]
         return Decaying(law, self.range / scale, self.spread / scale, *self.decay)
 
-    def keep(self, budget: Budget, scale: float) -> bool:
-        """Whether selections whose first noise has this scale keep to `budget`."""
-        loss = self.loss(scale)
-        if budget.delta == 0.0:
-            return loss.pure <= budget.epsilon
-        return loss.delta(budget.epsilon) <= budget.delta
-
     def closed_scale(self, budget: Budget) -> float:
         """Return the scale that zCDP or pure composition ask for; nothing checks its rounding."""
         scale = self.range * self.decay.total() / budget.epsilon
@@ -454,7 +447,8 @@ class Ranges:
         scale = self.closed_scale(budget)
         if tight and budget.delta > 0.0:
             scale = least_at(scale, lambda b: self.loss(b).delta(budget.epsilon), budget.delta)
-        while not self.keep(budget, scale):  # rounding, by a few units
+        # rounding, by a few units
+        while not self.loss(scale).delta(budget.epsilon) <= budget.delta:
             scale *= 1.0 + 1e-12
         return scale
 
@@ -494,11 +488,21 @@ def best_batch(
     while m == 1 or m <= n // _FEWEST_UPDATES:
         updates = n // m
         slow = slowness(view, loss, updates)
-        error = slow + excess * scale(m) * Decay(chosen["exponent"], 0, updates).mean_scale()
+        error = slow + excess * scale(m) * mean_scale(chosen["exponent"], updates)
         if error < least:
             best, least = m, error
         m = max(m + 1, int(1.15 * m))
     return best
+
+
+def mean_scale(exponent: float, updates: int) -> float:
+    """Return the mean of j^-exponent over updates j: a sum, and an integral of late ones."""
+    head = np.arange(1.0, min(updates, _SUMMED) + 1.0) ** -exponent
+    if updates <= _SUMMED:
+        return float(head.sum()) / updates
+    low, high, p = _SUMMED + 0.5, updates + 0.5, 1.0 - exponent
+    tail = np.power(low, p) * np.expm1(p * (np.log(high) - np.log(low))) / p
+    return (float(head.sum()) + float(tail)) / updates
 
 
 def slowness(view: L1Geometry, loss: Any, updates: int) -> float:

@@ -315,7 +315,6 @@ class PrefixHedgeParameters(HedgeParameters):
 
     kind: ClassVar[str] = "dpoco.prefix_hedge_parameters"
     version: ClassVar[int] = 2
-    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
     experts: int = at_least(1, 2**32)
     horizon: int

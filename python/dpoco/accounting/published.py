@@ -26,26 +26,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpoco._validation import positive_float, positive_int
+from dpoco.accounting._share_regret import least
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method, worst_row_norm
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.errors import CalibrationError
 
-__all__ = [
-    "PublishedClaim",
-    "gibbs_claim",
-    "gibbs_lazy_parameters",
-    "gibbs_parameters",
-    "growing_lazy_scale",
-    "largest_fitting",
-    "leader_claim",
-    "leader_lazy_parameters",
-    "leader_parameters",
-    "published_epsilon",
-    "published_levels",
-    "published_sigma",
-    "tree_equivalent_scale",
-]
+__all__ = ["PublishedClaim", "gibbs_claim", "gibbs_lazy_parameters", "gibbs_parameters",
+           "growing_lazy_scale", "largest_fitting", "leader_claim", "leader_lazy_parameters",
+           "leader_parameters", "published_epsilon", "published_levels", "published_sigma",
+           "tree_equivalent_scale"]  # fmt: skip
 
 
 def published_levels(pushes: int) -> int:
@@ -255,7 +245,7 @@ def _repaired_leader(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple
         return math.fsum((*steps, sigma * math.sqrt(q.dimension) * q.diameter, 2.0 * whole))
 
     top = math.log(q.diameter / (2.0 * q.lipschitz * math.sqrt(horizon)))
-    eta = math.exp(_golden(bound, top - 25.0, top) if q.smoothness > 0.0 else top)
+    eta = math.exp(least(bound, top - 25.0, top, 45) if q.smoothness > 0.0 else top)
     return eta, noise(eta)
 
 
@@ -341,21 +331,3 @@ def _largest_ratio(spent: Callable[[float], float], epsilon: float) -> float:
     if found is None:
         raise CalibrationError("the repaired theorem admits no noise for this budget")
     return math.exp(found)
-
-
-def _golden(value: Callable[[float], float], low: float, high: float) -> float:
-    """Return the minimiser of a unimodal function."""
-    ratio = 0.5 * (math.sqrt(5.0) - 1.0)
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = value(left), value(right)
-    for _ in range(45):
-        # Ties are infeasible on both sides: smaller steps are feasible.
-        if at_left < at_right or at_left == math.inf:
-            high, right, at_right = right, left, at_left
-            left = high - ratio * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + ratio * (high - low)
-            at_right = value(right)
-    return left if at_left <= at_right else right

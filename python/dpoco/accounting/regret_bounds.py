@@ -15,16 +15,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "RegretBound",
-    "best_inverse_temperature",
-    "best_step_size",
-    "entropy_term",
-    "gibbs_regret",
-    "leader_regret",
-    "stated_regret",
-    "uniform_is_as_good",
-]
+__all__ = ["RegretBound", "best_inverse_temperature", "best_step_size", "entropy_term",
+           "gibbs_regret", "leader_regret", "stated_regret", "uniform_is_as_good"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +91,11 @@ def gibbs_regret(
     unbounded : bool
         Whether the draws range over R^n.
     """
+    over, draws = regularization if unbounded else None, (dimension, lipschitz, diameter)
     terms = {
         "regularization": 0.5 * regularization * radius**2,
         "stability": 0.5 * (block * lipschitz) ** 2 * -(-horizon // block) / regularization,
-        "entropy": entropy_term(
-            horizon,
-            dimension,
-            lipschitz,
-            diameter,
-            inverse_temperature,
-            regularization=regularization if unbounded else None,
-        ),
+        "entropy": entropy_term(horizon, *draws, inverse_temperature, regularization=over),
         "clip": clip,
         "cap": cap,
     }
@@ -160,14 +146,8 @@ def best_inverse_temperature(
     for _ in range(30):
         lam = lipschitz / radius * math.sqrt(stability + 2.0 * dimension * ell / g2)
         beta = g2 * lam / lipschitz**2
-        term = entropy_term(
-            horizon,
-            dimension,
-            lipschitz,
-            diameter,
-            beta,
-            regularization=lam if unbounded else None,
-        )
+        over = lam if unbounded else None
+        term = entropy_term(horizon, dimension, lipschitz, diameter, beta, regularization=over)
         following = term * beta / dimension
         if abs(following - ell) <= 1e-12 * ell:
             break

@@ -25,22 +25,9 @@ from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = [
-    "DEFAULT_NUMERICS",
-    "PER_ROUND",
-    "SumParameters",
-    "calibrate_noise",
-    "check_numerics",
-    "check_scale",
-    "noise_in_words",
-    "noise_order",
-    "norm_name",
-    "numerics_of",
-    "people_of",
-    "plain_numerics",
-    "sum_fields",
-    "sum_of",
-]
+__all__ = ["DEFAULT_NUMERICS", "PER_ROUND", "SumParameters", "calibrate_noise", "check_numerics",
+           "check_scale", "noise_in_words", "noise_order", "norm_name", "numerics_of",
+           "people_of", "plain_numerics", "sum_fields", "sum_of"]  # fmt: skip
 
 DEFAULT_NUMERICS = "auto"
 

@@ -28,18 +28,8 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = [
-    "REGRET_SCOPES",
-    "check_claim",
-    "check_experts",
-    "delayed",
-    "for_person",
-    "require_published",
-    "state",
-    "state_experts",
-    "state_sum",
-    "stated_delta",
-]
+__all__ = ["REGRET_SCOPES", "check_claim", "check_experts", "delayed", "for_person",
+           "require_published", "state", "state_experts", "state_sum", "stated_delta"]  # fmt: skip
 
 # Streams that bounds on regret hold for, in words.
 REGRET_SCOPES = {
@@ -67,20 +57,12 @@ def state(
     delta: float,
     reference: str,
     seeded: bool,
-    calibration: str = "tight",
     conditions: tuple[str, ...] = (),
     unit: str = "one round",
     sums: bool = False,
     numerics: str | None = "float",
     arithmetic: str | None = None,
-    noise_scale: float = 0.0,
-    sensitivity: float | None = None,
-    sensitivity_norm: str = "",
-    column_norm: float | None = None,
-    claimed: tuple[float, float] | None = None,
-    paper_epsilon: float | None = None,
-    regret_bound: float | None = None,
-    details: dict[str, float | str | None] | None = None,
+    **said: Any,
 ) -> Guarantee:
     """Return the guarantee of everything that `mechanism` releases, stated at `delta`.
 
@@ -99,12 +81,15 @@ def state(
         Whether noise is added to sums, whose arithmetic a condition then names.
     arithmetic : str or None
         What the last condition says, where the common words do not fit.
+    **said
+        Fields of the guarantee that only people read.
     """
     rounds = LARGEST_HORIZON if horizon is None else int(horizon)
     loss = mechanism.loss(near)
     if loss is None:
         none = Guarantee.none(rounds, released, unit=unit)
-        return replace(none, regret_bound=regret_bound, details=details or {})
+        forecast = {name: said[name] for name in ("regret_bound", "details") if name in said}
+        return replace(none, **forecast)
     bounds = loss.bare.bounds
     others = [one for one in bounds if not isinstance(one, Pure)]
     pure = len(others) < len(bounds) and loss.mass == 0.0
@@ -122,20 +107,12 @@ def state(
         unit=unit,
         horizon=rounds,
         mechanism=released,
-        sensitivity=sensitivity,
-        sensitivity_norm=sensitivity_norm,
-        noise_scale=noise_scale,
-        column_norm=column_norm,
-        calibration=calibration,
         certified=certain and not seeded and math.isfinite(found["epsilon"]),
-        claimed=claimed,
-        paper_epsilon=paper_epsilon,
         reference=reference,
         conditions=conditions + common,
-        regret_bound=regret_bound,
-        details=details or {},
         numerics=numerics,
         description=mechanism,
+        **said,
     )
 
 

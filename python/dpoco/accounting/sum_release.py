@@ -74,7 +74,6 @@ class ContinualSumParameters(SumParameters):
 
     kind: ClassVar[str] = "dpoco.continual_sum_parameters"
     version: ClassVar[int] = 2
-    added: ClassVar[dict[str, str]] = {"numerics": "float"}
 
     dimension: int
     horizon: int

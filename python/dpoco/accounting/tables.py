@@ -23,15 +23,8 @@ from typing import Any
 
 from dpoco.accounting.budget import Budget
 
-__all__ = [
-    "ExpertTableEntry",
-    "NoiseTableEntry",
-    "RegretTableEntry",
-    "expert_table",
-    "format_markdown",
-    "noise_table",
-    "regret_table",
-]
+__all__ = ["ExpertTableEntry", "NoiseTableEntry", "RegretTableEntry", "expert_table",
+           "format_markdown", "noise_table", "regret_table"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

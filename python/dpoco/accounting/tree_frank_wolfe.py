@@ -13,9 +13,8 @@ the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum, leaf_bounds, published, release, truncation
@@ -85,7 +84,6 @@ class TreeFrankWolfeParameters(release.SumParameters):
 
     kind = "dpoco.tree_frank_wolfe_parameters"
     version = 2
-    added: ClassVar[Mapping[str, Any] | None] = {"numerics": "float"}
 
     noise: str = one_of(*continual_sum.NOISES)
     norm_order: float = at_least(2.0)

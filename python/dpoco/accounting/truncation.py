@@ -27,17 +27,9 @@ from dpoco.privacy.losses.gaussian import Gaussian, log_gaussian_delta, turning_
 from dpoco.privacy.losses.loss import Loss, charge
 from dpoco.privacy.mechanisms.gaussian_sum import TAIL
 
-__all__ = [
-    "TAIL_MASS_PER_VARIATE",
-    "charged_delta",
-    "charged_epsilon",
-    "charged_gaussian_delta",
-    "charged_gaussian_epsilon",
-    "charged_gaussian_mu",
-    "reserve",
-    "truncation_charge",
-    "truncation_mass",
-]
+__all__ = ["TAIL_MASS_PER_VARIATE", "charged_delta", "charged_epsilon",
+           "charged_gaussian_delta", "charged_gaussian_epsilon", "charged_gaussian_mu",
+           "reserve", "truncation_charge", "truncation_mass"]  # fmt: skip
 
 TAIL_MASS_PER_VARIATE = TAIL
 

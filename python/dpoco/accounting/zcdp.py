@@ -15,8 +15,7 @@ import math
 from collections.abc import Iterable
 
 from dpoco._validation import real_float
-from dpoco.accounting.gaussian import check_delta, check_sums
-from dpoco.errors import CalibrationError
+from dpoco.accounting.gaussian import check_delta, check_sums, largest
 from dpoco.privacy.losses import loss as kernel
 
 __all__ = ["compose_zcdp", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]
@@ -54,26 +53,17 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     CalibrationError
         If it lies outside [1e-18, 1e6].
     """
-    from scipy.optimize import brentq
-
     if not real_float("epsilon", epsilon) > 0.0:
         raise ValueError(f"epsilon must be positive; got {epsilon!r}")
     check_delta(delta)
-    log_delta = math.log(delta)
-
-    def excess(log_rho: float) -> float:
-        return kernel.log_zcdp_delta(epsilon, math.exp(log_rho)) - log_delta
-
-    low, high = math.log(SMALLEST_RHO), math.log(LARGEST_RHO)
-    if excess(low) > 0.0 or excess(high) < 0.0:
-        raise CalibrationError(
-            f"no rho in [{SMALLEST_RHO:g}, {LARGEST_RHO:g}] corresponds to this epsilon and delta"
-        )
-    rho, margin = math.exp(float(brentq(excess, low, high, xtol=1e-14, rtol=1e-15))), _RHO_MARGIN
-    rho *= 1.0 - margin
-    while not zcdp_delta(epsilon, rho) <= delta:
-        rho, margin = rho * (1.0 - margin), 2.0 * margin
-    return rho
+    return largest(
+        "rho",
+        (SMALLEST_RHO, LARGEST_RHO),
+        lambda rho: kernel.log_zcdp_delta(epsilon, rho) - math.log(delta),
+        lambda rho: zcdp_delta(epsilon, rho) <= delta,
+        _RHO_MARGIN,
+        1e-14,
+    )
 
 
 def compose_zcdp(rhos: Iterable[float]) -> float:

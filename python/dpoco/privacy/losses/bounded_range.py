@@ -52,10 +52,7 @@ class BoundedRange(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what is not a bound."""
-        if not self.range >= 0.0:
-            raise ValueError(f"range must be at least 0; got {self.range!r}")
-        if type(self.count) is not int or self.count < 1:
-            raise ValueError(f"count must be an int of at least 1; got {self.count!r}")
+        self.require("range", count=1)
         object.__setattr__(self, "rho", 0.125 * self.count * self.range * self.range)
         object.__setattr__(self, "pure", self.range * self.count)
 

@@ -148,8 +148,7 @@ class Group(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what is no chain."""
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 2:
-            raise ValueError("size must be an int of at least 2")
+        self.require(size=2)
 
     def delta(self, epsilon: float) -> float:
         """Return delta of one change at epsilon / size, times the sum of e^(i epsilon / size)."""

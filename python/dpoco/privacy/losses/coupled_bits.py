@@ -67,10 +67,7 @@ class Bits(Loss):
             raise ValueError(f"forced_switch must be in (0, 1]; got {self.forced_switch!r}")
         if not 0.0 < self.factor_floor <= 1.0:
             raise ValueError(f"factor_floor must be in (0, 1]; got {self.factor_floor!r}")
-        if type(self.later_bits) is not int or self.later_bits < 0:
-            raise ValueError(f"later_bits must be an int, at least 0; got {self.later_bits!r}")
-        if not self.shift >= 0.0:
-            raise ValueError(f"shift must be at least 0; got {self.shift!r}")
+        self.require("shift", later_bits=0)
 
     def with_bits(self, draws: FloatArray, orders: FloatArray) -> FloatArray:
         """Return divergences of draws with those of all bits, the larger way round, on top."""
@@ -98,8 +95,7 @@ class CoupledBits(Bits):
     def __post_init__(self) -> None:
         """Refuse what is not a bound; without random bits the draws are all there is."""
         super().__post_init__()
-        if not self.draws >= 0.0:
-            raise ValueError(f"mu of the draws must be at least 0; got {self.draws!r}")
+        self.require("draws")
         mu = self.draws if self.forced_switch == 1.0 else math.inf
         object.__setattr__(self, "mu", mu)
         object.__setattr__(self, "rho", 0.5 * mu * mu)

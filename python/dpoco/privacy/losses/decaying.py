@@ -58,14 +58,6 @@ class Decay(NamedTuple):
         """Return the sum of f(j)^2 over j >= start, rounded up."""
         return _up(_groups(self, start)[2])
 
-    def mean_scale(self) -> float:
-        """Return the mean of j^-exponent."""
-        head = np.arange(1.0, min(self.terms, _SUMMED) + 1.0) ** -self.exponent
-        tail = 0.0
-        if self.terms > _SUMMED:
-            tail = float(_integral(-self.exponent, _SUMMED + 0.5, self.terms + 0.5))
-        return (float(head.sum()) + tail) / self.terms
-
 
 @dataclass(frozen=True)
 class Decaying(Loss):
@@ -89,10 +81,9 @@ class Decaying(Loss):
             raise ValueError("range and spread must be at least 0, and spread at most range")
         if not 0.0 <= self.exponent <= LARGEST_EXPONENT:
             raise ValueError(f"exponent must be in [0, {LARGEST_EXPONENT}]; got {self.exponent!r}")
-        if type(self.offset) is not int or self.offset not in (0, 1):
+        self.require(offset=0, terms=1)
+        if self.offset > 1:
             raise ValueError("offset must be 0 or 1")
-        if type(self.terms) is not int or self.terms < 1:
-            raise ValueError(f"terms must be an int of at least 1; got {self.terms!r}")
         object.__setattr__(self, "rho", self.rho_from(1))
         object.__setattr__(self, "pure", self.range * _up(self._groups(1)[1]))
 
@@ -143,10 +134,7 @@ class Returning(Decaying):
 
     def __post_init__(self) -> None:
         """Refuse what counts no rounds."""
-        for least, name in enumerate(("forced", "rounds", "separation", "batch", "arms")):
-            value = getattr(self, name)
-            if type(value) is not int or value < min(least, 1):
-                raise ValueError(f"{name} must be an int of at least {min(least, 1)}")
+        self.require(rounds=1, separation=1, batch=1, arms=1, forced=0)
         super().__post_init__()
 
     def _crowd(self, last: FloatArray) -> FloatArray:

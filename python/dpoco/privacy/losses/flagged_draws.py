@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
 from dpoco.privacy.losses.bounded_range import RangeSeries, moment
 from dpoco.privacy.losses.loss import ORDERS as COMMON_ORDERS
-from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon, pure_delta, renyi_delta
+from dpoco.privacy.losses.loss import FloatArray, Loss
 
 __all__ = ["ORDERS", "PRIORS", "FlaggedDraws", "rounded_up"]
 
@@ -62,6 +61,7 @@ class FlaggedDraws(Loss):
     """
 
     kind = "tracker"
+    orders = ORDERS
     learning_rate: float
     forced_switch: float
     batch: int
@@ -74,12 +74,9 @@ class FlaggedDraws(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what no proof is about, and compute the largest log-likelihood ratio."""
-        for name in ("batch", "horizon", "experts", "max_resamples"):
-            value, least = getattr(self, name), 0 if name == "max_resamples" else 1
-            if value is None and name in ("horizon", "max_resamples"):
-                continue
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name} must be an int of at least {least}; got {value!r}")
+        limits = {"horizon": 1, "max_resamples": 0}
+        limits = {name: low for name, low in limits.items() if getattr(self, name) is not None}
+        self.require(batch=1, experts=1, **limits)
         if self.prior not in PRIORS or (self.share_rate is None) != (self.prior == "at_most"):
             raise ValueError("prior must be 'share' with a share_rate, or 'at_most' without")
         largest = (self.experts - 1.0) / self.experts if self.experts > 1 else 1.0
@@ -134,14 +131,6 @@ class FlaggedDraws(Loss):
             return (forced, math.inf, math.inf)
         eta = self.learning_rate + math.log1p(error) - math.log1p(-error)
         return (forced, math.log1p(-(1.0 - forced) * math.expm1(-eta) / forced), eta)
-
-    def delta(self, epsilon: float) -> float:
-        """Return the least that the divergences of `ORDERS` and the largest ratio prove."""
-        check_epsilon(epsilon)
-        if epsilon >= self.pure:
-            return 0.0
-        best = renyi_delta(_divergences(self), epsilon, ORDERS)
-        return best if self.pure == math.inf else min(best, pure_delta(epsilon, self.pure))
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return bounds on the divergences of the whole path with its flags."""
@@ -204,10 +193,3 @@ class FlaggedDraws(Loss):
 def rounded_up(moments: FloatArray, orders: FloatArray) -> FloatArray:
     """Return moments above the errors of all that they were added up from."""
     return np.asarray(moments * (1.0 + _ROUNDING) + 1e-14 * orders)
-
-
-@lru_cache(maxsize=64)
-def _divergences(loss: FlaggedDraws) -> FloatArray:
-    result = loss.renyi(ORDERS)
-    result.flags.writeable = False
-    return result

@@ -37,8 +37,7 @@ class Gaussian(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what is not a bound; order * mu^2 / 2 bounds every divergence."""
-        if not self.mu >= 0.0:
-            raise ValueError(f"mu must be at least 0; got {self.mu!r}")
+        self.require("mu")
         object.__setattr__(self, "rho", 0.5 * self.mu * self.mu)
 
     def delta(self, epsilon: float) -> float:

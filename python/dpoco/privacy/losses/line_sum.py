@@ -42,11 +42,11 @@ class LossSum:
     weights, losses : (float, float)
         Probabilities and values of the two-point part.
     trials : int
-        Number of three-point parts, at least 0.
+        Number of three-point parts, at least 1.
     rare : float
         Probability of the loss -step in one of them; +step has probability rare * e^step.
     step : float
-        At least 0.
+        Above 0.
     """
 
     mu: float
@@ -58,21 +58,24 @@ class LossSum:
 
     def cumulants(self, c: float) -> tuple[float, float, float]:
         """Return K(c) and its first two derivatives, for c >= 0."""
+        share, _, log_total = self.tilted_pair(c)
+        gap = self.losses[0] - self.losses[1]
+        value = log_total + 0.5 * self.mu**2 * c * (c + 1.0)
+        mean = self.losses[1] + share * gap + self.mu**2 * (c + 0.5)
+        variance = share * (1.0 - share) * gap**2 + self.mu**2
+        up, down, log_total = self.tilted_trial(c)
+        value += self.trials * log_total
+        mean += self.trials * self.step * (up - down)
+        variance += self.trials * self.step**2 * (up + down - (up - down) ** 2)
+        return value, mean, variance
+
+    def tilted_pair(self, c: float) -> tuple[float, float, float]:
+        """Return the two probabilities tilted by e^(c loss), and the log of their sum before."""
         exponents = [c * loss for loss in self.losses]
         top = max(exponents)
         tilted = [w * math.exp(e - top) for w, e in zip(self.weights, exponents, strict=True)]
         total = tilted[0] + tilted[1]
-        share = tilted[0] / total
-        gap = self.losses[0] - self.losses[1]
-        value = top + math.log(total) + 0.5 * self.mu**2 * c * (c + 1.0)
-        mean = self.losses[1] + share * gap + self.mu**2 * (c + 0.5)
-        variance = share * (1.0 - share) * gap**2 + self.mu**2
-        if self.trials:
-            up, down, log_total = self.tilted_trial(c)
-            value += self.trials * log_total
-            mean += self.trials * self.step * (up - down)
-            variance += self.trials * self.step**2 * (up + down - (up - down) ** 2)
-        return value, mean, variance
+        return tilted[0] / total, tilted[1] / total, top + math.log(total)
 
     def tilted_trial(self, c: float) -> tuple[float, float, float]:
         """Return the probabilities of +step and -step tilted by e^(c loss), and the log of the sum.
@@ -109,9 +112,7 @@ def _saddle_point(epsilon: float, loss: LossSum) -> tuple[float, float]:
 
     The function is convex; every c is valid, so a rough minimiser is safe.
     """
-    low, high = 0.0, math.inf
-    if loss.step > 0.0:
-        high = max(_LARGEST_EXPONENT / loss.step - 1.0, 1e-3)
+    low, high = 0.0, max(_LARGEST_EXPONENT / loss.step - 1.0, 1e-3)
     ceiling = min(high, 1e12)
     c = min(1.0, 0.5 * ceiling)
     curvature = 1.0
@@ -138,8 +139,6 @@ def _saddle_point(epsilon: float, loss: LossSum) -> tuple[float, float]:
 
 def _log_chernoff(epsilon: float, loss: LossSum, c: float) -> float:
     """Return a bound on log delta(epsilon): (1 - e^-x)_+ <= e^(cx) c^c / (1 + c)^(1 + c)."""
-    if c == 0.0:
-        return 0.0
     value = loss.cumulants(c)[0] - c * epsilon
     return value - c * math.log1p(1.0 / c) - math.log1p(c)
 
@@ -165,34 +164,26 @@ def _period(epsilon: float, loss: LossSum, c: float, spread: float) -> float:
 def _line(epsilon: float, loss: LossSum, c: float, h: float, nodes: int) -> float:
     """Return log delta by the trapezoidal rule on c + iR with step h."""
     u: FloatArray = h * np.arange(nodes + 1, dtype=np.float64)
-    if loss.trials:
-        # The modulus of the characteristic function of one tilted trial is
-        # sqrt(1 - 2x) <= e^-x with this x, periodic in u.
-        up, down, _ = loss.tilted_trial(c)
-        rest = max(0.0, 1.0 - up - down)
-        x = rest * (up + down) * (1.0 - np.cos(loss.step * u))
-        x += up * down * (1.0 - np.cos(2.0 * loss.step * u))
-        u = u[0.5 * loss.mu**2 * u * u + loss.trials * x <= _NEGLIGIBLE]
+    # The modulus of the characteristic function of one tilted trial is sqrt(1 - 2x) <= e^-x with
+    # this x, periodic in u.
+    up, down, log_total = loss.tilted_trial(c)
+    rest = max(0.0, 1.0 - up - down)
+    x = rest * (up + down) * (1.0 - np.cos(loss.step * u))
+    x += up * down * (1.0 - np.cos(2.0 * loss.step * u))
+    u = u[0.5 * loss.mu**2 * u * u + loss.trials * x <= _NEGLIGIBLE]
     top = loss.cumulants(c)[0]
     # log |e^(K(z) - K(c))| and its phase, term by term.
     log_size = -0.5 * loss.mu**2 * u * u
     phase = loss.mu**2 * (c + 0.5) * u - epsilon * u
-    exponents = [c * value for value in loss.losses]
-    shift = max(exponents)
-    tilted = [w * math.exp(e - shift) for w, e in zip(loss.weights, exponents, strict=True)]
-    mass = tilted[0] + tilted[1]
-    pair = sum(
-        (w / mass) * np.exp(1j * value * u) for w, value in zip(tilted, loss.losses, strict=True)
-    )
-    if loss.trials:
-        first_real, first_imag = _expm1((c + 1.0) * loss.step, loss.step * u)
-        second_real, second_imag = _expm1(-c * loss.step, -loss.step * u)
-        real = -loss.rare * (first_real * second_real - first_imag * second_imag)
-        imag = -loss.rare * (first_real * second_imag + first_imag * second_real)
-        _, _, log_total = loss.tilted_trial(c)
-        modulus = 0.5 * np.log1p(2.0 * real + real * real + imag * imag)
-        log_size = log_size + loss.trials * (modulus - log_total)
-        phase = phase + loss.trials * np.arctan2(imag, 1.0 + real)
+    tilted = loss.tilted_pair(c)
+    pair = sum(w * np.exp(1j * loss.losses[k] * u) for k, w in enumerate(tilted[:2]))
+    first_real, first_imag = _expm1((c + 1.0) * loss.step, loss.step * u)
+    second_real, second_imag = _expm1(-c * loss.step, -loss.step * u)
+    real = -loss.rare * (first_real * second_real - first_imag * second_imag)
+    imag = -loss.rare * (first_real * second_imag + first_imag * second_real)
+    modulus = 0.5 * np.log1p(2.0 * real + real * real + imag * imag)
+    log_size = log_size + loss.trials * (modulus - log_total)
+    phase = phase + loss.trials * np.arctan2(imag, 1.0 + real)
     z = c + 1j * u
     terms = np.exp(log_size) * (pair * np.exp(1j * phase) / (z * (z + 1.0))).real
     total = float(terms[0] + 2.0 * terms[1:].sum()) * h / (2.0 * math.pi)
@@ -208,8 +199,6 @@ def _expm1(real: float, imag: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _lattice_half_width(c: float, loss: LossSum) -> int:
     """Return how far around its tilted mean the lattice variable has to be summed."""
-    if not loss.trials:
-        return 0
     up, down, _ = loss.tilted_trial(c)
     rest = max(0.0, 1.0 - up - down)
     # The variance without cancellation.
@@ -219,30 +208,25 @@ def _lattice_half_width(c: float, loss: LossSum) -> int:
 
 def _lattice(epsilon: float, loss: LossSum, c: float, half_width: int) -> float:
     """Return log delta by summing over the lattice of the three-point losses."""
-    if loss.trials:
-        up, down, log_total = loss.tilted_trial(c)
-        size = 1 << (2 * half_width).bit_length()
-        centre = round(loss.trials * (up - down))
-        angle = 2.0 * math.pi / size * np.arange(size // 2 + 1)
-        rest = max(0.0, 1.0 - up - down)
-        # The real part without cancellation near angle 0; the modulus as in the line sum.
-        half = np.sin(0.5 * angle)
-        x = 2.0 * rest * (up + down) * half * half + 2.0 * up * down * np.sin(angle) ** 2
-        real = rest + (up + down) * np.cos(angle)
-        turn = loss.trials * np.arctan2((up - down) * np.sin(angle), real) - centre * angle
-        with np.errstate(divide="ignore"):
-            modulus = 0.5 * loss.trials * np.log1p(-np.minimum(2.0 * x, 1.0))
-        # irfft returns sum over angles of spectrum e^(i k angle): the conjugate gives the law.
-        law = np.fft.irfft(np.exp(modulus - 1j * turn), size)
-        k = np.arange(-size // 2, size // 2, dtype=np.float64)
-        law = np.maximum(np.roll(law, size // 2), 0.0)
-        k += centre
-        keep = (np.abs(k) <= loss.trials) & (law > 0.0)
-        k, law = k[keep], law[keep]
-        scale = loss.trials * log_total
-    else:
-        k, law, scale = np.zeros(1), np.ones(1), 0.0
-    shifted: FloatArray = loss.step * k
+    up, down, log_total = loss.tilted_trial(c)
+    size = 1 << (2 * half_width).bit_length()
+    centre = round(loss.trials * (up - down))
+    angle = 2.0 * math.pi / size * np.arange(size // 2 + 1)
+    rest = max(0.0, 1.0 - up - down)
+    # The real part without cancellation near angle 0; the modulus as in the line sum.
+    half = np.sin(0.5 * angle)
+    x = 2.0 * rest * (up + down) * half * half + 2.0 * up * down * np.sin(angle) ** 2
+    real = rest + (up + down) * np.cos(angle)
+    turn = loss.trials * np.arctan2((up - down) * np.sin(angle), real) - centre * angle
+    with np.errstate(divide="ignore"):
+        modulus = 0.5 * loss.trials * np.log1p(-np.minimum(2.0 * x, 1.0))
+    # irfft returns sum over angles of spectrum e^(i k angle): the conjugate gives the law.
+    law = np.fft.irfft(np.exp(modulus - 1j * turn), size)
+    k = centre + np.arange(-size // 2, size // 2, dtype=np.float64)
+    law = np.maximum(np.roll(law, size // 2), 0.0)
+    keep = (np.abs(k) <= loss.trials) & (law > 0.0)
+    law, scale = law[keep], loss.trials * log_total
+    shifted: FloatArray = loss.step * k[keep]
     total = np.zeros_like(shifted)
     for weight, value in zip(loss.weights, loss.losses, strict=True):
         total += weight * gaussian_delta_all(epsilon - value - shifted, loss.mu)

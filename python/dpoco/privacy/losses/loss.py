@@ -53,10 +53,21 @@ class Loss:
 
     kind: ClassVar[str]
     names: ClassVar[tuple[tuple[str, str], ...]] = ()  # what records call fields, where otherwise
+    orders: ClassVar[FloatArray] = ORDERS  # at which its divergences are kept
     mu: float = math.inf
     rho: float = math.inf
     pure: float = math.inf
     mass: float = 0.0
+
+    def require(self, *numbers: str, **counts: int) -> None:
+        """Raise unless these fields are at least 0, and these ints of at least so many."""
+        for name in numbers:
+            if not getattr(self, name) >= 0.0:
+                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)!r}")
+        for name, least in counts.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ValueError(f"{name} must be an int of at least {least}; got {value!r}")
 
     @property
     def bare(self) -> Loss:
@@ -84,7 +95,7 @@ class Loss:
         check_epsilon(epsilon)
         if epsilon >= self.pure:
             return 0.0
-        found = [1.0, renyi_delta(divergences_of(self), epsilon)]
+        found = [1.0, renyi_delta(divergences_of(self), epsilon, self.orders)]
         if self.rho < math.inf:
             found.append(zcdp_delta(epsilon, self.rho))
         if self.pure < math.inf:
@@ -151,8 +162,7 @@ class Pure(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what is not a bound."""
-        if not self.pure >= 0.0:
-            raise ValueError(f"pure must be at least 0; got {self.pure!r}")
+        self.require("pure")
 
     def delta(self, epsilon: float) -> float:
         """Return delta of the randomised response that dominates."""
@@ -168,8 +178,7 @@ class Zcdp(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what is not a bound."""
-        if not self.rho >= 0.0:
-            raise ValueError(f"rho must be at least 0; got {self.rho!r}")
+        self.require("rho")
 
     def delta(self, epsilon: float) -> float:
         """Return what the best of all orders proves."""
@@ -283,7 +292,7 @@ def crossing(
 @lru_cache(maxsize=256)
 def divergences_of(loss: Loss) -> FloatArray:
     """Return the bounds of a loss at `ORDERS`, read-only."""
-    result = loss.renyi(ORDERS)
+    result = loss.renyi(loss.orders)
     result.flags.writeable = False
     return result
 

@@ -72,9 +72,8 @@ class Sampled(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what is no composition of samples."""
-        if type(self.records) is not int or self.records < 1:
-            raise ValueError(f"records must be an int of at least 1; got {self.records!r}")
-        if type(self.steps) is not int or not 1 <= self.steps <= LARGEST_STEPS:
+        self.require(records=1, steps=1)
+        if self.steps > LARGEST_STEPS:
             raise ValueError(f"steps must be in [1, {LARGEST_STEPS}]; got {self.steps!r}")
         if not 1e-100 <= self.multiplier <= 1e100:
             raise ValueError(f"multiplier must be in [1e-100, 1e100]; got {self.multiplier!r}")

@@ -66,7 +66,7 @@ class TiltedDraws(Bits):
 
     kind = "renyi"
     names = (("change", "relation"),)
-    _counts: ClassVar[tuple[tuple[str, int], ...]] = (("cap", 1), ("dimension", 1), ("rank", 0))
+    _counts: ClassVar[dict[str, int]] = {"cap": 1, "dimension": 1, "rank": 0}
     cap: int
     sensitivity_ratio: float
     b: float
@@ -77,13 +77,7 @@ class TiltedDraws(Bits):
     def __post_init__(self) -> None:
         """Refuse what is not a bound."""
         super().__post_init__()
-        for name, least in self._counts:
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name} must be an int, at least {least}; got {value!r}")
-        for name in ("sensitivity_ratio", "b"):
-            if not getattr(self, name) >= 0.0:
-                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)!r}")
+        self.require("sensitivity_ratio", "b", **self._counts)
         if self.change not in CHANGES:
             raise ValueError(f"change must be one of {list(CHANGES)}; got {self.change!r}")
 
@@ -129,7 +123,7 @@ class ReturningDraws(TiltedDraws):
     """
 
     kind = "renyi_of_person"
-    _counts = (*TiltedDraws._counts, ("rounds", 1), ("together", 1), ("block", 1))
+    _counts = TiltedDraws._counts | {"rounds": 1, "together": 1, "block": 1}
     rounds: int
     together: int
     block: int

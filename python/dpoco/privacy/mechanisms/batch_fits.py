@@ -143,6 +143,8 @@ class IteratePhase(Description):
     """
 
     kind = "iterate_phase"
+    releases = copies = 1  # of the average; every phase has a step size of its own
+    grid = 0.0  # doubles
     records: int
     lipschitz: float
     smoothness: float
@@ -155,21 +157,6 @@ class IteratePhase(Description):
         """Refuse unknown words."""
         super().__post_init__()
         self.check_choice("projection", ("clip", "search"))
-
-    @property
-    def releases(self) -> int:
-        """The average is released once."""
-        return 1
-
-    @property
-    def copies(self) -> int:
-        """Every phase has a step size of its own."""
-        return 1
-
-    @property
-    def grid(self) -> float:
-        """Doubles."""
-        return 0.0
 
     def movement(self, dimension: int) -> float:
         """Return how far a record may move the average, rounding included, in l2."""

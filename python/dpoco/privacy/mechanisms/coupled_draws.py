@@ -65,11 +65,7 @@ class Always(Description):
     """A fresh draw after every block."""
 
     kind = "scheduled"
-
-    @property
-    def forced(self) -> float:
-        """Probability of a forced switch."""
-        return 1.0
+    forced = 1.0  # probability of a forced switch
 
     def log_floor(self, draw: TiltedMinimum | GibbsDraw) -> float:
         """Return minus the log of the smallest acceptance factor of one round."""
