@@ -56,7 +56,7 @@ def reference(name, rule=COUNTS):
     return alone, getattr(trace, "actions" if name == "arms" else "decisions")
 
 
-@pytest.fixture(params=[256, 4], ids=["snapshots", "rounds"])
+@pytest.fixture(params=[128, 4], ids=["snapshots", "rounds"])
 def written(request, monkeypatch):
     """How people are read again: as they were stored as a whole, or from the rounds since."""
     monkeypatch.setattr(_stream, "_WRITTEN", request.param)
@@ -235,7 +235,7 @@ def kill_everywhere(tmp_path, name, rule):
 def test_killed_at_two_hundred_points(tmp_path, monkeypatch):
     kills = 0
     for name, rule, bytes_a_round in (
-        ("experts", COUNTS, 4), ("experts", COUNTS, 256), ("arms", RING, 4)
+        ("experts", COUNTS, 4), ("experts", COUNTS, 128), ("arms", RING, 4)
     ):  # fmt: skip
         monkeypatch.setattr(_stream, "_WRITTEN", bytes_a_round)
         kills += kill_everywhere(tmp_path / f"{kills}", name, rule)
@@ -373,4 +373,4 @@ def test_people_are_stored_as_a_whole_seldom(tmp_path, monkeypatch):
             )
     assert len(sizes) >= 5
     assert max(sizes) >= 24 * rounds / 2
-    assert sum(sizes) <= (256 + 40) * rounds
+    assert sum(sizes) <= (_stream._WRITTEN + 40) * rounds
