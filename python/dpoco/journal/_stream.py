@@ -461,7 +461,7 @@ class Stream:
         learner, people = self._learner, b""
         rounds = self._round - self._since
         if learner._limiter is not None and _WRITTEN * rounds > self._size:
-            people = learner._people()
+            people = learner._participants()
             self._remember(self._round, people)
         return StateRow(self._row.id, self._round, payload_of(learner), self._pending, people)
 
