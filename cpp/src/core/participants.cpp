@@ -220,6 +220,8 @@ void Participants::read(ArchiveReader& reader) {
     found.push_back(next);
     sizes[next.person.high % kTables] += 1;
   }
+  tables_ = {};
+  people_ = 0;
   // They come in the order of their places: in a table that grew as they come, they would crowd.
   for (std::size_t i = 0; i < kTables; ++i) {
     if (sizes[i] > 0) tables_[i].entries.resize(sizes[i] * 4 / 3 + 8);
