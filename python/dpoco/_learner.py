@@ -54,7 +54,6 @@ class OnlineLearner(Calibrated, Delayed):
     _mechanism: Mechanism
     _guarantee: Guarantee
     _raises: bool  # on_violation="raise"
-    _limiter: Limiter | None = None
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
@@ -266,7 +265,7 @@ class OnlineLearner(Calibrated, Delayed):
 
     # -- state ------------------------------------------------------------------------------------
 
-    def _people(self) -> bytes:
+    def _participants(self) -> bytes:
         """Return the limiter's state, and how long that is."""
         if self._limiter is None:
             return b""

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from dpoco.learners import LEARNERS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import written
+
+if TYPE_CHECKING:
+    from dpoco._participation import Limiter
 
 __all__ = ["Stateful", "load", "stated_dimension"]
 
@@ -136,7 +139,7 @@ class Stateful:
     _arguments: dict[str, Any]
     _parameters: Any
     _suspended: bool = False
-    _limiter: Any = None  # what enforces a participation
+    _limiter: Limiter | None = None  # what enforces a participation
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
     _kind: ClassVar[str]
@@ -311,7 +314,7 @@ class Stateful:
     def _payload(self) -> bytes:
         """Return all that rounds change, in bytes."""
         state: bytes = self._engine.state()
-        return state + self._people()
+        return state + self._participants()
 
     def _digests(self, persons: Any, rounds: int | None) -> bytes:
         """Return who the people of a run are (None: of a round); raise if nobody looks at them."""
@@ -320,7 +323,7 @@ class Stateful:
             raise TypeError(f"{named} would be ignored: no participation is enforced here")
         return b""
 
-    def _people(self) -> bytes:
+    def _participants(self) -> bytes:
         """Return what is kept of the people who have come, where a participation is enforced."""
         return b""
 

@@ -108,7 +108,7 @@ def plan(seed):
 def serve(store, seed, deliver, *, noise_seed=1):
     """Play the whole plan from its first batch on, delivering each release as it is returned."""
     # By odd plans people are stored as a whole once, and then by the rounds in which they came.
-    written = patch.object(_stream, "_WRITTEN", 4 if seed % 2 else 256)
+    written = patch.object(_stream, "_WRITTEN", 4 if seed % 2 else 128)
     with Journal(store) as journal, written:
         for name, first, stop in plan(seed):
             stream = journal.open(name, lambda name=name: MAKERS[name](noise_seed))

@@ -162,6 +162,29 @@ def test_tickets_count_when_their_records_arrive(subject, fresh):
     assert learner._limiter.state() == plain._limiter.state()
 
 
+def test_tickets_that_are_refused_or_dropped_count_nobody():
+    rule, budget = Participation(2), dpoco.Budget(4.0, 1e-6)
+    context = np.full(3, 0.1)
+    bandit = dpoco.bandits.LinUCB(3, 3, horizon=20, budget=budget, participation=rule)
+    _, ticket = bandit.decide(context, ticket=True)
+    bandit.decide(context)
+    with unchanged(bandit, "the call"), pytest.raises(RoundOrderError, match="waits"):
+        bandit.observe(0.5, ticket=ticket, person=1)
+    forced = dpoco.bandits.HighDimensionalBandit(
+        2, dpoco.domains.LpBall(3, 1.0), horizon=20, budget=budget, forced_rounds=1,
+        participation=rule,
+    )  # fmt: skip
+    tickets = [forced.decide(context, ticket=True)[1] for _ in range(3)]
+    spare = [each for each in tickets if each.decision == tickets[2].decision]
+    assert len(spare) == 2
+    forced.observe(0.5, ticket=spare[0], person=1)
+    before = forced._limiter.state()
+    with pytest.raises(TypeError, match="person"):
+        forced.observe(0.5, ticket=spare[1])
+    forced.observe(0.5, ticket=spare[1], person=2)
+    assert (forced.round, forced._limiter.state()) == (1, before)
+
+
 def test_states_without_people_are_refused(subject, fresh):
     learner = fresh()
     played(subject, learner, PEOPLE, 0, 3)

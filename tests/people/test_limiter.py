@@ -169,6 +169,15 @@ def test_a_full_house_is_refused_before_anything_counts():
     limiter.digests([2, 1, 2], 3)
 
 
+def test_a_state_takes_the_place_of_what_was_there():
+    few, many = (Limiter(Participation(2), 10**6, bytes([n])) for n in (1, 2))
+    few.admit(0, few.digests([1, 2], 2))
+    many.admit(0, many.digests(np.arange(2000), 2000))
+    many.restore(few.state())
+    assert many._people.people == 2
+    assert many.admit(2, many.digests([1, 1, *range(2000)], 2002)).sum() == 2000
+
+
 @pytest.mark.parametrize("cut", [0, 10, 16, 17, 40, -1])
 def test_broken_states_are_refused(cut):
     limiter = Limiter(Participation(2), 100)

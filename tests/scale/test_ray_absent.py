@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,69 @@ def test_the_error_names_the_extra(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"dpoco\[ray\]"):
         RayPool(hedge, shards=2, journal_directory=tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+class Local:
+    """What the pool asks of Ray, in this process: actors that are objects, answered at once."""
+
+    class exceptions:  # noqa: N801
+        RayActorError = RayTaskError = KeyboardInterrupt
+
+    @staticmethod
+    def get(answer):
+        return answer
+
+    @staticmethod
+    def kill(actor, no_restart):
+        assert no_restart
+
+    @staticmethod
+    def remote(**options):
+        def actor(kind):
+            def made(*arguments):
+                inner = kind(*arguments)
+                names = [name for name in dir(kind) if not name.startswith("_")]
+                asked = {n: SimpleNamespace(remote=getattr(inner, n)) for n in names}
+                return SimpleNamespace(**asked)
+
+            return SimpleNamespace(remote=made)
+
+        return actor
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+def test_shards_enforce_a_participation_and_refuse_before_any_plays(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", Local)
+    rule, budget = dpoco.Participation(2, max_persons=2), Budget(1.0, 1e-6)
+    hedge = dpoco.experts.PrefixHedge(4, horizon=9, budget=budget, participation=rule)
+    keys, people = list("abcdefgh") * 3, ["x", "x", "y", "x", "y", "x", "y", "y"] * 3
+    losses = np.random.default_rng(1).uniform(size=(24, 4))
+    with RayPool(hedge, shards=2, journal_directory=tmp_path, max_keys=12) as pool:
+        assert len({pool._routing.shard(key) for key in keys}) == 2
+        released = pool.process(keys, losses, person=people)
+        again = pool.process(keys, losses, batch=0, person=people)
+        assert (released == again).all()
+        more = [*keys[:16], *["a"] * 4, *["h"] * 4]  # only these two get too many people
+        for offered, batch, who, error in (
+            (more, None, None, TypeError),
+            (more, None, people[:-1], ValueError),
+            (more, None, [1] * 24, TypeError),
+            (more, None, ["p", "q"] * 12, dpoco.RoundOrderError),
+            (keys, 0, people[1:] + people[:1], dpoco.ReplayMismatch),
+        ):
+            with pytest.raises(error):
+                pool.process(offered, losses, batch=batch, person=who)
+            assert [pool.round(key) for key in "abcdefgh"] == [3] * 8
+        states = [shard._opened()[key]._learner for shard, key in shards_of(pool, keys)]
+        for learner in states:
+            words = np.frombuffer(learner._limiter.state()[17:], "<u8")
+            assert (words[2], words[5] >> 40) == (1, 2)
+
+
+def shards_of(pool, keys):
+    """Return the shard object of each key."""
+    inner = [handle.process.remote.__self__ for handle in pool._shards.handles]
+    return [(inner[pool._routing.shard(key)], key) for key in dict.fromkeys(keys)]
 
 
 def test_keys_stay_where_they_are(tmp_path):

@@ -210,17 +210,30 @@ void Participants::read(ArchiveReader& reader) {
     throw StateError("state holds people who were kept to another participation");
   }
   const std::uint64_t count = reader.word_below(rule_.largest + 1);
+  std::vector<Entry> found;
+  std::array<std::size_t, kTables> sizes{};
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t low = reader.word();
-    const Person person{low, reader.word()};
-    const std::uint64_t word = reader.word();
-    const std::uint64_t passed = word >> kLastBits;
-    Entry& entry = find(person);
+    Entry next;
+    next.person.low = reader.word();
+    next.person.high = reader.word();
+    next.word = reader.word();
+    found.push_back(next);
+    sizes[next.person.high % kTables] += 1;
+  }
+  tables_ = {};
+  people_ = 0;
+  // They come in the order of their places: in a table that grew as they come, they would crowd.
+  for (std::size_t i = 0; i < kTables; ++i) {
+    if (sizes[i] > 0) tables_[i].entries.resize(sizes[i] * 4 / 3 + 8);
+  }
+  for (const Entry& next : found) {
+    const std::uint64_t passed = next.word >> kLastBits;
+    Entry& entry = find(next.person);
     if (entry.word != 0 || passed < 1 || (rule_.rounds > 0 && passed > rule_.rounds)) {
       throw StateError("state holds a person twice, or one who came too often");
     }
-    entry = {person, word};
-    table_of(person).used += 1;
+    entry = next;
+    table_of(next.person).used += 1;
     people_ += 1;
   }
   next_ = reader.word_below(kLastRound + 1);

@@ -340,7 +340,7 @@ class Journal:
             payload = payload_of(learner)
             mine = learner
             if apart:
-                mine = learner_of(header, payload, learner._people(), self._siblings)
+                mine = learner_of(header, payload, learner._participants(), self._siblings)
             stream = self._added(name, header, origin, mine)
             transaction._touch(stream)
             learner._taken = place  # before the commit: two must never go on
@@ -365,7 +365,7 @@ class Journal:
                 raise RoundOrderError("a decision waits for its reward: fork after the round")
             origin = f"fork of {parent.name!r} in round {parent._round}"
             self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
-            payload, people = payload_of(parent._learner), parent._learner._people()
+            payload, people = payload_of(parent._learner), parent._learner._participants()
             learner = learner_of(parent._row.header, payload, people, self._siblings)
             renew(learner)
             if getattr(learner, "_book", None) is not None:
@@ -416,8 +416,8 @@ class Journal:
 
         Rounds are stored in the batches they were committed in: the batch of `before_round` is kept
         as a whole. A forgotten round can be neither read nor replayed: a replay raises
-        `StateError`, it is never played again. Where a participation is enforced, the latest rounds
-        are kept: they say who has come since that was last stored as a whole.
+        `StateError`, it is never played again. Where a participation is enforced, all people are
+        stored as a whole if these rounds say who came: so much is written, some 24 bytes each.
 
         Raises
         ------
@@ -425,18 +425,19 @@ class Journal:
             If `before_round` is beyond the current round.
         """
         before = round_number("before_round", before_round)
-        with self.transaction():
+        with self.transaction() as transaction:
             stream = self._existing(name)
             rows, row = self._rows, stream._row
             if before > stream._round:
                 raise RoundOrderError(f"the stream is in round {stream._round}")
-            if stream._learner._limiter is not None:
-                before = min(before, stream._since)
             if before <= row.kept_from:
                 return row.kept_from
             # The chunk that holds round `before`, if there is one, begins what is kept.
             stop = min(before + 1, stream._round)
             kept = next((chunk.first for chunk in rows.chunks(row.id, before, stop)), before)
+            if stream._learner._limiter is not None and kept > stream._since:
+                stream._size = 0
+                transaction._touch(stream)
             rows.drop_chunks(row.id, 0, kept)
             row = replace(row, kept_from=kept)
             rows.put_stream(row)

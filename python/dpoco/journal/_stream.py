@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
 
 _SEARCHED = 1024  # rounds that are searched at once for that of a ticket
-_WRITTEN = 256  # bytes a round, about, that storing all people may take in the long run
+_WRITTEN = 128  # bytes a round, about, that storing all people may take in the long run
 
 
 class Stream:
@@ -254,7 +254,7 @@ class Stream:
         -----
         One commit, which waits for the disk; 16 bytes a round, the releases (repeated ones once),
         and one state. Where a participation is enforced, 16 bytes more, a person's digest, and now
-        and then all that is known of people: at most some 300 bytes a round, in the long run.
+        and then all that is known of people: at most some 150 bytes a round, in the long run.
         """
         with self._journal.transaction() as transaction:
             work = transaction.process(self, *batch, first_round=first_round, person=person)
@@ -461,7 +461,7 @@ class Stream:
         learner, people = self._learner, b""
         rounds = self._round - self._since
         if learner._limiter is not None and _WRITTEN * rounds > self._size:
-            people = learner._people()
+            people = learner._participants()
             self._remember(self._round, people)
         return StateRow(self._row.id, self._round, payload_of(learner), self._pending, people)
 

@@ -228,7 +228,7 @@ class Shard:
                 learner._digests(names[own], len(own))
 
     def process(
-        self, batch: int, keys: list[Key], names: Names, arrays: tuple[Any, ...]
+        self, batch: int, keys: list[Key], arrays: tuple[Any, ...], names: Names = None
     ) -> NDArray[Any]:
         """Play a batch of records with these keys and people, or repeat it."""
         decisions: NDArray[Any] = self._opened().process(keys, *arrays, batch=batch, person=names)
@@ -377,21 +377,15 @@ class RayPool(Pool):
             number = self._last + 1 if batch is None else batch
             whole_number("batch", number, 0, LARGEST_HORIZON)
             pieces = self._pieces(listed)
-            asked = {
-                shard: (
-                    number,
-                    [listed[i] for i in at.tolist()],
-                    None if people is None else people[at],
-                )
-                for shard, at in pieces.items()
-            }
+            own = {shard: [listed[i] for i in at.tolist()] for shard, at in pieces.items()}
+            who = {shard: None if people is None else people[at] for shard, at in pieces.items()}
             if len(pieces) > 1:  # one shard alone checks for itself, before it plays
-                self._shards.ask({shard: ("check", *task) for shard, task in asked.items()})
+                self._shards.ask({n: ("check", number, own[n], who[n]) for n in pieces})
             self._stale = True  # until all shards have answered
             answers = self._shards.ask(
                 {
-                    shard: ("process", *asked[shard], tuple(part[at] for part in parts))
-                    for shard, at in pieces.items()
+                    n: ("process", number, own[n], tuple(part[at] for part in parts), who[n])
+                    for n, at in pieces.items()
                 }
             )
             self._stale = False
