@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 50  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_215, "oco.CoupledRegularizedLeader": 5_450}
-LINES, FILES = 39_762, 245  # of the package
+LINES, FILES = 39_761, 245  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:
