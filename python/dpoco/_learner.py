@@ -62,10 +62,6 @@ class OnlineLearner(Certified, Delayed):
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         return Limiter(participation, self._horizon, secret)
 
-    def _decision(self) -> Any:
-        """Return the engine's decision of the current round."""
-        raise NotImplementedError
-
     def decide(self, *, ticket: bool = False) -> Any:
         """Return this round's decision, shape (d,), read-only; the same one until `observe`.
 
