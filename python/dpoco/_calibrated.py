@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
+from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,10 +19,11 @@ from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco._participation import Participation, for_people
-from dpoco._validation import choice
+from dpoco._state import Stateful
+from dpoco._validation import LARGEST_HORIZON, choice, require_memory
 from dpoco.accounting import Budget, Guarantee
-from dpoco.errors import BudgetExceeded
-from dpoco.privacy.mechanisms.base import Nothing, Open
+from dpoco.errors import BudgetExceeded, NoiseDominatesWarning
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.random import Source
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
@@ -164,15 +167,6 @@ class Calibrated:
             choice("on_violation", arguments["on_violation"], ("clip", "raise"))
 
     @staticmethod
-    def _of_people(arguments: Mapping[str, Any], guarantee: Guarantee, horizon: int) -> Guarantee:
-        """Return the guarantee for all rounds of a person, if a participation was declared."""
-        participation: Participation | None = arguments.get("participation")
-        if participation is None:
-            return guarantee
-        participation.check(horizon)
-        return participation.of(guarantee)
-
-    @staticmethod
     def _check_described(guarantee: Guarantee, mechanism: Any) -> None:
         """Raise `BudgetExceeded` unless the guarantee is of what the engine is built from."""
         if guarantee.private and guarantee.description != mechanism:
@@ -234,3 +228,103 @@ class Calibrated:
             chosen = isinstance(value, str) and value in ("auto", "predicted")
             if value is not None and not chosen and value not in (defaults[name].default, fixed):
                 raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")
+
+
+class Certified(Calibrated, Stateful):
+    """Base of what releases by an engine: parameters, calibrated or given, and one guarantee.
+
+    Accountants take what `_problem` returns first.
+    """
+
+    _horizon: int
+    _mechanism: Mechanism
+    _guarantee: Guarantee
+
+    def _begin(self, constructed: type, /, **arguments: Any) -> None:
+        """Check a constructor's arguments, calibrate unless they bring parameters, and build.
+
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
+        """
+        problem = self._problem(arguments)
+        budget, source = arguments["budget"], arguments["source"]
+        given = arguments["parameters"] is not None
+        self._check_common(arguments)
+        if given:
+            parameters = self._check_given(constructed, arguments)
+        else:
+            parameters = self._calibrated(arguments, *problem)
+        origin = Source() if source is None else source
+        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
+        # Published constants state what they spend, over the budget or not.
+        if budget is not None and (given or arguments.get("calibration") != "paper"):
+            self._guarantee.require(budget)
+        if budget is not None:
+            budget.doubt(arguments.get("horizon"), stacklevel=3)
+        note = self._noise_note()
+        if note is not None:
+            warnings.warn(note, NoiseDominatesWarning, stacklevel=3)
+
+    def _noise_note(self) -> str | None:
+        """Return why hardly any learning is to be expected, from public numbers only; or None."""
+        p = self._parameters
+        if not p.noise_dominates:
+            return None
+        found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
+        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
+        return (
+            "noise dominates: at this budget and horizon hardly any learning is expected "
+            f"({numbers})"
+        )
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+    ) -> None:
+        problem = self._problem(arguments)
+        self._arguments = arguments
+        self._parameters = parameters
+        self._is_seeded = seeded
+        self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
+        self._mechanism = self._accountant.mechanism_of(*problem, parameters)
+        self._guarantee = self._accountant.guarantee(
+            *problem, parameters, budget=arguments["budget"], seeded=seeded
+        )
+        people: Participation | None = arguments.get("participation")
+        if people is not None:
+            people.check(self._horizon)
+            self._guarantee = people.of(self._guarantee)
+        self._declare(claim)
+        self._check_described(self._guarantee, self._mechanism)
+        require_memory(self._entries())
+        self._engine = self._build_engine(claim)
+        self._check_built(self._mechanism, self._engine)
+
+    @classmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return what the accountant takes before anything else, by type and shape checked."""
+        return ()
+
+    def _declare(self, claim: dict[str, Any]) -> None:
+        """Take what is declared about records and people, before the engine is built."""
+
+    def _entries(self) -> dict[str, float]:
+        """Return how many doubles the engine has, at least, by what has them."""
+        return {}
+
+    @abstractmethod
+    def _build_engine(self, claim: dict[str, Any]) -> Any:
+        """Return a compiled engine in round 0 on the stream of `claim`."""
+
+    @property
+    def round(self) -> int:
+        """Rounds consumed so far: completed `observe` calls, or releases."""
+        return int(self._engine.round)
+
+    @property
+    def horizon(self) -> int:
+        """Number of rounds the guarantee covers; 10^12 where there is no horizon."""
+        return self._horizon
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of all releases together, whatever part of the horizon is used."""
+        return self._guarantee

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import warnings
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._calibrated import Calibrated
+from dpoco._calibrated import Certified
 from dpoco._participation import Digests, Limiter, Participation
 from dpoco._state import check_writable
 from dpoco._tickets import Delayed
-from dpoco._validation import LARGEST_HORIZON, positive_int, require_memory
-from dpoco.accounting import Guarantee
-from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError, StateError
-from dpoco.privacy.mechanisms.base import Mechanism
-from dpoco.random import Source
+from dpoco._validation import positive_int
+from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 
 __all__ = ["OnlineLearner", "emptied"]
 
@@ -40,77 +35,19 @@ def emptied(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
     return entering
 
 
-class OnlineLearner(Calibrated, Delayed):
+class OnlineLearner(Certified, Delayed):
     """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon.
 
     Or, where feedback is late, with tickets in between: ``decide(ticket=True)``.
-
-    Their accountants take what `_problem` returns first.
     """
 
     # The round a decision was asked for in, and that decision: stale once the engine has moved on.
     _asked: tuple[int, Any] = (-1, None)
-    _horizon: int
-    _mechanism: Mechanism
-    _guarantee: Guarantee
     _raises: bool  # on_violation="raise"
 
-    def _begin(self, constructed: type, /, **arguments: Any) -> None:
-        """Check a constructor's arguments, calibrate unless they bring parameters, and build.
-
-        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
-        """
-        problem = self._problem(arguments)
-        budget, source = arguments["budget"], arguments["source"]
-        parameters = arguments["parameters"]
-        # Published constants state what they spend, over the budget or not.
-        published = parameters is None and arguments.get("calibration") == "paper"
-        self._check_common(arguments)
-        if parameters is None:
-            parameters = self._calibrated(arguments, *problem)
-        else:
-            self._check_given(constructed, arguments)
-        origin = Source() if source is None else source
-        self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
-        if budget is not None and not published:
-            self._guarantee.require(budget)
-        if budget is not None:
-            budget.doubt(arguments["horizon"], stacklevel=3)
-        note = self._noise_note()
-        if note is not None:
-            warnings.warn(note, NoiseDominatesWarning, stacklevel=3)
-
-    def _noise_note(self) -> str | None:
-        """Return why hardly any learning is to be expected, from public numbers only; or None."""
-        p = self._parameters
-        if not p.noise_dominates:
-            return None
-        found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
-        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
-        return (
-            "noise dominates: at this budget and horizon hardly any learning is expected "
-            f"({numbers})"
-        )
-
-    def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
-    ) -> None:
-        problem = self._problem(arguments)
-        self._arguments = arguments
-        self._parameters = parameters
-        self._is_seeded = seeded
-        self._raises = arguments["on_violation"] == "raise"
-        self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
-        self._mechanism = self._accountant.mechanism_of(*problem, parameters)
-        self._guarantee = self._accountant.guarantee(
-            *problem, parameters, budget=arguments["budget"], seeded=seeded
-        )
-        self._guarantee = self._of_people(arguments, self._guarantee, self._horizon)
+    def _declare(self, claim: dict[str, Any]) -> None:
+        self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._limiter_of(claim)
-        self._check_described(self._guarantee, self._mechanism)
-        require_memory(self._entries())
-        self._engine = self._build_engine(claim)
-        self._check_built(self._mechanism, self._engine)
 
     def _limiter_of(self, claim: dict[str, Any]) -> Limiter | None:
         """Return what keeps people to the participation that was declared, if it is to."""
@@ -119,38 +56,6 @@ class OnlineLearner(Calibrated, Delayed):
             return None
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         return Limiter(participation, self._horizon, secret)
-
-    @abstractmethod
-    def _entries(self) -> dict[str, float]:
-        """Return how many doubles the engine has, at least, by what has them."""
-
-    @classmethod
-    @abstractmethod
-    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return what is to be learned, checked: the accountant's first arguments."""
-
-    @abstractmethod
-    def _build_engine(self, claim: dict[str, Any]) -> Any:
-        """Return a compiled learner in round 0 on the stream of `claim`."""
-
-    @property
-    def round(self) -> int:
-        """Rounds consumed so far (completed `observe` calls)."""
-        return int(self._engine.round)
-
-    @property
-    def horizon(self) -> int:
-        """Number of rounds the guarantee covers; 10^12 for a learner without a horizon."""
-        return self._horizon
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of all decisions together, whatever part of the horizon is used."""
-        return self._guarantee
-
-    def _decision(self) -> Any:
-        """Return the engine's decision of the current round."""
-        raise NotImplementedError
 
     def decide(self, *, ticket: bool = False) -> Any:
         """Return this round's decision, shape (d,), read-only; the same one until `observe`.

@@ -74,8 +74,7 @@ class RecordLearner(OnlineLearner):
         Free of charge: it is post-processing of what the guarantee covers.
         """
         self._check_active()
-        decision: FloatArray = self._engine.decision()
-        return decision
+        return self._decision()
 
     def _decision(self) -> FloatArray:
         decision: FloatArray = self._engine.decision()

@@ -45,7 +45,7 @@ from dpoco.accounting.release import (
     sum_fields,
     sum_of,
 )
-from dpoco.accounting.statement import REGRET_SCOPES, state_sum, stated_delta
+from dpoco.accounting.statement import REGRET_SCOPES, check_claim, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
@@ -369,13 +369,10 @@ def guarantee(
         regret_bound=regret.total,
         details=details,
     )
-    if claimed is not None and not result.delta_at(claimed[0]) <= claimed[1] * (1.0 + 1e-9):
-        lie = (
-            f"the published claim (epsilon = {claimed[0]:.6g}, delta = {claimed[1]:.3g}) is false "
-            f"for this noise: exact delta {result.delta_at(claimed[0]):.3g}"
-        )
-        result = replace(result, conditions=(*result.conditions, lie))
-    return result
+    try:
+        return check_claim(result)
+    except CalibrationError as lie:  # is stated beside what holds
+        return replace(result, conditions=(*result.conditions, str(lie)))
 
 
 def mechanism_of(domain: Domain, parameters: LipschitzParameters) -> GaussianSum:

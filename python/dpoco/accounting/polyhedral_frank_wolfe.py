@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -435,7 +434,7 @@ class Ranges:
         scale = self.range * self.decay.total() / budget.epsilon
         if budget.delta > 0.0:
             try:
-                rho = _rho(budget.epsilon, budget.delta)
+                rho = zcdp_rho(budget.epsilon, budget.delta)
             except CalibrationError:
                 return scale
             share = LAWS[_LAW[self.selector]] / rho
@@ -472,11 +471,6 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
     while delta(scale) > target:
         scale, margin = min(scale * (1.0 + margin), high), 2.0 * margin
     return scale
-
-
-@lru_cache(maxsize=64)
-def _rho(epsilon: float, delta: float) -> float:
-    return zcdp_rho(epsilon, delta)
 
 
 def best_batch(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 from dpoco._validation import real_float
 from dpoco.accounting.gaussian import check_delta, check_sums, largest
@@ -45,6 +46,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     return kernel.Zcdp(rho).epsilon(delta)
 
 
+@lru_cache(maxsize=64)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho with ``zcdp_delta(epsilon, rho) <= delta``, rounded down.
 

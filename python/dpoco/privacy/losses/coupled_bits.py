@@ -63,10 +63,9 @@ class Bits(Loss):
 
     def __post_init__(self) -> None:
         """Refuse what describes no bits."""
-        if not 0.0 < self.forced_switch <= 1.0:
-            raise ValueError(f"forced_switch must be in (0, 1]; got {self.forced_switch!r}")
-        if not 0.0 < self.factor_floor <= 1.0:
-            raise ValueError(f"factor_floor must be in (0, 1]; got {self.factor_floor!r}")
+        for name in ("forced_switch", "factor_floor"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be in (0, 1]; got {getattr(self, name)!r}")
         self.require("shift", later_bits=0)
 
     def with_bits(self, draws: FloatArray, orders: FloatArray) -> FloatArray:

@@ -19,11 +19,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpoco.privacy.losses.loss import FloatArray
 
 __all__ = ["LossSum", "gaussian_delta_all", "log_delta"]
-
-FloatArray = NDArray[np.float64]
 
 # log of the relative size of what may be dropped, with a margin for the estimates it is used with.
 _NEGLIGIBLE = 38.0
@@ -63,7 +62,7 @@ class LossSum:
         value = log_total + 0.5 * self.mu**2 * c * (c + 1.0)
         mean = self.losses[1] + share * gap + self.mu**2 * (c + 0.5)
         variance = share * (1.0 - share) * gap**2 + self.mu**2
-        up, down, log_total = self.tilted_trial(c)
+        up, down, _, log_total = self.tilted_trial(c)
         value += self.trials * log_total
         mean += self.trials * self.step * (up - down)
         variance += self.trials * self.step**2 * (up + down - (up - down) ** 2)
@@ -77,15 +76,15 @@ class LossSum:
         total = tilted[0] + tilted[1]
         return tilted[0] / total, tilted[1] / total, top + math.log(total)
 
-    def tilted_trial(self, c: float) -> tuple[float, float, float]:
-        """Return the probabilities of +step and -step tilted by e^(c loss), and the log of the sum.
+    def tilted_trial(self, c: float) -> tuple[float, float, float, float]:
+        """Return the chances of +step, -step and 0 tilted by e^(c loss), and the log of the sum.
 
         The sum is 1 + rare (e^((c+1) step) - 1)(1 - e^(-c step)), which cancels nowhere.
         """
         excess = -self.rare * math.expm1((c + 1.0) * self.step) * math.expm1(-c * self.step)
         up = self.rare * math.exp((c + 1.0) * self.step) / (1.0 + excess)
         down = self.rare * math.exp(-c * self.step) / (1.0 + excess)
-        return up, down, math.log1p(excess)
+        return up, down, max(0.0, 1.0 - up - down), math.log1p(excess)
 
 
 def log_delta(epsilon: float, loss: LossSum) -> float:
@@ -166,8 +165,7 @@ def _line(epsilon: float, loss: LossSum, c: float, h: float, nodes: int) -> floa
     u: FloatArray = h * np.arange(nodes + 1, dtype=np.float64)
     # The modulus of the characteristic function of one tilted trial is sqrt(1 - 2x) <= e^-x with
     # this x, periodic in u.
-    up, down, log_total = loss.tilted_trial(c)
-    rest = max(0.0, 1.0 - up - down)
+    up, down, rest, log_total = loss.tilted_trial(c)
     x = rest * (up + down) * (1.0 - np.cos(loss.step * u))
     x += up * down * (1.0 - np.cos(2.0 * loss.step * u))
     u = u[0.5 * loss.mu**2 * u * u + loss.trials * x <= _NEGLIGIBLE]
@@ -199,8 +197,7 @@ def _expm1(real: float, imag: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _lattice_half_width(c: float, loss: LossSum) -> int:
     """Return how far around its tilted mean the lattice variable has to be summed."""
-    up, down, _ = loss.tilted_trial(c)
-    rest = max(0.0, 1.0 - up - down)
+    up, down, rest, _ = loss.tilted_trial(c)
     # The variance without cancellation.
     spread = math.sqrt(loss.trials * (rest * (up + down) + 4.0 * up * down))
     return min(2 * loss.trials, math.ceil(14.0 * spread) + 60)
@@ -208,11 +205,10 @@ def _lattice_half_width(c: float, loss: LossSum) -> int:
 
 def _lattice(epsilon: float, loss: LossSum, c: float, half_width: int) -> float:
     """Return log delta by summing over the lattice of the three-point losses."""
-    up, down, log_total = loss.tilted_trial(c)
+    up, down, rest, log_total = loss.tilted_trial(c)
     size = 1 << (2 * half_width).bit_length()
     centre = round(loss.trials * (up - down))
     angle = 2.0 * math.pi / size * np.arange(size // 2 + 1)
-    rest = max(0.0, 1.0 - up - down)
     # The real part without cancellation near angle 0; the modulus as in the line sum.
     half = np.sin(0.5 * angle)
     x = 2.0 * rest * (up + down) * half * half + 2.0 * up * down * np.sin(angle) ** 2
