@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 50  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_215, "oco.CoupledRegularizedLeader": 5_435}
-LINES, FILES = 40_010, 247  # of the package
+LINES, FILES = 40_020, 247  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

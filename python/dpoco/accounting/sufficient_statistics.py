@@ -139,9 +139,9 @@ def calibrate(
 
 
 def _check_loss(loss: Any) -> None:
-    """Raise `TypeError` unless all that a loss needs of records is their second moments."""
+    """Raise `ValueError` unless all that a loss needs of records is their second moments."""
     if not isinstance(loss, SquaredLoss):
-        raise TypeError(f"second moments are for a SquaredLoss; got {type(loss).__name__}")
+        raise ValueError(f"second moments are for a SquaredLoss; got {type(loss).__name__}")
 
 
 def _moments(domain: Domain, loss: Any, weight: float) -> SecondMoments:
