@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,14 @@ namespace {
 
 using DomainPointer = std::shared_ptr<const domains::Domain>;
 
+enum class Method {
+  noisy_sgd,
+  noisy_frank_wolfe,
+  phased_sgd,
+  localized_mirror_descent,
+  sufficient_statistics
+};
+
 // What stated bounds on the vectors of records are held against.
 struct Enforced {
   double derivative_bound = 0.0;
@@ -26,7 +36,8 @@ struct Enforced {
 
 BatchProblem problem_of(DomainPointer domain, const losses::GlmLoss& loss,
                         const losses::RecordClipper& clipper, const Array& features,
-                        const Array& labels, const Enforced& enforced, Fields& from) {
+                        const Array& labels, const Enforced& enforced, Method method,
+                        Fields& from) {
   const auto d = static_cast<std::size_t>(domain->dimension());
   const auto start = from.read<Array>("start");
   const auto count = static_cast<std::size_t>(labels.size());
@@ -35,8 +46,14 @@ BatchProblem problem_of(DomainPointer domain, const losses::GlmLoss& loss,
   if (clipper.dimension() != domain->dimension()) {
     throw std::invalid_argument("the clipper has the wrong dimension");
   }
-  refuse_smaller(from.read<double>("bound"), enforced.derivative_bound * enforced.features_l2,
-                 "the bound on a record's gradient");
+  if (method == Method::sufficient_statistics) {
+    constexpr double kLargest = std::numeric_limits<double>::max();
+    const double label = std::max(loss.clip_label(kLargest), -loss.clip_label(-kLargest));
+    refuse_smaller(from.read<double>("label"), label, "the bound on labels");
+  } else {
+    refuse_smaller(from.read<double>("bound"), enforced.derivative_bound * enforced.features_l2,
+                   "the bound on a record's gradient");
+  }
   BatchRecords records(clipper, loss, enforced.derivative_bound, count, data(features),
                        data(labels));
   return {std::move(domain), std::move(records), read_source(from),
@@ -82,8 +99,6 @@ std::vector<Phase> phases_of(Fields& from, std::size_t columns, Make make) {
   return phases;
 }
 
-enum class Method { noisy_sgd, noisy_frank_wolfe, phased_sgd, localized_mirror_descent };
-
 std::unique_ptr<BatchFit> fit_of(Method method, BatchProblem problem, const Enforced& enforced,
                                  Fields& from) {
   const double l2 = enforced.features_l2;
@@ -108,6 +123,12 @@ std::unique_ptr<BatchFit> fit_of(Method method, BatchProblem problem, const Enfo
                                          .noise_scale = row[2].cast<double>(),
                                          .grid = grid};
           }));
+    case Method::sufficient_statistics:
+      return make_sufficient_statistics(std::move(problem),
+                                        {.records = from.read<std::uint64_t>("records"),
+                                         .size = from.read<std::uint64_t>("size"),
+                                         .weight = from.read<double>("weight"),
+                                         .noise_scale = from.read<double>("noise_scale")});
     case Method::localized_mirror_descent:
       break;
   }
@@ -136,14 +157,15 @@ void register_batch_fits(py::module_& m) {
                    "method", {{"noisy_sgd", Method::noisy_sgd},
                               {"noisy_frank_wolfe", Method::noisy_frank_wolfe},
                               {"phased_sgd", Method::phased_sgd},
-                              {"localized_mirror_descent", Method::localized_mirror_descent}});
+                              {"localized_mirror_descent", Method::localized_mirror_descent},
+                              {"sufficient_statistics", Method::sufficient_statistics}});
                const Enforced enforced{
                    .derivative_bound = from.read<double>("derivative_bound"),
                    .features_l2 = clipper.largest_l2(),
                    .curvature = loss.largest_curvature(),
                    .radius = method == Method::phased_sgd ? domain->max_norm(2.0) : 0.0};
-               BatchProblem problem =
-                   problem_of(std::move(domain), loss, clipper, features, labels, enforced, from);
+               BatchProblem problem = problem_of(std::move(domain), loss, clipper, features, labels,
+                                                 enforced, method, from);
                return fit_of(method, std::move(problem), enforced, from);
              });
            }),
@@ -154,7 +176,7 @@ void register_batch_fits(py::module_& m) {
       .def("advance", &BatchFit::advance, "count"_a, py::call_guard<py::gil_scoped_release>())
       .def("result",
            [](const BatchFit& self) {
-             return read_only(static_cast<py::ssize_t>(self.dimension()),
+             return read_only(static_cast<py::ssize_t>(self.released()),
                               [&](double* out) { self.result(out); });
            })
       .def(
@@ -162,7 +184,7 @@ void register_batch_fits(py::module_& m) {
           [](const BatchFit& self, std::uint64_t k, const Array& at, const Array& previous) {
             expect_size(at, self.dimension(), "at");
             expect_size(previous, self.dimension(), "previous");
-            return read_only(static_cast<py::ssize_t>(self.dimension()), [&](double* out) {
+            return read_only(static_cast<py::ssize_t>(self.released()), [&](double* out) {
               self.nonprivate_release(k, data(at), data(previous), out);
             });
           },

@@ -175,6 +175,11 @@ LEARNERS = (
         "_fits.BatchFits", "_fits.FitReleases",
     ),
     Learner(
+        "sufficient-statistics", "frank_wolfe.SufficientStatistics", "batch",
+        "batch baseline: ridge regression on second moments released once, squared loss",
+        "_fits.BatchFits", "_fits.FitReleases",
+    ),
+    Learner(
         "continual-sum", "mechanisms.ContinualSum", "sums",
         "running sums of vectors, each with noise",
         "_sums.Vectors", "_sum_noise.ReleasedSums",

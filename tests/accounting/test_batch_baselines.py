@@ -11,7 +11,13 @@ import pytest
 
 import dpoco
 from dpoco.accounting import batch_baselines as accountant
-from dpoco.accounting import localized_mirror_descent, noisy_frank_wolfe, noisy_sgd, phased_sgd
+from dpoco.accounting import (
+    localized_mirror_descent,
+    noisy_frank_wolfe,
+    noisy_sgd,
+    phased_sgd,
+    sufficient_statistics,
+)
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import CustomLoss, HuberLoss, LogisticLoss, SquaredLoss
@@ -23,6 +29,7 @@ METHODS = {
     "NoisySGD": noisy_sgd,
     "PhasedSGD": phased_sgd,
     "LocalizedMirrorDescent": localized_mirror_descent,
+    "SufficientStatistics": sufficient_statistics,
 }
 BALL, LOSS = LpBall(5, 1.5, 2.0), SquaredLoss(1.0, 1.25)
 
@@ -48,6 +55,25 @@ def test_noisy_frank_wolfe_by_hand():
     assert calibrated("NoisyFrankWolfe", records=1001).first_batch == 500
     used = p.first_batch + (p.steps - 1) * p.batch
     assert used <= 1000
+
+
+def test_second_moments_by_hand():
+    p = calibrated("SufficientStatistics")
+    length, label, far = 5 ** (0.5 - 1 / 3), 1.25, BALL.max_norm(2.0)
+    k = 2 * 5 / 6 * (label / (far * length)) ** 2
+    u = (math.sqrt(k * k + 16 * k) - k) / 4
+    assert p.weight == pytest.approx(math.sqrt(u) * length / label)
+    moved = math.sqrt(2) * length**2 * (1 + u / 2)
+    assert p.noise_scale == pytest.approx(moved / MU, rel=1e-5)
+    found = sufficient_statistics.guarantee(BALL, LOSS, p, budget=BUDGET)
+    assert found.mu == pytest.approx(moved / p.noise_scale, rel=1e-12)
+    assert found.epsilon <= 1.0
+    assert "derivatives" not in str(found)
+    assert found.for_person(3).mu == pytest.approx(3 * found.mu, rel=1e-9)
+    # The worst pair of records has one label, and features at an angle of cosine -u/2.
+    x, z = length * np.eye(5)[0], length * np.array([-u / 2, math.sqrt(1 - u * u / 4), 0, 0, 0])
+    matrices, vectors = np.outer(x, x) - np.outer(z, z), p.weight * label * (x - z)
+    assert math.hypot(*matrices.ravel(), *vectors) == pytest.approx(moved, rel=1e-12)
 
 
 def test_phased_sgd_by_hand():
@@ -116,9 +142,10 @@ def test_a_calibrated_guarantee_is_the_budget(method, budget):
 @pytest.mark.parametrize("method", METHODS)
 def test_guarantees_are_recomputed_from_noise_and_bounds(method):
     p = calibrated(method)
-    name = {"NoisyFrankWolfe": "first_scale", "NoisySGD": "noise_scale"}.get(
-        method, "noise_multiplier"
-    )
+    name = {
+        "NoisyFrankWolfe": "first_scale", "NoisySGD": "noise_scale",
+        "SufficientStatistics": "noise_scale",
+    }.get(method, "noise_multiplier")  # fmt: skip
     less = dataclasses.replace(p, **{name: getattr(p, name) / 2})
     assert accountant.guarantee(BALL, LOSS, less, budget=BUDGET).epsilon > 1.9
     with pytest.raises(dpoco.BudgetExceeded):

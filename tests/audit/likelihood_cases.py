@@ -25,6 +25,7 @@ from dpoco.frank_wolfe import (
     NoisySGD,
     PhasedSGD,
     PolyhedralFrankWolfe,
+    SufficientStatistics,
     TreeFrankWolfe,
 )
 from dpoco.losses import LinearLoss, SquaredLoss
@@ -248,6 +249,7 @@ FITS = {
     "PhasedSGD": fits(PhasedSGD),
     "NoisySGD": fits(NoisySGD, records=2, steps=6),
     "LocalizedMirrorDescent": fits(LocalizedMirrorDescent, steps=4),
+    "SufficientStatistics": fits(SufficientStatistics),
 }
 CASES = {**SUMS, **SELECTIONS, **EXPERTS, **ARMS, **FITS}
 

@@ -27,6 +27,7 @@ from dpoco.frank_wolfe import (
     NoisySGD,
     PhasedSGD,
     PolyhedralFrankWolfe,
+    SufficientStatistics,
     TreeFrankWolfe,
 )
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
@@ -145,6 +146,7 @@ CASES = {
     "NoisyFrankWolfe": (batch(NoisyFrankWolfe), (X, Y), RECORDS),
     "NoisySGD": (batch(NoisySGD, steps=50, noise_scale=20.0), (X, Y), RECORDS),
     "PhasedSGD": (batch(PhasedSGD), (X, Y), RECORDS),
+    "SufficientStatistics": (batch(SufficientStatistics), (X, Y), RECORDS),
     "LocalizedMirrorDescent": (batch(LocalizedMirrorDescent, steps=10), (X, Y), RECORDS),
     "CoupledRegularizedLeader": (coupled("leader density_ratio ball linear"), X, ROWS),
     "CoupledRegularizedLeader, logistic": (

@@ -86,6 +86,7 @@ def test_arms_that_share_their_noise_are_caught(name):
         ("PhasedSGD", "noise_multiplier"),
         ("NoisySGD", "noise_scale"),
         ("LocalizedMirrorDescent", "noise_multiplier"),
+        ("SufficientStatistics", "noise_scale"),
     ],
 )
 def test_fits_with_noise_of_another_scale_are_caught(name, field):

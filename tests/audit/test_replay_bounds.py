@@ -103,6 +103,7 @@ def halved(name, **changes):
         ("ContinuousMultiplicativeWeights", {"clip_high": 0.1, "clip_low": 0.1}),
         ("ContinuousMultiplicativeWeights, dartboard", {"factor_range": 0.1}),
         ("PhasedSGD", {"noise_multiplier": 0.2}),
+        ("SufficientStatistics", {"noise_scale": 0.2}),
         ("NoisyFrankWolfe", {"later_scale": 0.2, "first_scale": 0.2}),
         ("LocalizedMirrorDescent", {"noise_multiplier": 0.1}),
     ],

@@ -34,6 +34,16 @@ def test_one_fit_beside_the_best_and_zero(table, invoke, tmp_path, learner, repo
     assert (tmp_path / "results" / "report.png").exists() == (figure == "--figure")
 
 
+def test_second_moments_are_for_squared_losses(table, invoke, report_of):
+    common = ("run", *FILE, *QUICK, "--learner", "sufficient-statistics", "--no-figure")
+    invoke(*common, "--loss", "squared", "--epsilon", 8)
+    report = FitReport.from_dict(report_of())
+    assert report.best_fixed["average_loss"] <= min(report.private) < report.zero["average_loss"]
+    refused = invoke(*common, code=2)
+    assert "second moments are for a SquaredLoss" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_fit_in_json(table, answer):
     record = answer("run", *FILE, *QUICK, "--learner", "phased-sgd", "--no-figure")
     assert set(record) == {

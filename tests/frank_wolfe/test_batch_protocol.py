@@ -10,8 +10,14 @@ import pytest
 
 import dpoco
 from dpoco.domains import LpBall
-from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
-from dpoco.losses import SquaredLoss
+from dpoco.frank_wolfe import (
+    LocalizedMirrorDescent,
+    NoisyFrankWolfe,
+    NoisySGD,
+    PhasedSGD,
+    SufficientStatistics,
+)
+from dpoco.losses import HuberLoss, SquaredLoss
 from dpoco.random import Source
 
 BUDGET = dpoco.Budget(1.0, 1e-4)
@@ -46,6 +52,20 @@ def test_a_start_of_ones_own(cls):
     assert not np.array_equal(learner.theta, make(cls).fit(X, Y).theta)
     with pytest.raises(ValueError, match="start"):
         make(cls, start=[2.0, 0.0, 0.0])
+
+
+def test_two_fits_of_second_moments_and_other_losses():
+    source = Source.seeded(3)
+    a, b = (make(SufficientStatistics, source=source).fit(X, Y).theta for _ in range(2))
+    assert not np.array_equal(a, b)
+    for records in (None, N):
+        with pytest.raises(ValueError, match="SquaredLoss; got HuberLoss"):
+            make(SufficientStatistics, loss=HuberLoss(), records=records)
+    with pytest.raises(ValueError, match="at most 4096"):
+        make(SufficientStatistics, domain=LpBall(4097))
+    p = make(SufficientStatistics, records=N).parameters
+    with pytest.raises(ValueError, match="SquaredLoss"):
+        make(SufficientStatistics, loss=HuberLoss(), parameters=p)
 
 
 def test_progress_and_interruption():

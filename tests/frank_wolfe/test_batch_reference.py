@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco import _core
 from dpoco.domains import Box, LpBall, Polytope, Simplex
-from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
+from dpoco.frank_wolfe import (
+    LocalizedMirrorDescent,
+    NoisyFrankWolfe,
+    NoisySGD,
+    PhasedSGD,
+    SufficientStatistics,
+)
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
@@ -107,3 +114,51 @@ def test_the_smallest_data_sets(kind, n, d):
         learner.theta, reference.fit(learner, X[:n, :d], Y[:n], 2), atol=1e-7
     )
     assert learner.guarantee.epsilon == pytest.approx(1.0, rel=1e-2)
+
+
+@pytest.mark.parametrize("budget", [None, dpoco.Budget(8.0, 1e-4)])
+@pytest.mark.parametrize(
+    "domain",
+    [LpBall(4, 2.0, 0.2), LpBall(4, 2.0, 50.0), LpBall(4, 1.0, 0.3), Simplex(4),
+     Box([0.1] * 4, [0.2, 0.3, 0.4, 0.9])],
+)  # fmt: skip
+def test_second_moments_lead_to_the_least_ridge_loss(domain, budget):
+    """The release is that of a NumPy program on the same tape; no point nearby is better."""
+    rng = np.random.default_rng(4)
+    n, d = 500, 4
+    features, labels = rng.normal(size=(n, d)), rng.normal(size=n) + 1.0
+    learner = SufficientStatistics(
+        domain, SquaredLoss(1.0, 1.0), budget=budget, records=n, source=Source.seeded(9)
+    )
+    engine = learner._engine(features, labels)
+    engine.advance(n)
+    released, scale = engine.result(), learner.parameters.noise_scale
+    x = features / np.maximum(1.0, np.linalg.norm(features, domain.dual_exponent, axis=1))[:, None]
+    y, weight = np.clip(labels, -1.0, 1.0), learner.parameters.weight
+    matrix = x.T @ x
+    exact = [
+        matrix[i, j] * (1.0 if i == j else np.sqrt(2.0)) for i in range(d) for j in range(i, d)
+    ]
+    exact = np.array([*exact, *(weight * y @ x)])
+    noise = np.zeros(len(exact))
+    if budget is not None:
+        tape, gaussian = Source.seeded(9)._claim(), 2
+        _core.Source(tape["key"], tape["stream"]).fill(gaussian, noise)
+    assert np.allclose(released, exact + scale * noise, rtol=0.0, atol=1e-9 * n + 2e-3 * scale)
+    noisy = np.zeros((d, d))
+    noisy[np.triu_indices(d)] = released[:-d]
+    noisy = (noisy + np.triu(noisy, 1).T) / (np.eye(d) + np.sqrt(2.0) * (1.0 - np.eye(d)))
+    values, vectors = np.linalg.eigh(noisy)
+    ridge = np.sqrt(2.0 * d) * scale if budget is not None else 1e-9 * n / d
+    a = vectors @ np.diag(np.maximum(values, 0.0) + ridge) @ vectors.T
+    b = released[-d:] / weight + ridge * domain.center
+
+    def value(theta):
+        return theta @ a @ theta - 2.0 * b @ theta
+
+    theta = learner._model(released)
+    assert domain.contains(theta)
+    others = [domain.project(theta + r * rng.normal(size=d)) for r in np.geomspace(1e-6, 1.0, 400)]
+    assert min(value(each) for each in others) >= value(theta) - 1e-9 * n
+    wrong = np.linalg.solve(a, -b)  # the sign of y x
+    assert value(domain.project(wrong)) > value(theta)

@@ -11,7 +11,13 @@ import pytest
 import dpoco
 from dpoco.datasets import linear_regression_stream
 from dpoco.domains import LpBall
-from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
+from dpoco.frank_wolfe import (
+    LocalizedMirrorDescent,
+    NoisyFrankWolfe,
+    NoisySGD,
+    PhasedSGD,
+    SufficientStatistics,
+)
 from dpoco.losses import LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
@@ -41,6 +47,8 @@ def mean(cls, n, d, p, seeds=10, **options):
         (PhasedSGD, 10_000, 5, np.inf, 0.05, 0.2),
         (PhasedSGD, 10_000, 10, np.inf, 0.25, 0.7),
         (LocalizedMirrorDescent, 10_000, 5, 1.5, 0.0, 0.03),
+        (SufficientStatistics, 10_000, 5, 1.5, 0.0, 0.0015),
+        (SufficientStatistics, 10_000, 10, np.inf, 0.0, 0.05),
     ],
 )
 def test_bands(cls, n, d, p, low, high):
@@ -52,7 +60,9 @@ def test_noisy_sgd_learns_from_few_records():
     assert mean(NoisySGD, 2000, 5, np.inf, seeds=2) < 0.15
 
 
-@pytest.mark.parametrize("cls", [NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent])
+@pytest.mark.parametrize(
+    "cls", [NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent, SufficientStatistics]
+)
 def test_without_noise_the_optimum_is_near(cls):
     assert mean(cls, 1500, 5, 1.5, seeds=3, budget=None) < 0.35
 

@@ -45,6 +45,9 @@ LEARNERS: dict[str, tuple[str, Callable[[Source], Any]]] = {
     "PolyhedralFrankWolfe": (
         "FrankWolfe", lambda s: fw.PolyhedralFrankWolfe(CROSS, SQUARED, **SOME, source=s)),
     "NoisySGD": ("BatchFit", lambda s: fw.NoisySGD(BALL, GLM, **FIT, source=s)),
+    "SufficientStatistics": (
+        "BatchFit", lambda s: fw.SufficientStatistics(BALL, SQUARED, **FIT, source=s)
+    ),
     "PhasedSGD": ("BatchFit", lambda s: fw.PhasedSGD(BALL, GLM, **FIT, source=s)),
     "NoisyFrankWolfe": ("BatchFit", lambda s: fw.NoisyFrankWolfe(BALL, GLM, **FIT, source=s)),
     "LocalizedMirrorDescent": (

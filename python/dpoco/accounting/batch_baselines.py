@@ -5,10 +5,11 @@ l2, L = c X:
 
 * `NoisyFrankWolfe`, `PhasedSGD`, `LocalizedMirrorDescent`: every record lies in one batch or phase,
   so that one mu covers all of them;
+* `SufficientStatistics`: all records are in one sum, whose distance is that of second moments;
 * `NoisySGD`: the sampled Gaussian mechanism, K times, with distance 2 L
   (`dpoco.privacy.losses.sampled`).
 
-Here is what the four share: bounds of a record, grids, and the statement.
+Here is what all share: bounds of a record, grids, and the statement.
 
 Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/lattice.md``. Source: the baselines of
 Han et al., section 5, corrected.
@@ -120,6 +121,10 @@ class BatchParameters(Parameters, ABC):
 
     version = 2
     method: ClassVar[str]  # in words
+    reference: ClassVar[str] = (
+        "Han et al., section 5 (baselines), corrected; docs/privacy/batch_baselines.md"
+    )
+    clips_derivatives: ClassVar[bool] = True
     noise: ClassVar[str]  # the field that is 0 without privacy
     records: int
     derivative_bound: float
@@ -173,7 +178,7 @@ def guarantee(
     domain, loss
         The problem.
     parameters : BatchParameters
-        Of one of the four learners, calibrated or the user's own.
+        Of one of the learners, calibrated or the user's own.
     budget : Budget, float or None
         The delta to state epsilon at (a budget's delta); None means 1 / (10 n).
     seeded : bool
@@ -205,7 +210,7 @@ def guarantee(
         horizon=1,
         delta=delta,
         calibration=p.calibration,
-        reference="Han et al., section 5 (baselines), corrected; docs/privacy/batch_baselines.md",
+        reference=p.reference,
         seeded=seeded,
         unit="one record",
         sensitivity_norm="l2",
@@ -213,8 +218,9 @@ def guarantee(
         numerics=getattr(p, "numerics", "float"),
         **stated,
     )
+    derivative = p.derivative_bound if p.clips_derivatives else None
     conditions = (
-        _clipping(loss, domain, p.derivative_bound, found.derivative) + bound,
+        _clipping(loss, domain, derivative, found.derivative) + bound,
         "the bounds, the number of records and all parameters are public and were fixed "
         "without looking at the data",
         "records differ in contents, not in number; one person's data in several records are "
@@ -353,15 +359,17 @@ def resolved(
     return "lattice"
 
 
-def _clipping(loss: Any, domain: Domain, derivative: float, lossless: float) -> str:
+def _clipping(loss: Any, domain: Domain, derivative: float | None, lossless: float) -> str:
     """Return in words how records are bounded."""
     (low, high), declared = loss.label_range, loss.feature_bound_l2
     l2 = "" if declared is None else f" and ||x||_2 <= {declared:g}"
     text = (
         f"enforced by clipping: features to ||x||_{domain.dual_exponent:g} <= "
-        f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}], derivatives in the margin to "
-        f"+-{derivative:g}"
+        f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}]"
     )
+    if derivative is None:
+        return text
+    text += f", derivatives in the margin to +-{derivative:g}"
     if derivative < lossless * (1.0 - 1e-9):
         text += f" (below the {lossless:g} at which nothing would be lost)"
     return text

@@ -376,6 +376,7 @@ _LISTED = (
     *_fits(frank_wolfe.NoisySGD, steps=3, trials=8),
     *_fits(frank_wolfe.PhasedSGD),
     *_fits(frank_wolfe.LocalizedMirrorDescent, steps=4),
+    *_fits(frank_wolfe.SufficientStatistics),
     *(each for cls in (oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights)
       for each in _coupled(cls, *CHOICES[cls]["coupling"])),
     _of(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float"),

@@ -17,8 +17,16 @@ import numpy as np
 from dpoco import _core
 from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Scorer, Scores, Shapes
 from dpoco.audit._sums import record_shapes
-from dpoco.frank_wolfe import LocalizedMirrorDescent, NoisyFrankWolfe, NoisySGD, PhasedSGD
+from dpoco.frank_wolfe import (
+    LocalizedMirrorDescent,
+    NoisyFrankWolfe,
+    NoisySGD,
+    PhasedSGD,
+    SufficientStatistics,
+)
 from dpoco.privacy.mechanisms.batch_fits import SampledGaussian
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 
@@ -45,7 +53,7 @@ _GRID_BITS = 13
 
 
 class BatchFits(Family):
-    """NoisyFrankWolfe, NoisySGD, PhasedSGD and LocalizedMirrorDescent."""
+    """NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent and SufficientStatistics."""
 
     relation = "replace"
 
@@ -100,6 +108,9 @@ class BatchFits(Family):
         if isinstance(m, SampledGaussian):  # one record's gradient, drawn or not
             for record in range(m.records):
                 yield Release(record, m.movement, m.scale, m.grid, record, record + 1, secret=True)
+            return
+        if isinstance(m, GaussianSum):
+            yield Release(0, m.reach(Neighbours()), m.scale, m.grid, 0, m.batch)
             return
         number = first = 0
         for phase in (each for each in m.phases for _ in range(each.copies)):
@@ -177,7 +188,7 @@ class _Game:
 
 
 class FitReleases(Scorer):
-    """NoisyFrankWolfe, NoisySGD, PhasedSGD and LocalizedMirrorDescent."""
+    """NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent and SufficientStatistics."""
 
     family: BatchFits
 
@@ -212,7 +223,9 @@ class FitReleases(Scorer):
         previous, direction = theta.copy(), np.zeros_like(theta)
         for release in self._releases:
             released = game.released([release], theta, previous)
-            if isinstance(learner, NoisyFrankWolfe):
+            if isinstance(learner, SufficientStatistics):
+                theta = released
+            elif isinstance(learner, NoisyFrankWolfe):
                 direction = direction + released
                 vertex = learner.domain.minimize_linear(direction)
                 step = learner.parameters.step_size

@@ -25,7 +25,7 @@ from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
-from dpoco.losses import HuberLoss, LinearLoss
+from dpoco.losses import HuberLoss, LinearLoss, SquaredLoss
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
@@ -319,13 +319,15 @@ def _coupled(**tight: Any) -> Callable[[Asked], Problem]:
     return build
 
 
-def _batch(**options: Any) -> Callable[[Asked], Problem]:
+# Huber's loss has its steepest slope at the starting point, in both directions.
+_STEEP = HuberLoss(1.0, 1.0, threshold=0.5)
+
+
+def _batch(loss: SquaredLoss | HuberLoss = _STEEP, **options: Any) -> Callable[[Asked], Problem]:
     def build(asked: Asked) -> Problem:
         rows, labels = np.zeros((asked.horizon, asked.size)), np.zeros(asked.horizon)
         rows[0, 0], labels[0] = 1.0, 1.0
         axis = rows[0].copy()
-        # Huber's loss has its steepest slope at the starting point, in both directions.
-        loss = HuberLoss(1.0, 1.0, threshold=0.5)
         return Problem(
             asked.maker(LpBall(asked.size, 2.0), loss, **options), (rows, labels),
             ((0, axis, -1.0), (0, 1e6 * axis, 1e6), (1, -axis, 1.0)),
@@ -421,6 +423,7 @@ CASES = {
     "noisy-sgd": Kind(_batch(steps=20), (8, 3), (2, 1), 1e-3, _PRINTED),
     "phased-sgd": Kind(_batch(), (8, 3), (2, 1), 1e-3, _PRINTED),
     "localized-mirror-descent": Kind(_batch(steps=10), (8, 3), (2, 1)),
+    "sufficient-statistics": Kind(_batch(SquaredLoss(1.0, 1.0)), (8, 3), (2, 1)),
     "linucb": Kind(_linucb, (4, 3), (2, 1)),
     "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1), calibrations=_ALL),
     "continual-sum": Kind(_continual_sum, (6, 3), (2, 1)),

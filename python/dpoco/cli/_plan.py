@@ -109,7 +109,8 @@ def command_of(entry: Learner) -> Callable[..., None]:
         flags.append(inspect.Parameter(name, keyword, default=default, annotation=shown))
 
     empty, said = inspect.Parameter.empty, documented(make)
-    defaults = {"loss": {"ctrl": "general", "comw": "linear"}.get(entry.name, "logistic"),
+    usual = {"ctrl": "general", "comw": "linear", "sufficient-statistics": "squared"}
+    defaults = {"loss": usual.get(entry.name, "logistic"),
                 "domain": "simplex" if entry.ball == 1.0 else "ball"}  # fmt: skip
     flag("horizon", int, empty, "", "Rounds; for batch baselines, records.")
     for name, parameter in inspect.signature(make, eval_str=True).parameters.items():

@@ -21,7 +21,7 @@ from dpoco.cli._support import console, say, table, told
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
 from dpoco.learners import Learner
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 
 PLAN_SCHEMA = "dpoco.plan/1"
 _LARGEST = 10**12
@@ -143,12 +143,14 @@ def of_batch(
     dimension
         Coordinates of a decision, or of a context.
     loss : NAME
-        logistic or huber.
+        logistic, huber or squared, with features of l2 norm 1 at most.
     domain : NAME
         ball, box or simplex, of diameter D.
     """
     decisions = _domain(domain, dimension)
-    losses = _loss(choice("loss", loss, ("huber", "logistic")), decisions)
+    kinds = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
+    kind = kinds[choice("loss", loss, kinds)]
+    losses = kind(_dual_bound(decisions), feature_bound_l2=1.0)
     return Problem((decisions, losses), lambda p: (math.nan, 1.0), None, "")
 
 
@@ -207,11 +209,15 @@ def _domain(name: str, dimension: int) -> Domain:
     return Simplex(dimension, math.sqrt(0.5))
 
 
+def _dual_bound(domain: Domain) -> float:
+    """Return the bound in the domain's dual norm that follows from one of 1 in l2."""
+    return math.pow(domain.dimension, max(0.0, 1.0 / domain.dual_exponent - 0.5))
+
+
 def _loss(name: str, domain: Domain) -> Loss:
     """Return the family of losses that are 1-Lipschitz in l2."""
     choice("loss", name, ("linear", "logistic", "huber", "general"))
-    # The declared bound in the domain's dual norm follows from the one in l2.
-    dual = math.pow(domain.dimension, max(0.0, 1.0 / domain.dual_exponent - 0.5))
+    dual = _dual_bound(domain)
     if name == "linear":
         return LinearLoss(dual, gradient_bound_l2=1.0)
     if name == "general":

@@ -123,10 +123,10 @@ def run_command(
     ----------
     learner : NAME
         tree-frank-wolfe, polyhedral-frank-wolfe, noisy-ftrl, ctrl, comw for records; prefix-hedge,
-        epoch-selector, shift-detector, oblivious-tracker, batch-share for losses of experts;
-        linucb, high-dimensional-bandit for records whose classes are arms; lipschitz for a running
-        quantile; noisy-sgd, phased-sgd, localized-mirror-descent, noisy-frank-wolfe for one fit to
-        all records.
+        epoch-selector, window-selector, shift-detector, oblivious-tracker, batch-share for losses
+        of experts; linucb, high-dimensional-bandit for records whose classes are arms; lipschitz
+        for a running quantile; noisy-sgd, phased-sgd, localized-mirror-descent, noisy-frank-wolfe,
+        sufficient-statistics (squared loss) for one fit to all records.
     data : FILE
         CSV, Parquet or NPZ file, one round a row, in order.
     header

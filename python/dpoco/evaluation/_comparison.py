@@ -532,7 +532,8 @@ def compare_private_fit(
     domain, loss
         The problem; a generalised linear loss.
     learner : class
-        `dpoco.frank_wolfe.NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent` or `NoisyFrankWolfe`.
+        `dpoco.frank_wolfe.NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent`, `NoisyFrankWolfe`
+        or `SufficientStatistics`.
     budget : Budget
         Of one fit. Each repetition spends it anew.
     records : int, optional

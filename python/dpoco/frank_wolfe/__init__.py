@@ -5,7 +5,7 @@ polytopes. `PolyhedralFrankWolfe` (DP-POFW) selects vertices privately: l_1 ball
 and lists of vertices in many dimensions.
 
 Baselines that are not streams, but fit one model to a data set at once: `NoisyFrankWolfe`,
-`NoisySGD`, `PhasedSGD` and `LocalizedMirrorDescent`.
+`NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent` and, for squared losses, `SufficientStatistics`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from dpoco.accounting.noisy_frank_wolfe import NoisyFrankWolfeParameters
 from dpoco.accounting.noisy_sgd import NoisySGDParameters
 from dpoco.accounting.phased_sgd import PhasedSGDParameters
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
+from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameters
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.frank_wolfe._batch_fits import (
     LocalizedMirrorDescent,
     NoisyFrankWolfe,
     NoisySGD,
     PhasedSGD,
+    SufficientStatistics,
 )
 from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe, model_settings
 
@@ -35,6 +37,8 @@ __all__ = [
     "PhasedSGDParameters",
     "PolyhedralFrankWolfe",
     "PolyhedralFrankWolfeParameters",
+    "SufficientStatistics",
+    "SufficientStatisticsParameters",
     "TreeFrankWolfe",
     "TreeFrankWolfeParameters",
     "model_settings",

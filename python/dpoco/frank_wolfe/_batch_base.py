@@ -80,7 +80,7 @@ class BatchLearner(Calibrated, ABC):
             )
         self._check_common(arguments)
         source = arguments["source"]
-        self._start = start_in(domain, arguments["start"])
+        self._start = start_in(domain, arguments.get("start"))
         self._domain: domains.Domain = domain
         self._loss: losses.GlmLoss = loss
         self._source: Source | None = source
@@ -186,14 +186,17 @@ class BatchLearner(Calibrated, ABC):
             engine.advance(chunk)
             if progress is not None:
                 progress(engine.completed, engine.units)
-        theta: FloatArray = engine.result()
+        theta = self._model(engine.result())
+        theta.flags.writeable = False
         return theta
+
+    def _model(self, released: FloatArray) -> FloatArray:
+        """Return the model that follows from what the compiled fit releases: itself."""
+        return released
 
     def _engine(self, features: FloatArray, labels: FloatArray) -> _core.BatchFit:
         """Return a compiled fit on a stream of the source that nothing else gets."""
-        loss, domain = self._loss, self._domain
         claim = (Source() if self._source is None else self._source)._claim()
-        clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
         settings = {
             "method": self._method,
             "derivative_bound": self._parameters.derivative_bound,
@@ -201,7 +204,13 @@ class BatchLearner(Calibrated, ABC):
             **claim,
             **self._settings(),
         }
-        return _core.BatchFit(domain._engine, loss._glm_engine, clipper, features, labels, settings)
+        problem = self._domain._engine, self._loss._glm_engine, self._clipper()
+        return _core.BatchFit(*problem, features, labels, settings)
+
+    def _clipper(self) -> _core.RecordClipper:
+        """Return what enforces the bounds on features."""
+        loss = self._loss
+        return record_clipper(self._domain, loss.feature_bound, loss.feature_bound_l2)
 
     def clone(self: Self, *, source: Source | None = None) -> Self:
         """Return an unfitted learner of the same arguments: its fit is another release.

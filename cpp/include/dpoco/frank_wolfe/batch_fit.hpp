@@ -24,6 +24,7 @@ class BatchRecords {
   std::uint64_t count() const noexcept { return labels_.size(); }
   std::size_t dimension() const noexcept { return dimension_; }
   const double* row(std::uint64_t i) const noexcept { return rows_.data() + i * dimension_; }
+  double label(std::uint64_t i) const noexcept { return labels_[i]; }
   // The gradient of record i at theta is this number times row(i).
   double derivative(std::uint64_t i, const double* theta) const noexcept;
 
@@ -58,7 +59,9 @@ class BatchFit {
   std::uint64_t completed() const noexcept { return completed_; }
   // Up to `count` units more. Throws StateError in a forked child.
   void advance(std::uint64_t count);
-  // The model. Throws RoundOrderError before the last unit.
+  // Entries of what is released, and of the result: a model's, unless a subclass says otherwise.
+  virtual std::size_t released() const noexcept { return dimension(); }
+  // The model, or what it is computed from. Throws RoundOrderError before the last unit.
   void result(double* out) const;
   // What the fit adds noise to in its k-th release (k-th record for stochastic gradients), if the
   // releases so far lead to `at` (and `previous`): what an audit compares between neighbouring data
@@ -119,6 +122,17 @@ struct NoisyFrankWolfeSettings {
 };
 std::unique_ptr<BatchFit> make_noisy_frank_wolfe(BatchProblem problem,
                                                  NoisyFrankWolfeSettings settings);
+
+// The sum of (x x', weight y x) over all records, with N(0, noise_scale^2) on each entry: upper
+// triangle, off-diagonal entries times sqrt(2), then the vector.
+struct StatisticsSettings {
+  std::uint64_t records = 0;  // all of them
+  std::uint64_t size = 0;     // entries of the sum
+  double weight = 0.0;
+  double noise_scale = 0.0;
+};
+std::unique_ptr<BatchFit> make_sufficient_statistics(BatchProblem problem,
+                                                     StatisticsSettings settings);
 
 // Mirror descent with h(theta) = |theta - anchor|_p^2 / (2 (p - 1)) in a ball around the last
 // phase's model, on disjoint slices; each step takes the noisy mean gradient of the slice.

@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "dpoco/frank_wolfe/batch_fit.hpp"
+#include "noisy_mean.hpp"
+
+namespace dpoco::frank_wolfe {
+namespace {
+
+constexpr double kSqrt2 = 1.41421356237309504880;
+
+class SufficientStatistics final : public BatchFit {
+ public:
+  SufficientStatistics(BatchProblem problem, StatisticsSettings settings)
+      : BatchFit(std::move(problem)),
+        weight_(settings.weight),
+        noise_(1, static_cast<Index>(released()), settings.noise_scale, 0.0),
+        sum_(released(), 0.0),
+        rest_(released(), 0.0),
+        leaf_(released(), 0.0) {
+    if (!(weight_ > 0.0)) throw std::invalid_argument("weight must be positive");
+    if (settings.records != records_.count() || settings.size != released()) {
+      throw std::invalid_argument("the sum is of other records");
+    }
+    units_ = records_.count();
+  }
+
+  std::size_t released() const noexcept override { return dimension() * (dimension() + 3) / 2; }
+
+  void nonprivate_release(std::uint64_t k, const double*, const double*,
+                          double* out) const override {
+    if (k != 0) throw std::invalid_argument("there is one release");
+    std::vector<double> rest(released(), 0.0);
+    std::vector<double> leaf(released(), 0.0);
+    std::fill(out, out + released(), 0.0);
+    for (std::uint64_t i = 0; i < units_; ++i) add(i, leaf.data(), out, rest.data());
+  }
+
+ protected:
+  void step() override {
+    add(next_++, leaf_.data(), sum_.data(), rest_.data());
+    if (next_ == units_) noise_.release(*source_, sum_.data());
+  }
+
+  void finish(double* out) const override { std::copy(sum_.begin(), sum_.end(), out); }
+
+ private:
+  // The upper triangle of x x', row by row, off-diagonal entries times sqrt(2); weight y x.
+  void add(std::uint64_t i, double* leaf, double* sum, double* rest) const {
+    const double* const x = records_.row(i);
+    const std::size_t d = dimension();
+    double* next = leaf;
+    for (std::size_t j = 0; j < d; ++j) {
+      *next++ = x[j] * x[j];
+      for (std::size_t k = j + 1; k < d; ++k) *next++ = kSqrt2 * x[j] * x[k];
+    }
+    const double scalar = weight_ * records_.label(i);
+    for (std::size_t j = 0; j < d; ++j) *next++ = scalar * x[j];
+    noise_.add(1.0, leaf, sum, rest);
+  }
+
+  double weight_;
+  NoisyMean noise_;
+  std::uint64_t next_ = 0;
+  std::vector<double> sum_;
+  std::vector<double> rest_;
+  std::vector<double> leaf_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchFit> make_sufficient_statistics(BatchProblem problem,
+                                                     StatisticsSettings settings) {
+  return std::make_unique<SufficientStatistics>(std::move(problem), settings);
+}
+
+}  // namespace dpoco::frank_wolfe
