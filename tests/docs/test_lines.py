@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 50  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_262, "oco.CoupledRegularizedLeader": 5_436}
-LINES, FILES = 39_932, 246  # of the package
+LINES, FILES = 39_933, 246  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:
