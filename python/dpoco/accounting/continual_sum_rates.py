@@ -55,7 +55,7 @@ SHIPPED = {pushes: Buffered(*rates) for pushes, rates in _RATES.items()}
 # buffer holds below the 5 scales that fit on a lattice, nor so slow that rounding piles up.
 _FASTEST, _FULL, _SMALLEST, _SWING, _DRIFT = 0.6, 0.98, 4e-6, 4.8, 2.0**17.5
 _APART = 1.2  # of a rate and the next, at least
-_STEP, _STARTS, _ITERATIONS = 1e-6, 3, 80
+_STEP, _STARTS, _ITERATIONS = 1e-6, 2, 60
 _BOUNDS = [(-30.0, -1.5), *[(-5.0, 10.0)] * 4, *[(math.log(_SMALLEST), 0.0)] * 5]
 
 
@@ -97,7 +97,8 @@ def searched(pushes: int, rounds: int, separation: int) -> Buffered:
         found = minimize(slope, table[start], (), "L-BFGS-B", True, bounds=_BOUNDS, options=options)
         decay, weights = (tuple(float(f"{x:.8e}") for x in each) for each in _rates(found.x))
         known.append(Buffered(decay, weights))
-    errors = value(np.array([_point(each.decay, each.weights) for each in known]))
+    points = np.array([_point(each.decay, each.weights) for each in known])
+    errors = np.nan_to_num(value(points), nan=math.inf)
     fitting = [at for at, each in enumerate(known) if each.fits(pushes)]
     return known[min(fitting, key=lambda at: float(errors[at]))]
 
