@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 50  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_240, "oco.CoupledRegularizedLeader": 5_435}
-LINES, FILES = 39_790, 245  # of the package
+LINES, FILES = 39_791, 245  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:
