@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 SINGLE = 50  # modules that one other imports
-BEHIND = {"oco.NoisyFTRL": 4_240, "oco.CoupledRegularizedLeader": 5_435}
+BEHIND = {"oco.NoisyFTRL": 4_242, "oco.CoupledRegularizedLeader": 5_435}
 LINES, FILES = 39_791, 245  # of the package
 
 
