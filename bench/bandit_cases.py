@@ -48,7 +48,9 @@ class LinUCB:
 def learner(
     arms: int, d: int, *, budget: dpoco.Budget | None = BUDGET, batch: int | None = None
 ) -> dpoco.bandits.LinUCB:
-    return dpoco.bandits.LinUCB(arms, d, horizon=HORIZON, budget=budget, batch=batch)
+    return dpoco.bandits.LinUCB(
+        arms, d, horizon=HORIZON, budget=budget, batch=batch, exploration=1.0
+    )
 
 
 def high_dimensional(arms: int, d: int, kind: str) -> dpoco.bandits.HighDimensionalBandit:

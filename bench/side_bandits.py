@@ -182,8 +182,8 @@ def case(key: str, what: str, arms: int, d: int, rounds: int, **options: Any) ->
         numpy_line(bench, PLAIN, ("no privacy",)),
         numpy_line(bench, TREE, PRIVATE),
         numpy_line(bench, f"{TREE}, exploration 0.1", PRIVATE, 0.1),
+        our_line(bench, "LinUCB, exploration 1", exploration=1.0),
         our_line(bench, "LinUCB"),
-        our_line(bench, "LinUCB, exploration 0.1", exploration=0.1),
     ]
     if bench.cube:
         lines.append(our_line(bench, "HighDimensionalBandit"))

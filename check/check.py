@@ -201,11 +201,21 @@ def tilted_curve(record: dict[str, Any]) -> Curve:
     above = min(record["rank"], record["dimension"] - below)
     if record["relation"] != "replace":
         above = 0
-    if b == 0 or below == 0:
+    person = record["kind"] == "renyi_of_person"
+    if (b == 0 or below == 0) and not person:
         return coupled_curve(record, ratio * arb(cap).sqrt())
     if cap == 0:
         return lambda epsilon: arb(0)
     p, w, c = arb(record["forced_switch"]), arb(record["factor_floor"]), arb(record["shift"])
+
+    def changed(a: arb) -> arb:
+        if not person:
+            return coin_moment(a, p, 1 - (1 - p) * w)
+        rest, most = c * (record["block"] - 1) / record["block"], arb(0)
+        for q in range(1, record["together"] + 1):  # rounds of hers in one block
+            coin = coin_moment(a, p, 1 - (1 - p) * w**q * (-rest).exp())
+            most = most.max(coin * record["rounds"] / q)
+        return most
 
     def moments(a: arb) -> arb:
         draw = a * (a - 1) * ratio**2 / 2
@@ -213,7 +223,7 @@ def tilted_curve(record: dict[str, Any]) -> Curve:
         draw += above * (a * b.log1p() - (a * b).log1p())
         total = cap * draw
         if p < 1:
-            total += coin_moment(a, p, 1 - (1 - p) * w)
+            total += changed(a)
             if record["later_bits"] and c > 0:
                 total += record["later_bits"] * coin_moment(a, p, 1 - (1 - p) * (-c).exp())
         return total
@@ -506,11 +516,134 @@ def reports_curve(record: dict[str, Any]) -> Curve:
     return delta
 
 
+def group_curve(record: dict[str, Any]) -> Curve:
+    """Return the curve of a chain of single changes (composition.md)."""
+    one, size = KINDS[record["one"]["kind"]](record["one"]), record["size"]
+
+    def delta(epsilon: float) -> arb:
+        share = epsilon / size
+        return one(share) * sum(((arb(share) * i).exp() for i in range(size)), arb(0))
+
+    return delta
+
+
+# -- Sums with buffers -----------------------------------------------------------------------------
+
+FOLLOWED = 5000  # rounds of a person
+
+
+def geometric(x: arb, terms: int) -> arb:
+    """Return the sum of (1 - x)^i over i < terms."""
+    return (1 - (1 - x) ** terms) / x
+
+
+class Buffers:
+    """C of a sum with buffers: c_0 = 1, c_i = sum_j w_j r_j^(i - 1), r = 1 - s (continual_sum.md).
+
+    With levels column i is divided by (its norm) / (that of the first) or more.
+    """
+
+    def __init__(self, record: dict[str, Any], pushes: int) -> None:
+        self.levels = record["kind"] == "blt_normalised"
+        self.n = record["pushes"] if self.levels else pushes
+        self.s, self.w = ([arb(x) for x in record[name]] for name in ("decay", "weights"))
+        self.r, total = [1 - s for s in self.s], sum(self.w, arb(0))
+        ratios = sum((w * r for w, r in zip(self.w, self.r, strict=True)), arb(0))
+        # Coefficients fall, and their quotients do not: what the worst pattern is known for.
+        self.falls = bool(total <= 1) and (not self.levels or bool(total**2 <= ratios))
+
+    def behind(self, terms: int) -> list[list[arb]]:
+        """Return w_i w_j times the sum of (r_i r_j)^t over t < terms."""
+        return [
+            [v * w * geometric(1 - p * q, terms) for w, q in zip(self.w, self.r, strict=True)]
+            for v, p in zip(self.w, self.r, strict=True)
+        ]
+
+    def norm(self, pushes: int) -> arb:
+        """Return the norm of the first coefficients."""
+        return (1 + sum((sum(row, arb(0)) for row in self.behind(pushes - 1)), arb(0))).sqrt()
+
+    def column(self, rounds: int, separation: int) -> arb:
+        """Return the norm that rounds 1, 1 + b, ..., 1 + (k - 1) b have together, in first draws.
+
+        What each buffer has of the earlier ones is followed (participation.md).
+        """
+        k, b, first = min(rounds, -(-self.n // separation)), separation, self.norm(self.n)
+        total, past = arb(0), [arb(0)] * len(self.w)
+        between, last = self.behind(b - 1), self.behind(self.n - 1 - (k - 1) * b)
+        fading = [r ** (b - 1) for r in self.r]
+        for place in range(k):
+            share = first / self.norm(self.n - place * b) if self.levels else arb(1)
+            row = share + sum((w * x for w, x in zip(self.w, past, strict=True)), arb(0))
+            held = [share + r * x for r, x in zip(self.r, past, strict=True)]
+            rest = last if place == k - 1 else between
+            pairs = (
+                x * y * value
+                for x, values in zip(held, rest, strict=True)
+                for y, value in zip(held, values, strict=True)
+            )
+            total += row**2 + sum(pairs, arb(0))
+            past = [f * x for f, x in zip(fading, held, strict=True)]
+        return total.sqrt()
+
+    def path(self, pushes: int, grid: float, scale: float) -> arb:
+        """Return what rounding adds, per root of entries (lattice.md)."""
+        unit = arb(2) ** (math.frexp(scale)[1] - 1 - 43)
+        spans = (w * (1 / s).min(arb(self.n)) for w, s in zip(self.w, self.s, strict=True))
+        memory, count = unit * sum(spans, arb(0)), arb(1) + arb(2) ** -10
+        if not self.levels:
+            return arb(pushes).sqrt() * (count * grid + memory * 5 / 4)
+        left, blocks, spread, first = 0, 0, arb(0), self.norm(self.n)
+        while left < self.n:  # 32 blocks in every octave of the rounds that are left
+            step = min(self.n - left, 1 << max(0, max(left, 32).bit_length() - 6))
+            left, blocks = left + step, blocks + 1
+            spread += step * (first / self.norm(left)) ** 2
+        changes = first * arb(blocks).sqrt() * 3 / 2
+        return count * grid * spread.sqrt() + memory * (spread.sqrt() * 5 / 4 + changes)
+
+
+def entries(summand: dict[str, Any]) -> int | None:
+    """Return how many numbers a round adds; None where the page is not read."""
+    kind, d = summand["kind"], summand.get("dimension", 0)
+    if kind == "centred_losses":
+        return int(summand["experts"])
+    if kind == "second_moments":
+        return int(summand["arms"] * (d * (d + 1) // 2 + d))
+    return int(d) if kind in ("clipped_vector", "glm_gradient") else None
+
+
+def described(guarantee: dict[str, Any]) -> arb | None:
+    """Return mu of a Gaussian sum with buffers, from its description; None for another."""
+    own = guarantee.get("description") or {}
+    factor = own.get("factorisation", {"kind": ""})
+    if not factor["kind"].startswith("blt") or own["order"] != 2.0 or not own["scale"]:
+        return None
+    rounds, separation = guarantee.get("person") or (1, 1)
+    batch, pushes, size = own["batch"], own["pushes"], entries(own["summand"])
+    rounds = min(rounds, -(-pushes * batch // separation))
+    between, odd = divmod(separation, batch)
+    if pushes == 0 or size is None or rounds > FOLLOWED or (rounds > 1 and odd):
+        return None
+    sums, moved, grid = Buffers(factor, pushes), arb(guarantee["sensitivity"]), own["grid"]
+    if rounds > 1 and not sums.falls:
+        return NEVER
+    column = sums.column(rounds, max(1, between)) if rounds > 1 else sums.norm(sums.n)
+    if grid == 0.0:
+        return moved * column / arb(own["scale"])
+    leaf = arb(size).sqrt() * grid
+    if batch > 1:
+        leaf += moved * batch * (batch + 1) / arb(2) ** 53
+    path = arb(size).sqrt() * sums.path(pushes, grid, own["scale"])
+    return (column * (moved + leaf) + path) / arb(own["scale"])
+
+
 # -- Guarantees ------------------------------------------------------------------------------------
 
 KINDS: dict[str, Callable[[dict[str, Any]], Curve]] = {
     "gaussian": lambda record: coupled_curve(record, arb(record["mu"])),
+    "group": group_curve,
     "renyi": tilted_curve,
+    "renyi_of_person": tilted_curve,
     "pure": lambda record: lambda epsilon: pure(epsilon, arb(record["epsilon"])),
     "bounded_range": range_curve,
     "selections": decaying_curve,
@@ -524,7 +657,8 @@ KINDS: dict[str, Callable[[dict[str, Any]], Curve]] = {
 def curves(guarantee: dict[str, Any]) -> Iterator[Curve]:
     """Yield every curve that the numbers of a guarantee describe."""
     if guarantee["mu"] is not None:
-        mu = arb(guarantee["mu"])
+        found = described(guarantee)
+        mu = arb(guarantee["mu"]) if found is None else found
         yield lambda epsilon: gaussian(arb(epsilon), mu)
     elif guarantee["rho"] is not None:
         rho = arb(guarantee["rho"])

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from tests.delayed import families  # noqa: E402
 
 import dpoco  # noqa: E402
-from dpoco import Budget, bandits, experts, mechanisms, oco  # noqa: E402
+from dpoco import Budget, Participation, bandits, experts, mechanisms, oco  # noqa: E402
 from dpoco import frank_wolfe as fw  # noqa: E402
 from dpoco.domains import Box, LpBall, Simplex, VertexSet  # noqa: E402
 from dpoco.losses import (  # noqa: E402
@@ -128,6 +128,19 @@ def corners(horizon: int, budget: Budget) -> Iterator[Case]:
     yield mechanisms.AboveThreshold, (), {**common, "alarms": 3}
 
 
+def people(horizon: int) -> Iterator[Case]:
+    """Yield learners whose budget is for all rounds of one person."""
+    log = LogisticLoss(1.0)
+    for rounds, separation in ((10, 1), (5, max(1, horizon // 10)), (None, max(2, horizon // 50))):
+        rule = Participation(rounds, separation)
+        common = {"horizon": horizon, "budget": BUDGETS[1], "participation": rule}
+        yield oco.NoisyFTRL, (LpBall(5, 2.0), log), common
+        yield oco.NoisyFTRL, (LpBall(5, 2.0), log), {**common, "sum_method": "blt"}
+        yield fw.TreeFrankWolfe, (LpBall(40, 1.5), log), {**common, "numerics": "float"}
+        yield experts.PrefixHedge, (10,), common
+        yield bandits.LinUCB, (3, 4), common
+
+
 def pure(horizon: int) -> Iterator[Case]:
     """Yield what can do without delta."""
     common = {"horizon": horizon, "budget": Budget(1.0, 0.0)}
@@ -149,6 +162,7 @@ def cases() -> Iterator[Case]:
     """Yield (class, problem, options)."""
     for horizon in HORIZONS:
         yield from pure(horizon)
+        yield from people(horizon)
     for horizon, budget in product(HORIZONS, BUDGETS):
         yield from streams(horizon, budget)
         yield from corners(horizon, budget)

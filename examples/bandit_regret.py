@@ -44,7 +44,8 @@ def build(name: str, world: LinearWorld, seed: int | None = None):
     options["source"] = None if seed is None else Source.seeded(seed)
     if name in SPARSE:
         return HighDimensionalBandit(arms, LpBall(d, p=1.0, radius=1.0), **options)
-    return LinUCB(arms, d, context_bound=float(np.sqrt(d)), reward_noise=0.1, **options)
+    options |= {"reward_noise": 0.1, "exploration": 1.0}
+    return LinUCB(arms, d, context_bound=float(np.sqrt(d)), **options)
 
 
 def regret(name: str, world: LinearWorld, seed: int) -> float:

@@ -51,7 +51,8 @@ def build(name: str, world: LinearWorld, source=None):
     options["budget"] = None if epsilon is None else dpoco.Budget(epsilon, 1e-6)
     if kind == "sparse":
         return HighDimensionalBandit(OFFERS, LpBall(TRAITS, p=1.0, radius=1.0), **options)
-    return LinUCB(OFFERS, TRAITS, context_bound=TRAITS**0.5, reward_noise=0.1, **options)
+    options |= {"reward_noise": 0.1, "exploration": 1.0}
+    return LinUCB(OFFERS, TRAITS, context_bound=TRAITS**0.5, **options)
 
 
 def play(name: str, world: LinearWorld, run: int):

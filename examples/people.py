@@ -6,7 +6,8 @@ A thousand people visit a shop once a day for 20 days, at any time of the day. A
 linear model of what they spend is released, the leader on noisy sums of gradients. The learners
 take at most 10 records of a person, at least 1000 visits apart, and play others as empty ones.
 Three budgets are compared: for a round, which is the wrong question; for a group of 10 records; and
-for a person. All data are simulated. Needs ``pip install "dpoco[plot]"``.
+for a person. All data are simulated; ``movie_ratings.py`` does the same with people who rate
+movies. Needs ``pip install "dpoco[plot]"``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from dpoco.accounting import gaussian
 from dpoco.evaluation import SeedTree
 
 PEOPLE, DAYS, DIMENSION, DELTA = 1000, 20, 5, 1e-6
-RULE = dpoco.Participation(rounds=10, separation=1000)
 
 
 def visits(seed):
@@ -35,31 +35,50 @@ def visits(seed):
     return features, np.clip(spent, -1.0, 1.0), who
 
 
-def build(budget, source=None, **more):
-    ball = dpoco.domains.LpBall(DIMENSION, p=2.0, radius=2.0)
-    loss = dpoco.losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
-    return dpoco.oco.NoisyFTRL(
-        ball,
-        loss,
-        horizon=PEOPLE * DAYS,
-        budget=budget,
-        step_size="predicted",
-        source=source,
-        **more,
-    )
-
-
-def learners(epsilon):
+def learners(build, rule, epsilon):
     """Return the parameters of the three budgets."""
     # A group of 10 records has 10 times the mu of one.
-    single = gaussian.gaussian_mu(epsilon, DELTA) / RULE.rounds
+    single = gaussian.gaussian_mu(epsilon, DELTA) / rule.rounds
     group = dpoco.Budget(gaussian.gaussian_epsilon(single, DELTA), DELTA)
     asked = dpoco.Budget(epsilon, DELTA)
     return {
         "a round": build(asked).parameters,
         "a group": build(group).parameters,
-        "a person": build(asked, participation=RULE).parameters,
+        "a person": build(asked, participation=rule).parameters,
     }
+
+
+def compare(features, labels, who, rule, epsilons, runs):
+    """Print what the three budgets promise a person and lose, and return it by name."""
+    ball = dpoco.domains.LpBall(features.shape[1], p=2.0, radius=2.0)
+    loss = dpoco.losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
+    common = {"horizon": len(who), "step_size": "predicted"}
+
+    def build(budget, **more):
+        return dpoco.oco.NoisyFTRL(ball, loss, budget=budget, **common, **more)
+
+    free = build(None).run(features, labels).average_loss
+    zero = float(np.mean(labels**2)) / 2.0
+    print(f"{len(who)} records of {len(set(who))} people; used are at most {rule.rounds} of each, "
+          f"at least {rule.separation} apart\n"
+          f"loss without privacy {free:.4f}, of predicting zero {zero:.4f}")  # fmt: skip
+    print(f"{'budget for':12}{'asked':>8}{'mu of a person':>16}{'epsilon':>9}{'loss':>9}")
+    found: dict[str, list] = {}
+    for epsilon in epsilons:
+        for name, parameters in learners(build, rule, epsilon).items():
+            kept = {"parameters": parameters, "participation": rule}
+            losses = []
+            for run in range(runs):
+                learner = build(None, source=SeedTree(0).child(name, run).source(), **kept)
+                losses.append(learner.run(features, labels, persons=who).average_loss)
+            promise = build(None, **kept).guarantee
+            point = promise.epsilon_at(DELTA), np.median(losses)
+            found.setdefault(name, []).append((epsilon, *point, min(losses), max(losses)))
+            print(f"{name:12}{epsilon:8g}{promise.mu:16.3f}{point[0]:9.2f}{point[1]:9.4f}")
+    budget = dpoco.Budget(epsilons[0], DELTA)
+    print(f"\nfor each budget of a person as for this one:\n"
+          f"{build(budget, participation=rule).guarantee}")  # fmt: skip
+    return found, zero
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -74,44 +93,24 @@ def main(arguments: list[str] | None = None) -> None:
 
     from matplotlib.figure import Figure
 
-    features, spent, who = visits(0)
-
-    def average(parameters, name):
-        found = []
-        for run in range(runs):
-            source = SeedTree(0).child(name, run).source()
-            learner = build(None, source, parameters=parameters, participation=RULE)
-            found.append(learner.run(features, spent, persons=who).average_loss)
-        return np.array(found)
-
-    free = build(None).run(features, spent).average_loss
-    zero = float(np.mean(spent**2)) / 2.0
-    print(f"{len(who)} visits of {PEOPLE} people; loss without privacy {free:.4f}, "
-          f"of predicting zero {zero:.4f}")  # fmt: skip
-    print(f"{'budget for':12}{'asked':>8}{'mu of a person':>16}{'epsilon':>9}{'loss':>9}")
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-    axes = figure.subplots()
-    drawn: dict[str, list] = {}
-    for epsilon in epsilons:
-        for name, parameters in learners(epsilon).items():
-            promise = build(None, parameters=parameters, participation=RULE).guarantee
-            losses = average(parameters, name)
-            real, loss = promise.epsilon_at(DELTA), np.median(losses)
-            drawn.setdefault(name, []).append((real, loss, losses.min(), losses.max()))
-            print(f"{name:12}{epsilon:8g}{promise.mu:16.3f}{real:9.2f}{loss:9.4f}")
-    budget = dpoco.Budget(epsilons[0], DELTA)
-    print(f"\nfor each budget of a person as for this one:\n"
-          f"{build(budget, participation=RULE).guarantee}")  # fmt: skip
-    for name, points in drawn.items():
-        real, loss, low, high = np.transpose(points)
-        spends = ", ".join(f"{value:.2g}" for value in real)
-        axes.plot(epsilons, loss, marker="o", label=f"budget for {name}: {spends}")
-        axes.fill_between(epsilons, low, high, alpha=0.2)
+    found, zero = compare(*visits(0), dpoco.Participation(10, 1000), epsilons, runs)
+    axes = Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    for name, points in found.items():
+        asked, real, loss, low, high = np.transpose(points)
+        spread = np.array([loss - low, high - loss])
+        line, *_ = axes.errorbar(
+            real, loss, yerr=spread, marker="o", capsize=3, label=f"budget for {name}"
+        )
+        beside = {"xytext": (-12, -12) if name == "a person" else (6, 5), "color": line.get_color()}
+        for epsilon, x, y in zip(asked, real, loss, strict=True):
+            axes.annotate(f"{epsilon:g}", (x, y), textcoords="offset points", **beside)
     axes.axhline(zero, color="k", linewidth=0.8)
-    axes.set_xlabel("epsilon asked for; legend: what a person really has")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("epsilon that a person really has; at the points: epsilon asked for")
     axes.set_ylabel("average loss; line: predicting zero")
     axes.legend()
-    figure.savefig(options.output, dpi=80)
+    axes.figure.savefig(options.output, dpi=80)
     print(f"\nwrote {options.output}")
 
 

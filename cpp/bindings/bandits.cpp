@@ -140,6 +140,12 @@ void register_bandits(py::module_& m) {
             return self.observe_arrival(decided, arm, was_due, data(context), reward);
           },
           "decided"_a, "arm"_a, "was_due"_a, "context"_a.noconvert(), "reward"_a)
+      .def(
+          "takes_arrival",
+          [](const BanditLearner& self, std::uint64_t decided, std::uint64_t arm, bool was_due) {
+            return self.takes_arrival(self.enter(), decided, arm, was_due);
+          },
+          "decided"_a, "arm"_a, "was_due"_a)
       .def("recommend", &recommend_bandit, "contexts"_a.noconvert(), "chosen"_a.noconvert())
       .def("run", &run_bandit, "contexts"_a.noconvert(), "rewards"_a.noconvert(),
            "chosen"_a.noconvert(), "own_rewards"_a.noconvert())

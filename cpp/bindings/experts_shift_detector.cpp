@@ -45,7 +45,8 @@ std::unique_ptr<EpochSelector> make_epoch_selector(const py::object& settings) {
   return read_whole({settings, "an epoch selector"}, [](Fields& from) {
     const experts::ExpertSettings shared = read_experts(from);
     const experts::EpochSelectorSettings own{.selection = selection_of(from),
-                                             .first = from.read<Expert>("first")};
+                                             .first = from.read<Expert>("first"),
+                                             .longest = from.read<std::uint64_t>("longest")};
     return std::make_unique<EpochSelector>(shared, own, read_source(from));
   });
 }

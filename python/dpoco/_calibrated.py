@@ -137,13 +137,16 @@ class Calibrated:
     _accountant: ClassVar[ModuleType]
     _parameters_class: ClassVar[type]
     _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
+    _plans_people: ClassVar[bool]  # whether it takes a participation, too
 
     def __init_subclass__(cls, **rest: Any) -> None:
         super().__init_subclass__(**rest)
         calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
         if calibrate is not None:
             taken = inspect.signature(calibrate).parameters
-            cls._options = tuple(n for n in inspect.signature(cls).parameters if n in taken)
+            own = (name for name in inspect.signature(cls).parameters if name in taken)
+            cls._options = tuple(name for name in own if name != "participation")
+            cls._plans_people = "participation" in taken
 
     @staticmethod
     def _check_common(arguments: Mapping[str, Any]) -> None:
@@ -159,6 +162,15 @@ class Calibrated:
             raise TypeError(f"participation must be a dpoco.Participation or None; got {given}")
         if "on_violation" in arguments:
             choice("on_violation", arguments["on_violation"], ("clip", "raise"))
+
+    @staticmethod
+    def _of_people(arguments: Mapping[str, Any], guarantee: Guarantee, horizon: int) -> Guarantee:
+        """Return the guarantee for all rounds of a person, if a participation was declared."""
+        participation: Participation | None = arguments.get("participation")
+        if participation is None:
+            return guarantee
+        participation.check(horizon)
+        return participation.of(guarantee)
 
     @staticmethod
     def _check_described(guarantee: Guarantee, mechanism: Any) -> None:
@@ -181,6 +193,8 @@ class Calibrated:
         participation, budget = arguments.get("participation"), options.get("budget")
         if participation is None or budget is None:
             return cls._accountant.calibrate(*problem, **options)
+        if cls._plans_people:
+            options["participation"] = participation
         return for_people(
             lambda single: cls._accountant.calibrate(*problem, **{**options, "budget": single}),
             lambda found: cls._accountant.guarantee(*problem, found, budget=budget),
@@ -195,7 +209,7 @@ class Calibrated:
         `constructed` is the class whose constructor it was: its defaults say nothing.
         """
         parameters = arguments["parameters"]
-        if not isinstance(parameters, cls._parameters_class):
+        if type(parameters) is not cls._parameters_class:
             raise TypeError(f"parameters must be {cls._parameters_class.__name__}")
         cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
         return parameters

@@ -44,9 +44,9 @@ class Family:
         """Return what is digested: one or two matrices (n, w), side by side one row a round."""
         return tuple(part.reshape(part.shape[0], math.prod(part.shape[1:])) for part in parts)
 
-    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
         """Play all rounds and return their releases, (n,) int64 or (n, d) float64."""
-        decisions: NDArray[Any] = learner.run(*parts).decisions
+        decisions: NDArray[Any] = learner.run(*parts, persons=people).decisions
         return decisions
 
     def upcoming(self, learner: Any) -> NDArray[Any] | None:
@@ -125,8 +125,8 @@ class Bandits(Family):
         assert releases is not None
         return contexts, rewards[np.arange(rewards.shape[0]), releases][:, None]
 
-    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
-        actions: NDArray[np.int64] = learner.run(*parts).actions
+    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+        actions: NDArray[np.int64] = learner.run(*parts, persons=people).actions
         return actions
 
     def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
@@ -143,7 +143,7 @@ class Sums(Family):
         _expect(batch, 1)
         return (float_array("values", batch[0], (None, learner.parameters.dimension)),)
 
-    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
         sums: FloatArray = learner.run(*parts)
         return sums
 
@@ -168,7 +168,7 @@ class Answers(Family):
         thresholds: Any = batch[1] if len(batch) > 1 else np.zeros_like(values)
         return values, float_array("thresholds", thresholds, values.shape)
 
-    def play(self, learner: Any, parts: Parts) -> NDArray[Any]:
+    def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
         rounds = parts[0].shape[0]
         left = learner.horizon - learner.round
         if rounds > left:
@@ -197,8 +197,7 @@ def family_of(learner: Any) -> Family:
     ------
     TypeError
         If it is none that a journal can hold: one of another package, a server of local reports
-        (which draws no noise), a learner of custom losses, whose records cannot be compared, or
-        one that enforces a participation, whose records come with people.
+        (which draws no noise), or a learner of custom losses, whose records cannot be compared.
     """
     if not isinstance(learner, Stateful):
         raise TypeError(f"a journal holds dpoco's learners; got {type(learner).__name__}")
@@ -206,11 +205,6 @@ def family_of(learner: Any) -> Family:
 
     if isinstance(getattr(learner, "loss", None), CustomLoss):
         raise TypeError("custom losses cannot be replayed: a journal needs records in arrays")
-    if getattr(learner, "_limiter", None) is not None:
-        raise TypeError(
-            "journals and pools know nobody: declare the participation with enforced=False, and "
-            "see yourself that people keep to it"
-        )
     known = learner_of(type(learner))
     if known is None or known.plays not in _FAMILIES:
         raise TypeError(f"a journal cannot hold a {type(learner).__name__}: it draws no noise")

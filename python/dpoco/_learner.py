@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._calibrated import Calibrated
-from dpoco._participation import Limiter, Participation
+from dpoco._participation import Digests, Limiter, Participation
 from dpoco._state import check_writable
 from dpoco._tickets import Delayed
 from dpoco._validation import LARGEST_HORIZON, positive_int, require_memory
@@ -106,10 +106,7 @@ class OnlineLearner(Calibrated, Delayed):
         self._guarantee = self._accountant.guarantee(
             *problem, parameters, budget=arguments["budget"], seeded=seeded
         )
-        participation: Participation | None = arguments.get("participation")
-        if participation is not None:
-            participation.check(self._horizon)
-            self._guarantee = participation.of(self._guarantee)
+        self._guarantee = self._of_people(arguments, self._guarantee, self._horizon)
         self._limiter = self._limiter_of(claim)
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
@@ -207,14 +204,14 @@ class OnlineLearner(Calibrated, Delayed):
         digests = self._digests(person, None)
         return self._limiter is None or bool(self._limiter.admit(turn, digests)[0])
 
-    def _digests(self, persons: Any, rounds: int | None) -> bytes:
+    def _digests(self, persons: Any, rounds: int | None) -> Digests:
         """Return who the people of a run are, or raise if they are needed or not looked at."""
-        named = "person" if rounds is None else "persons"
+        if isinstance(persons, Digests):
+            return persons
         if self._limiter is None:
-            if persons is not None:
-                raise TypeError(f"{named} would be ignored: no participation is enforced here")
-            return b""
+            return Digests(super()._digests(persons, rounds))
         if persons is None:
+            named = "person" if rounds is None else "persons"
             raise TypeError(f"{named} must be given: a participation is enforced")
         return self._limiter.digests(persons, rounds)
 
@@ -269,13 +266,12 @@ class OnlineLearner(Calibrated, Delayed):
 
     # -- state ------------------------------------------------------------------------------------
 
-    def _payload(self) -> bytes:
-        """Return the engine's state; behind it the limiter's, and how long that is."""
-        state = super()._payload()
+    def _people(self) -> bytes:
+        """Return the limiter's state, and how long that is."""
         if self._limiter is None:
-            return state
+            return b""
         people = self._limiter.state()
-        return b"".join((state, people, len(people).to_bytes(8, "little")))
+        return people + len(people).to_bytes(8, "little")
 
     def _go_on(self, payload: bytes) -> None:
         if self._limiter is not None:

@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.statement import for_person
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
-__all__ = ["Limiter", "Participation", "for_people"]
+__all__ = ["Digests", "Limiter", "Participation", "Person", "for_people"]
 
 Parameters = TypeVar("Parameters")
 
+Person = int | str | bytes | None
 LARGEST_ROUNDS = 2**24 - 1  # that a counter holds
 _KEY = 16
 _CLOSE, _SEARCHES = 1e-6, 64  # of logarithms of epsilon
@@ -94,7 +96,7 @@ class Participation:
 
     def of(self, guarantee: Guarantee) -> Guarantee:
         """Return what a guarantee for single rounds says of all rounds of one person."""
-        person = guarantee.for_person(self.rounds, self.separation)
+        person = for_person(guarantee, self.rounds, self.separation, once=True)
         if not (self.enforced and person.private):
             return person
         assumed = (
@@ -182,6 +184,10 @@ def for_people(
     return kept
 
 
+class Digests(bytes):
+    """Who the people of some records are, 16 bytes each: what `Limiter.digests` made of names."""
+
+
 class Limiter:
     """Says of every record whether it enters, so that people keep to a `Participation`.
 
@@ -212,7 +218,7 @@ class Limiter:
         except ValueError as error:
             raise ValueError(f"participation cannot be enforced: {error}") from None
 
-    def digests(self, persons: Any, rounds: int | None = None) -> bytes:
+    def digests(self, persons: Any, rounds: int | None = None) -> Digests:
         """Return 16 bytes for each of these people, or raise; nobody is counted yet.
 
         Parameters
@@ -222,7 +228,7 @@ class Limiter:
         rounds : int, optional
             The length T that they must have; None is for a single person.
         """
-        names = self._names(persons, rounds)
+        names = self.names(persons, rounds)
         kind, digests = self._kind, b""
         if isinstance(names, np.ndarray):
             kind, digests = int, _core.digests_of_integers(self._key, names)
@@ -235,10 +241,10 @@ class Limiter:
             raise TypeError(f"persons were {self._kind.__name__} before: one type in all rounds")
         self._people.require_room(digests)
         self._kind = kind
-        return digests
+        return Digests(digests)
 
     @staticmethod
-    def _names(persons: Any, rounds: int | None) -> NDArray[np.int64] | list[Any]:
+    def names(persons: Any, rounds: int | None) -> NDArray[np.int64] | list[Any]:
         """Return names as one array of integers, or a list of all str or all bytes."""
         if rounds is None:
             persons = [persons]

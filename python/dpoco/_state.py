@@ -136,6 +136,7 @@ class Stateful:
     _arguments: dict[str, Any]
     _parameters: Any
     _suspended: bool = False
+    _limiter: Any = None  # what enforces a participation
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
     _kind: ClassVar[str]
@@ -310,7 +311,18 @@ class Stateful:
     def _payload(self) -> bytes:
         """Return all that rounds change, in bytes."""
         state: bytes = self._engine.state()
-        return state
+        return state + self._people()
+
+    def _digests(self, persons: Any, rounds: int | None) -> bytes:
+        """Return who the people of a run are (None: of a round); raise if nobody looks at them."""
+        if persons is not None:
+            named = "person" if rounds is None else "persons"
+            raise TypeError(f"{named} would be ignored: no participation is enforced here")
+        return b""
+
+    def _people(self) -> bytes:
+        """Return what is kept of the people who have come, where a participation is enforced."""
+        return b""
 
     def _go_on(self, payload: bytes) -> None:
         """Continue from what `_payload` returned; `StateError` if it is none."""

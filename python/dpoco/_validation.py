@@ -10,14 +10,16 @@ import math
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+T = TypeVar("T")
 
 # Norm bounds, radii and scales outside this range would over- or underflow in q-norms.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
@@ -38,6 +40,36 @@ def real_float(name: str, value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite; got {number!r}")
     return number
+
+
+def label_index(label: Any, labels: int) -> int | None:
+    """Return a label as an index below `labels`, or None for anything that is no such label."""
+    if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, np.integer)):
+        return None
+    return int(label) if 0 <= label < labels else None
+
+
+def real_in(name: str, value: Any, interval: str) -> float:
+    """Return `value` as a float in an interval such as "[0, 1)", or raise naming the argument."""
+    number = _float(name, value)
+    low, high = _ends(interval)
+    inside = low < number < high
+    if not (inside or (number == low and "[" in interval) or (number == high and "]" in interval)):
+        raise ValueError(f"{name} must be in {interval}; got {number!r}")
+    return number
+
+
+@cache
+def _ends(interval: str) -> tuple[float, float]:
+    low, high = map(float, interval[1:-1].split(","))
+    return low, high
+
+
+def instance(name: str, value: Any, kind: type[T], what: str) -> T:
+    """Return `value` if it is of that type, or raise naming the argument."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {what}; got {type(value).__name__}")
+    return value
 
 
 def _float(name: str, value: Any) -> float:

@@ -95,6 +95,11 @@ LEARNERS = (
         "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
     ),
     Learner(
+        "noisy-newton", "oco.NoisyNewton", "records",
+        "Newton steps on privately summed gradients and curvatures, logistic and Huber losses",
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+    ),
+    Learner(
         "ctrl", "oco.CoupledRegularizedLeader", "records",
         "coupled regularized leader (CTRL), smooth convex losses, few switches",
         "_coupled.Coupled", "_coupled.Transcripts", ball=2.0,
@@ -117,6 +122,11 @@ LEARNERS = (
     Learner(
         "epoch-selector", "experts.EpochSelector", "experts",
         "a private choice at the end of doubling epochs, stationary losses",
+        "_selections.Epochs", "_selections.EpochTranscripts",
+    ),
+    Learner(
+        "window-selector", "experts.WindowSelector", "experts",
+        "a private choice at the end of windows of bounded length, losses of a law that shifts",
         "_selections.Epochs", "_selections.EpochTranscripts",
     ),
     Learner(

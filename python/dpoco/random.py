@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import positive_int
+from dpoco._validation import instance, positive_int
 from dpoco.errors import StateError
 
 __all__ = ["Source", "instruction_set", "select_instruction_set"]
@@ -236,6 +236,4 @@ class Source:
 
 def checked_source(source: Any) -> Source:
     """Return what is a source, or raise `TypeError`."""
-    if not isinstance(source, Source):
-        raise TypeError(f"source must be a dpoco.random.Source; got {type(source).__name__}")
-    return source
+    return instance("source", source, Source, "a dpoco.random.Source")

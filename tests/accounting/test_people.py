@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -9,13 +10,14 @@ import pytest
 
 import dpoco
 from dpoco import Budget, Guarantee, StateError
-from dpoco.accounting import Ledger
+from dpoco.accounting import Ledger, continual_sum
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, LogisticLoss
+from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.mechanisms.factorisations import SHIPPED
 from dpoco.privacy.neighbours import Neighbours
 
 BUDGET = Budget(1.0, 1e-6)
@@ -48,6 +50,78 @@ def test_digits_of_an_independent_program():
     assert Responses(0.5, reports=10).delta(2.0) == pytest.approx(0.145466446441, rel=1e-9)
 
 
+NOISE = {  # the noisiest sum at unit sensitivity and mu = 1: plain, and with levels
+    (10**3, 10, 100): (14.884, 14.7),
+    (10**4, 10, 1000): (17.205, 17.0),
+    (10**4, 10, 100): (22.931, 22.5),
+    (10**5, 10, 1000): (25.248, 24.8),
+}
+
+
+@pytest.mark.parametrize(("n", "rounds", "separation"), NOISE)
+def test_noise_for_people(n, rounds, separation):
+    """Parameters of their own: within 1 % of an independent program's, and stored whole."""
+    near, (plain, best) = (
+        Neighbours(rounds=rounds, separation=separation),
+        NOISE[n, rounds, separation],
+    )
+    found = continual_sum.planned("blt", n, near)
+    assert continual_sum.max_error(found, n, near) <= 1.01 * plain
+    assert continual_sum.max_error("blt", n, near) > 1.07 * plain
+    assert all(float(f"{x:.8e}") == x for x in found.decay + found.weights)
+    rule = dpoco.Participation(rounds, separation, enforced=False)
+    total = dpoco.mechanisms.ContinualSum(2, horizon=n, budget=BUDGET, participation=rule)
+    p = total.parameters
+    assert (p.method, p.numerics, p.rates) == (
+        "blt_normalised",
+        "lattice",
+        found.decay + found.weights,
+    )
+    assert total.guarantee.person == (rounds, separation)
+    noise = p.noise_scale * continual_sum.worst_row_norm(p.correlation, n) / p.sensitivity
+    assert noise * gaussian_mu(1.0, 1e-6) <= 1.01 * best
+    assert total.standard_deviation(n) < noise * p.sensitivity
+    assert type(p).from_dict(json.loads(json.dumps(p.to_dict()))) == p
+    again = dpoco.mechanisms.ContinualSum._from_bytes(total._to_bytes())
+    assert (again.parameters, again.guarantee) == (p, total.guarantee)
+    # Everything is computed from what is stored: other rates need other noise.
+    with pytest.raises(dpoco.BudgetExceeded):
+        dpoco.mechanisms.ContinualSum(
+            2, horizon=n, budget=BUDGET, participation=rule, parameters=replace(p, rates=None)
+        )
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "b", "batch"), [(10**12, 1000, 10**6, 1), (50, 50, 3, 7), (2, 2, 1, 1)]
+)
+def test_plans_for_people_fit_on_a_lattice(n, k, b, batch):
+    near = Neighbours(rounds=k, separation=b)
+    found = continual_sum.planned("blt", n, near, batch)
+    assert found.fits(n)
+    most = continual_sum.max_error("blt", n, near, batch)
+    assert continual_sum.max_error(found, n, near, batch) <= most * (1 + 1e-9)
+    assert (
+        continual_sum.planned("blt", n, Neighbours(rounds=k, separation=n * batch), batch) == "blt"
+    )
+
+
+def test_sums_that_nobody_searches_for():
+    rule, vector = dpoco.Participation(5, 20), (LpBall(3), LogisticLoss(1.0))
+    common = {"horizon": 100, "budget": BUDGET}
+    for more in ({}, {"sum_method": "blt"}, {"sum_method": "honaker", "participation": rule}):
+        assert dpoco.oco.NoisyFTRL(*vector, **common, **more).parameters.rates is None
+    open_ended = dpoco.oco.NoisyFTRL(*vector, horizon=100, budget=None, participation=rule)
+    assert open_ended.parameters.rates is None
+    with pytest.raises(ValueError, match="enforced=False"):
+        dpoco.mechanisms.ContinualSum(2, **common, participation=rule)
+    p = dpoco.oco.NoisyFTRL(*vector, **common).parameters
+    for wrong in ((0.5,), (0.5, 1.5), (1.5, 0.5), ()):
+        with pytest.raises(ValueError, match=r"blt|rates|weight"):
+            replace(p, rates=wrong)
+    with pytest.raises(ValueError, match="buffers"):
+        replace(p, sum_method="tree", rates=(0.5, 0.5))
+
+
 def test_epsilon_is_that_of_the_norm(leader):
     mine = leader.for_person(10, 1000)
     mu = gaussian_mu(1.0, 1e-6) * 13.6485521077 / leader.column_norm
@@ -76,6 +150,19 @@ def test_a_single_round_is_the_round(leader):
     assert leader.for_person(5, 100_000) is leader  # she can come once only
     free = dpoco.oco.NoisyFTRL(LpBall(3), LinearLoss(), horizon=9, budget=None).guarantee
     assert free.for_person(5) is free
+
+
+def test_all_that_she_brings_is_protected_where_one_round_of_it_counts(leader):
+    for rule in (dpoco.Participation(1), dpoco.Participation(5, 100_000, enforced=False)):
+        mine = rule.of(leader)
+        assert (mine.unit, mine.person) == ("one person", (1, rule.separation))
+        assert mine.epsilon == leader.epsilon
+        assert mine.conditions[0].startswith("every person has at most one round, by rule")
+        assert dpoco.Guarantee.from_json(mine.to_json()) == mine
+        mine.verify()
+        pool = pool_guarantee(mine, keys=5, noise="fresh")
+        assert (pool.unit, pool.person, pool.epsilon) == ("one user", None, leader.epsilon)
+        pool.verify()
 
 
 def test_without_a_limit_separation_counts(leader):
@@ -113,13 +200,26 @@ def test_other_mechanisms_are_groups():
     assert (mine.epsilon, mine.delta) == (pytest.approx(3.0, rel=1e-12), 0.0)
     assert any("fixed in advance" in text for text in mine.conditions)
     mine.verify()
-    lazy = dpoco.oco.CoupledRegularizedLeader(LpBall(3), LogisticLoss(), horizon=99, budget=BUDGET)
-    mine = lazy.guarantee.for_person(2)
-    one, delta = lazy.guarantee, 1e-6 / (1.0 + math.exp(1.0))  # a chain of two, at equal epsilons
-    assert 1.9 < mine.epsilon < 2.0 * one.epsilon_at(0.1 * delta)
-    assert mine.profile["kind"] == "group"
-    assert dpoco.Guarantee.from_json(mine.to_json()) == mine
-    mine.verify()
+
+
+def test_lazy_learners_take_the_smaller_of_a_chain_and_all_rounds_together():
+    lazy = dpoco.oco.ContinuousMultiplicativeWeights(
+        LpBall(3), LinearLoss(), horizon=10**5, budget=BUDGET, coupling="anchored"
+    )
+    one, kinds = lazy.guarantee, set()
+    for rounds, apart in ((2, 1), (2, 1000), (10, 1), (10, 1000)):
+        mine = one.for_person(rounds, apart)
+        loss = one.description.loss(mine.neighbours)
+        chain = Group(one.loss.bare, rounds)
+        assert mine.epsilon == pytest.approx(loss.epsilon(mine.delta), rel=1e-12)
+        assert mine.epsilon <= chain.epsilon(mine.delta)
+        best = min(loss.bounds, key=lambda each: each.delta(mine.epsilon))
+        assert mine.profile == best.to_dict()
+        kinds.add(best.kind)
+        assert dpoco.Guarantee.from_json(mine.to_json()) == mine
+        mine.verify()
+    assert kinds == {"group", "renyi_of_person"}
+    assert mine.epsilon < 0.9 * chain.epsilon(mine.delta)
 
 
 def test_joint_views_have_the_exact_norm():

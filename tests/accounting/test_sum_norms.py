@@ -21,8 +21,9 @@ from dpoco.accounting.continual_sum import (
     worst_round,
     worst_row_norm,
 )
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.mechanisms.bounds import ClippedVector
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Tree
+from dpoco.privacy.mechanisms.factorisations import Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 SIZES = [1, 2, 3, 7, 8, 9, 15, 16, 17, 100, 255, 256, 257]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import functools
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 
 import dpoco
+from dpoco.audit._family import calibrated_once
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
-from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.experts import (
+    BatchShare,
+    EpochSelector,
+    ObliviousTracker,
+    PrefixHedge,
+    ShiftDetector,
+    WindowSelector,
+)
 from dpoco.frank_wolfe import (
     LocalizedMirrorDescent,
     NoisyFrankWolfe,
@@ -22,6 +30,7 @@ from dpoco.frank_wolfe import (
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
 from dpoco.oco import LipschitzLearner, NoisyFTRL
+from dpoco.random import Source
 
 T = 6
 GAUSS = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a warning
@@ -45,29 +54,14 @@ SCORES = np.zeros((3, 4))
 MOVED = SCORES + np.array([1.0, -1.0, -1.0, -1.0])
 
 
-def prepared(cls, *arguments, budget, **options):
-    """A maker whose calibration and accounting are done once."""
+def prepared(cls, *arguments, **options):
+    """A maker whose calibration and accounting are done once, when it is first asked."""
 
     @functools.cache
     def once():
-        return cls(*arguments, budget=budget, **options)
+        return calibrated_once(cls, *arguments, **options)
 
-    @functools.cache
-    def kind():
-        own = {
-            "guarantee": lambda *a, **k: once()._guarantee,
-            "calibrate": lambda *a, **k: once()._parameters,
-        }
-        accountant = SimpleNamespace(**{**vars(cls._accountant), **own})
-        return type(cls.__name__, (cls,), {"_accountant": accountant})
-
-    def make(source):
-        return kind()(
-            *arguments, budget=None, parameters=once().parameters, source=source, **options
-        )
-
-    make.once = once
-    return make
+    return lambda source: once()(source)
 
 
 def sums(method, numerics):
@@ -185,6 +179,9 @@ def epochs(noise):
 
 EXPERTS = {
     **{f"EpochSelector, {noise}": epochs(noise) for noise in ("exponential", "gumbel", "laplace")},
+    "WindowSelector": (
+        prepared(WindowSelector, 4, horizon=T + 2, budget=PURE, window=2), L, K, 350
+    ),
     "AboveThreshold": (
         prepared(AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0),
         QUIET, QUIET + 1.0, 400,
@@ -255,18 +252,14 @@ FITS = {
 CASES = {**SUMS, **SELECTIONS, **EXPERTS, **ARMS, **FITS}
 
 
-def strict(own, factor):
-    """The guarantee of the same learner for that much less budget."""
-    found = own.guarantee
-    delta = 0.0 if np.isfinite(found.epsilon_at(0.0)) else found.delta
-    budget = dpoco.Budget(found.epsilon / factor, delta)
-    arguments = {**own._arguments, "budget": budget, "source": None, "parameters": None}
-    return type(own)(**arguments).guarantee
-
-
 def overclaiming(make, factor):
     """A maker of learners that promise a fraction of the epsilon."""
-    promised = strict(make.once(), factor)
+    honest = make(Source.seeded(0))
+    found, kind = honest.guarantee, type(honest).__mro__[1]
+    delta = 0.0 if np.isfinite(found.epsilon_at(0.0)) else found.delta
+    budget = dpoco.Budget(found.epsilon / factor, delta)
+    arguments = {**honest._arguments, "budget": budget, "source": None, "parameters": None}
+    promised = kind(**arguments).guarantee
 
     def liar(source):
         learner = make(source)

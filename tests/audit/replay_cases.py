@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
 import dpoco
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
+from dpoco.audit._family import calibrated_once
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall, VertexSet
-from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, PrefixHedge, ShiftDetector
+from dpoco.experts import (
+    BatchShare,
+    EpochSelector,
+    ObliviousTracker,
+    PrefixHedge,
+    ShiftDetector,
+    WindowSelector,
+)
 from dpoco.frank_wolfe import (
     LocalizedMirrorDescent,
     NoisyFrankWolfe,
@@ -89,28 +95,16 @@ def of(cls, *arguments, **options):
 PROBLEM = LpBall(D, 2.0), SquaredLoss(1.0, 1.0)
 
 
-def batch(cls, **options):
+def batch(cls, noise_scale=None, **options):
+    """A maker of fits; of those whose calibration takes long, with a scale instead."""
+    changes = {} if noise_scale is None else {"noise_scale": noise_scale}
+
     @functools.cache
-    def patient():  # calibration and accounting take long, for some
-        scale = options.pop("noise_scale", None)
-        own = {"records": T, **options}
-        learner = cls(*PROBLEM, budget=GAUSS if scale is None else None, **own)
-        if scale is not None:  # no calibration
-            p = replace(learner.parameters, noise_scale=scale)
-            learner = cls(*PROBLEM, budget=None, parameters=p)
+    def once():
+        budget = None if changes else GAUSS
+        return calibrated_once(cls, *PROBLEM, budget=budget, changes=changes, records=T, **options)
 
-        class Prepared(cls):
-            _accountant = SimpleNamespace(
-                **{
-                    **vars(cls._accountant),
-                    "calibrate": lambda *a, **k: learner.parameters,
-                    "guarantee": lambda *a, **k: learner.guarantee,
-                }
-            )
-
-        return Prepared
-
-    return lambda source: patient()(*PROBLEM, budget=GAUSS, records=T, source=source, **options)
+    return lambda source: once()(source)
 
 
 def arms(**options):
@@ -184,6 +178,7 @@ CASES = {
     ),
     "EpochSelector": (of(EpochSelector, N, budget=PURE), LOSSES, EXPERTS),
     "EpochSelector, gumbel": (of(EpochSelector, N, selection="gumbel"), LOSSES, EXPERTS),
+    "WindowSelector": (of(WindowSelector, N, budget=PURE, window=3), LOSSES, EXPERTS),
     "ShiftDetector": (of(ShiftDetector, N, budget=PURE), LOSSES, EXPERTS),
     "ObliviousTracker": (
         of(ObliviousTracker, N, switches=2, budget=RICH, batch=2), LOSSES, EXPERTS
@@ -239,24 +234,3 @@ CASES = {
         of(AboveThreshold, budget=dpoco.Budget(50.0, 0.0), alarms=3), 4 * Y, [(2, 4 * Y[2] + 1.0)]
     ),
 }  # fmt: skip
-
-# Every learner on sums, with either arithmetic whatever the default is.
-EITHER = {
-    "TreeFrankWolfe": (TreeFrankWolfe, (BALL, SQUARED), (X, Y), RECORDS),
-    "TreeFrankWolfe, batches": (TreeFrankWolfe, (BALL, SQUARED), (X, Y), RECORDS),
-    "NoisyFTRL": (NoisyFTRL, (BALL, LINEAR), X, ROWS),
-    "PrefixHedge": (PrefixHedge, (N,), LOSSES, EXPERTS),
-    "LinUCB": (LinUCB, (2, D), BANDIT, USERS),
-    "ContinualSum": (ContinualSum, (D,), X, ROWS),
-}
-for _name, (_cls, _arguments, _stream, _replacements) in EITHER.items():
-    for _numerics, _method in (("float", "tree"), ("lattice", "blt"), ("lattice", "honaker")):
-        _key = "method" if _cls is ContinualSum else "sum_method"
-        _options = {"numerics": _numerics, _key: _method}
-        if "batches" in _name:
-            _options["batch"] = 4
-        if _cls is LinUCB:
-            _options["batch"] = 3
-        CASES[f"{_name}, {_numerics} {_method}"] = (
-            of(_cls, *_arguments, **_options), _stream, _replacements
-        )  # fmt: skip

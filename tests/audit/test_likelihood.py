@@ -11,9 +11,8 @@ import pytest
 import dpoco
 from dpoco.audit import likelihood_audit
 from dpoco.audit._laws import answer_chances, selection_law
-from dpoco.audit._sum_maps import noise_map
+from dpoco.audit._sums import noise_map
 from dpoco.mechanisms import AboveThreshold, ContinualSum
-from dpoco.random import Source
 
 cases = sys.modules["audit_likelihood_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -78,23 +77,6 @@ def test_streams_that_are_no_neighbours_are_refused():
     both = quiet + np.where(np.arange(cases.T) % 2, 1.0, -1.0)
     with pytest.raises(ValueError, match="spread"):
         likelihood_audit(cases.CASES["AboveThreshold"][0], quiet, both, 300)
-
-
-def test_learners_that_have_played_or_are_not_made_anew_are_refused():
-    make, stream, neighbour, _ = cases.CASES["ContinualSum, blt"]
-    single = make(Source.seeded(0))
-    with pytest.raises(TypeError, match="new learner"):
-        likelihood_audit(lambda source: single, stream, neighbour, 300)
-
-    def played(source):
-        sums = make(source)
-        sums.push(stream[0])
-        return sums
-
-    with pytest.raises(ValueError, match="not played"):
-        likelihood_audit(played, stream, neighbour, 300)
-    with pytest.raises(ValueError, match="source it is called with"):
-        likelihood_audit(lambda source: make(None), stream, neighbour, 300)
 
 
 def test_too_few_trials_and_claims_of_nothing_are_refused():

@@ -20,8 +20,9 @@ from dpoco.audit import (
 from dpoco.audit.report import Claim
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall
-from dpoco.experts import BatchShare, EpochSelector, PrefixHedge
+from dpoco.experts import BatchShare, EpochSelector, PrefixHedge, WindowSelector
 from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
+from dpoco.learners import LEARNERS
 from dpoco.losses import LinearLoss, LogisticLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.privacy.losses.gaussian import Gaussian
@@ -56,6 +57,7 @@ GROUPS = {
     "vertices": (PolyhedralFrankWolfe, (LpBall(2, 1.0), LINEAR), {"batch": 1}, PULLS),
     "share": (BatchShare, (4,), {"batch": 2, "noise": "gaussian"}, HALVES),
     "epochs": (EpochSelector, (4,), {}, HALVES),
+    "windows": (WindowSelector, (4,), {"window": 2}, HALVES),
 }
 
 
@@ -187,3 +189,41 @@ def test_one_call_attacks_what_is_claimed():
         assert report.violated == lying
         found = {attack.name: attack.verdict for attack in report.attacks}
         assert (found["replay"] == "violated") == (found["likelihood"] == "violated") == lying
+
+
+STANDARD = [
+    each.name for each in LEARNERS if each.plays in ("records", "surface", "experts", "arms")
+]
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_standard_cases_differ_in_all_rounds_of_a_person(name):
+    case = standard_case(name, participation=dpoco.Participation(*RULE))
+    assert case.claim.guarantee.person == RULE
+    assert case.claim.epsilon <= 1.0 + 1e-9
+    ours, theirs = (s if isinstance(s, tuple) else (s,) for s in (case.stream, case.neighbour))
+    apart = np.zeros(len(ours[0]), dtype=bool)
+    for a, b in zip(ours, theirs, strict=True):
+        apart |= np.any((a != b).reshape(len(a), -1), axis=1)
+    assert tuple(np.flatnonzero(apart)) == HERS
+    assert {"rounds_per_person": 3, "separation": 2}.items() <= case.settings.items()
+    assert replay_audit(case.make_learner, case.stream, case.replacements).findings == ()
+    if name == "comw":  # so short a stream is not learned from
+        with pytest.raises(TypeError, match="too concentrated"):
+            likelihood_audit(case.make_learner, case.stream, case.neighbour, 300)
+        return
+    assert not likelihood_audit(case.make_learner, case.stream, case.neighbour, 300).violated
+    if name not in ("noisy-ftrl", "epoch-selector"):
+        return
+    single = standard_case(name, horizon=10).make_learner
+
+    def lying(source):
+        learner = single(source)
+        learner._guarantee = case.claim.guarantee
+        return learner
+
+    attacks = (
+        replay_audit(lying, case.stream, case.replacements),
+        likelihood_audit(lying, case.stream, case.neighbour, 300),
+    )
+    assert [attack.violated for attack in attacks] == [name == "noisy-ftrl", True]

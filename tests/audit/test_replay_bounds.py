@@ -96,6 +96,7 @@ def halved(name, **changes):
         ("BatchShare, response", {"noise_scale": 0.25}),
         ("EpochSelector", {"scale": 0.5}),
         ("EpochSelector, gumbel", {"scale": 0.5}),
+        ("WindowSelector", {"scale": 0.5}),
         ("ShiftDetector", {"selection_scale": 0.25}),
         ("ObliviousTracker", {"learning_rate": 0.4}),
         ("ObliviousTracker, coins", {"learning_rate": 0.5}),

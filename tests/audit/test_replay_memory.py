@@ -11,7 +11,13 @@ import pytest
 import dpoco
 from dpoco.audit import replay_audit
 from dpoco.bandits import LinUCB
-from dpoco.experts import BatchShare, EpochSelector, PrefixHedge, ShiftDetector
+from dpoco.experts import (
+    BatchShare,
+    EpochSelector,
+    PrefixHedge,
+    ShiftDetector,
+    WindowSelector,
+)
 from dpoco.frank_wolfe import NoisyFrankWolfe, PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.mechanisms import AboveThreshold, NoisyMax
 from dpoco.oco import NoisyFTRL
@@ -48,6 +54,8 @@ def lagging(cls):
         ("NoisyFTRL", cases.of(lagging(NoisyFTRL), cases.BALL, cases.LINEAR)),
         ("PrefixHedge", cases.of(lagging(PrefixHedge), cases.N)),
         ("EpochSelector", cases.of(lagging(EpochSelector), cases.N, budget=cases.PURE)),
+        ("WindowSelector",
+         cases.of(lagging(WindowSelector), cases.N, budget=cases.PURE, window=3)),
         ("BatchShare", cases.of(lagging(BatchShare), cases.N, budget=cases.PURE, batch=3)),
         ("ContinuousMultiplicativeWeights, anchored", None),
     ],

@@ -12,7 +12,15 @@ import pytest
 
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, mechanisms, oco
-from dpoco.audit import AuditReport, audit_learner, replay_audit, standard_case, standard_names
+from dpoco.audit import (
+    AuditReport,
+    audit_learner,
+    black_box_audit,
+    learner_runs,
+    replay_audit,
+    standard_case,
+    standard_names,
+)
 from dpoco.audit.likelihood import likelihood_audit
 from dpoco.audit.report import Claim, epsilon_of_point
 from dpoco.audit.standard import StandardCase
@@ -215,6 +223,33 @@ def test_the_stronger_claim_is_tested():
 
 
 # ---- bad input -----------------------------------------------------------------------------------
+
+AUDITS = {
+    "replay": lambda make, ours, theirs: replay_audit(make, ours, [(0, theirs[0])]),
+    "likelihood": lambda make, ours, theirs: likelihood_audit(make, ours, theirs, FEW),
+    "black box": lambda make, ours, theirs: black_box_audit(
+        learner_runs(make), ours, theirs, epsilon=1.0, trials=10
+    ),
+}
+
+
+@pytest.mark.parametrize("audit", AUDITS.values(), ids=AUDITS)
+def test_learners_that_have_played_or_are_not_made_anew_are_refused(audit):
+    case = standard_case("continual-sum")
+    single = case.make_learner(Source.seeded(0))
+
+    def played(source):
+        sums = case.make_learner(source)
+        sums.push(case.stream[0])
+        return sums
+
+    for make, message in (
+        (lambda source: single, "new learner|source it is called with"),
+        (lambda source: case.make_learner(None), "source it is called with"),
+        (played, "not played"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            audit(make, case.stream, case.neighbour)
 
 
 def test_bad_input_is_refused():

@@ -100,6 +100,13 @@ def test_extremes():
     assert none.regret_bound is not None
     assert calibrate(2, 2, horizon=10, budget=None).batch == 1
     assert calibrate(1, 2, horizon=10, budget=BUDGET).regret_bound == 0.0
+    # Below 1 nothing is proved of exploration: what is stated holds of any play.
+    options = {"horizon": 10**6, "budget": dpoco.Budget(8.0, 1e-6), "parameter_bound": 0.5}
+    tenth, whole = (calibrate(2, 2, **options, **more) for more in ({}, {"exploration": 1.0}))
+    assert (tenth.exploration, tenth.regret_terms) == (0.1, {"trivial": 10.0**6})
+    assert guarantee(2, 2, tenth).regret_bound == tenth.regret_bound == 10.0**6
+    assert whole.regret_bound < 0.5 * tenth.regret_bound
+    assert whole.noise_scale == tenth.noise_scale
     for bad in (
         {"failure": 1.0}, {"failure": 0.0}, {"exploration": -1.0}, {"reward_weight": math.inf},
         {"context_bound": 1e40}, {"parameter_bound": 1e-40}, {"regularization": -1.0},

@@ -57,7 +57,7 @@ def test_a_small_delta_takes_longer_batches(arms, dimension, horizon, delta):
 
 
 def test_all_conditions_of_the_bound_are_printed():
-    p = accountant.calibrate(2, 1, horizon=1000, budget=None, reward_noise=1e-6)
+    p = accountant.calibrate(2, 1, horizon=1000, budget=None, reward_noise=1e-6, exploration=1.0)
     assert "1e-06-subgaussian" in str(accountant.guarantee(2, 1, p))
 
 

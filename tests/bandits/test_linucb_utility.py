@@ -54,7 +54,7 @@ def test_the_bound_is_not_vacuous_and_holds():
     budget = dpoco.Budget(8.0, 1e-6)
     learner = LinUCB(
         2, 2, horizon=200_000, budget=budget, reward_bound=1.1, reward_noise=0.1,
-        source=Source.seeded(3),
+        exploration=1.0, source=Source.seeded(3),
     )  # fmt: skip
     bound = learner.parameters.regret_bound
     assert bound < 0.5 * 2.0 * 200_000

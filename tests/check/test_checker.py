@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpoco
-from dpoco import accounting, experts, mechanisms, oco
+from dpoco import Participation, accounting, experts, mechanisms, oco
 from dpoco.domains import Box, LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.local import BitRandomizer
@@ -19,7 +19,7 @@ from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
 SOURCE = Path(__file__).parents[2] / "check" / "check.py"
-BALL, BOX = LpBall(3, 2.0), Box([-1.0] * 3, [1.0, 2.0, 3.0])
+VERTICES, BALL, BOX = LpBall(3, 1.0), LpBall(3, 2.0), Box([-1.0] * 3, [1.0, 2.0, 3.0])
 LONG = {"horizon": 10**6}
 
 
@@ -39,12 +39,10 @@ def record(kind, *problem, **options):
         return json.loads(json.dumps(kind(*problem, **options).guarantee.to_dict()))
 
 
-def of_person(rounds, separation, **options):
-    """Return what a guarantee of selections says of all rounds of a person, as JSON has it."""
-    learner = PolyhedralFrankWolfe(
-        LpBall(3, 1.0), LogisticLoss(1.0), horizon=1000, budget=dpoco.Budget(1.0, 1e-6), **options
-    )
-    guarantee = learner.guarantee.for_person(rounds, separation)
+def of_person(rounds, separation, kind=PolyhedralFrankWolfe, domain=VERTICES, **options):
+    """Return what a guarantee says of all rounds of a person, as JSON has it."""
+    single = record(kind, domain, LogisticLoss(1.0), **options)
+    guarantee = dpoco.Guarantee.from_dict(single).for_person(rounds, separation)
     return json.loads(json.dumps(guarantee.to_dict()))
 
 
@@ -62,6 +60,17 @@ def local_reports(delta):
 
 STATED = {
     "gaussian": lambda: record(oco.NoisyFTRL, BALL, LogisticLoss(1.0)),
+    "a sum in batches for people": lambda: record(
+        oco.NoisyFTRL, BALL, LogisticLoss(1.0), batch=5, participation=Participation(4, 15)
+    ),
+    "a sum without levels for people": lambda: record(
+        oco.NoisyFTRL,
+        BALL,
+        LogisticLoss(1.0),
+        sum_method="blt",
+        numerics="float",
+        participation=Participation(None, 100),
+    ),
     "draws and a bit": lambda: record(
         oco.ContinuousMultiplicativeWeights, BALL, LinearLoss(1.0), **LONG, coupling="anchored"
     ),
@@ -77,6 +86,10 @@ STATED = {
     ),
     "selections of a person": lambda: of_person(7, 20),
     "selections of a person who is always there": lambda: of_person(None, 2, selector="laplace"),
+    "coins of a person": lambda: of_person(10, 3, oco.CoupledRegularizedLeader, BALL, **LONG),
+    "coins of a chain": lambda: of_person(
+        2, 1, oco.ContinuousMultiplicativeWeights, BALL, **LONG, coupling="anchored"
+    ),
     "one of bounded range": lambda: record(experts.EpochSelector, 10, selection="gumbel"),
     "pure": lambda: record(experts.ShiftDetector, 10),
     "many of pure privacy": lambda: record(mechanisms.NoisyMax, 5, noise="laplace", horizon=50),
@@ -103,6 +116,27 @@ def test_what_says_nothing_of_data_is_not_called_proved(checker):
     bare = {**STATED["gaussian"](), "mu": None, "rho": None}
     assert checker.check(bare)[0] == "not proved"
     assert checker.check({**bare, "epsilon": 0.0})[0] == "nothing to prove"
+
+
+@pytest.mark.parametrize("name", [name for name in STATED if "people" in name])
+def test_mu_of_sums_is_computed_from_what_is_described(checker, name):
+    """Whatever the record says it is: an unlike pattern, level or weight is found out."""
+    guarantee = STATED[name]()
+    checker.ctx.prec = 128
+    mu = checker.described(guarantee)
+    assert abs(mu / guarantee["mu"] - 1) < 1e-11
+    own = guarantee["description"]
+    factor = own["factorisation"]
+    heavier = {**factor, "weights": [1.2 * w for w in factor["weights"]]}
+    for wrong in (
+        {"mu": 0.9 * guarantee["mu"], "epsilon": 0.9 * guarantee["epsilon"]},
+        {"person": [2 * guarantee["person"][0], guarantee["person"][1] // 10 * 5]},
+        {"description": {**own, "scale": 0.9 * own["scale"]}},
+        {"description": {**own, "factorisation": heavier}},
+    ):
+        assert checker.check({**guarantee, **wrong})[0] == "not proved"
+    heavy = {**own, "factorisation": {**factor, "weights": [3.0] * 5}}  # no pattern is known
+    assert checker.described({**guarantee, "description": heavy}) == checker.NEVER
 
 
 def test_tails_count(checker):

@@ -90,3 +90,16 @@ def test_options_reach_the_case(invoke):
         "epsilon": 2.0, "delta": 0.0, "horizon": 1, "dimension": 3, "calibration": "tight",
     }  # fmt: skip
     assert record["claim"]["epsilon"] == pytest.approx(2.0)
+
+
+def test_all_rounds_of_a_person_are_attacked(invoke, refused):
+    often = ("--rounds-per-person", 3, "--separation", 2)
+    record = json.loads(invoke("audit", "epoch-selector", *TRIALS, *often, "--json").stdout)
+    assert record["claim"]["guarantee"]["person"] == [3, 2]
+    assert record["attacks"][1]["epsilon"] > 0.95
+    assert record["settings"] == {
+        "epsilon": 1.0, "delta": 0.0, "horizon": 10, "dimension": 10, "calibration": "tight",
+        "rounds_per_person": 3, "separation": 2,
+    }  # fmt: skip
+    assert "takes no participation" in refused("audit", "noisy-max", *often)
+    assert "needs --rounds-per-person" in refused("audit", "noisy-ftrl", "--separation", 2)

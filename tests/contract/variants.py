@@ -124,6 +124,7 @@ VARIANTS = {
     "hedge, toeplitz": of(experts.PrefixHedge, 4, sum_method="toeplitz"),
     "hedge, lattice": of(experts.PrefixHedge, 4, numerics="lattice"),
     "epochs, pure": of(experts.EpochSelector, 4, budget=PURE, loss_range=(-3.0, 5.0)),
+    "windows": of(experts.WindowSelector, 4, budget=PURE, window=2),
     "detector": of(experts.ShiftDetector, 4, budget=PURE, expected_shifts=2, windows="dyadic"),
     "tracker, switches": of(experts.ObliviousTracker, 4, switches=2),
     "tracker, at most": of(

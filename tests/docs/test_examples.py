@@ -175,6 +175,38 @@ def test_people(tmp_path, capsys):
         assert loss["a round"] < loss["a person"] < loss["a group"]
 
 
+def test_people_who_rate_movies(tmp_path, capsys, monkeypatch):
+    """A file of the form that river's loader reads stands for the one that it downloads."""
+    movies = pytest.importorskip("river.datasets").MovieLens100K
+    monkeypatch.setenv("RIVER_DATA", str(tmp_path / "data"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    example = importlib.import_module("movie_ratings")
+    with pytest.raises(SystemExit, match=r"ml_100k\.csv is missing"):
+        example.main([])
+    rng, path = np.random.default_rng(1), movies().path
+    columns = ("user", "item", "timestamp", "title", "release_date", "genres", "age", "gender",
+               "occupation", "zip_code", "rating")  # fmt: skip
+    lines = ["\t".join(columns)]
+    for turn in range(600):
+        genres = ", ".join(rng.choice(["comedy", "sci-fi", "children's", "drama"], 2))
+        lines.append("\t".join(map(str, (
+            rng.integers(30), turn, 10**18 + turn, "A Title (1997)", 10**17, genres, "33.0",
+            rng.choice(["F", "M"]), "student", "00000", float(rng.integers(1, 6)),
+        ))))  # fmt: skip
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(movies, "is_downloaded", True)
+    with warnings.catch_warnings():
+        example.main(["--quick", "--rounds", "4", "--epsilon", "2", "4"])
+    text = capsys.readouterr().out
+    assert "600 records of 30 people; used are at most 4 of each, at least 1 apart" in text
+    assert "every person has at most 4 rounds, by rule" in text
+    rows = table(text, ["a round", "a group", "a person"])
+    for turn, asked in enumerate((2.0, 4.0)):
+        real = {name: rows[name][turn][2] for name in rows}
+        assert real["a group"] < asked == real["a person"] < 0.5 * real["a round"]
+
+
 def test_local_client_and_server():
     """Two processes; over a second."""
     command = [

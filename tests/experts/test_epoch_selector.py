@@ -1,4 +1,4 @@
-"""Selection on epochs: which rounds feed which, privacy and regret claims, protocol, state."""
+"""Selection on epochs and windows: which rounds feed which, claims, protocol, state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 
 import dpoco
 from dpoco.accounting import epoch_selector as accountant
-from dpoco.experts import EpochSelector, EpochSelectorParameters
+from dpoco.accounting import window_selector
+from dpoco.environments import AdversarialBlocks, SwitchingStochastic
+from dpoco.evaluation import best_switching_sequence
+from dpoco.experts import EpochSelector, EpochSelectorParameters, WindowSelector
 from dpoco.random import Source
 
 PURE = dpoco.Budget(1.0, 0.0)
@@ -28,18 +31,136 @@ def stationary(n, rounds, seed, gap=0.4):
     return (rng.random((rounds, n)) < means).astype(float), seed % n
 
 
-def test_epochs_without_noise():
-    rng = np.random.default_rng(0)
-    rows = rng.random((70, 5))
-    learner = make(5, horizon=70, budget=None, first=2)
-    played = learner.run(rows).decisions
-    want, current = [], 2
-    for t in range(1, 71):  # local time
-        if t >= 2 and t & (t - 1) == 0:
-            current = int(np.argmin(rows[t // 2 - 1 : t - 1].sum(axis=0)))
-        want.append(current)
-    assert played.tolist() == want
+def make_windows(n, *, seed=1, **options):
+    return WindowSelector(
+        n, **{"horizon": 100, "budget": PURE, **options}, source=Source.seeded(seed)
+    )
+
+
+def windows_of(rounds, longest):
+    """Return first round and end of every window, from the definition."""
+    found, start = [], 0
+    while start < rounds:
+        length = min(longest, 2 ** len(found))
+        found.append((start, min(start + length, rounds)))
+        start += length
+    return found
+
+
+@pytest.mark.parametrize("window", [None, 1, 3, 4, 7, 64])
+def test_windows_without_noise(window):
+    rows = np.random.default_rng(0).random((70, 5))
+    options = {"horizon": 70, "budget": None, "first": 2}
+    learner = make(5, **options) if window is None else make_windows(5, window=window, **options)
+    want, best = [], 2
+    for start, end in windows_of(70, 70 if window is None else window):
+        want += [best] * (end - start)
+        best = int(np.argmin(rows[start:end].sum(axis=0)))
+    assert learner.run(rows).decisions.tolist() == want
     assert not learner.guarantee.private
+
+
+@pytest.mark.parametrize("window", [64, 100, 10**6])
+def test_a_long_window_is_the_epoch_selector(window):
+    rows = np.random.default_rng(1).random((100, 5))
+    epochs, windows = make(5), make_windows(5, window=window)
+    assert windows.parameters.regret_bound == pytest.approx(epochs.parameters.regret_bound)
+    assert windows.guarantee.loss == epochs.guarantee.loss
+    assert windows.run(rows).decisions.tolist() == epochs.run(rows).decisions.tolist()
+    assert windows._engine.state() == epochs._engine.state()
+
+
+def charges(n, rounds, scale, window, gap):
+    """Return what every round is charged with: gap-aware maximum on a fine grid."""
+    found, before = [], None
+    for start, end in windows_of(rounds, window):
+        charge = 1.0
+        if before is not None:
+            harmonic = sum(1.0 / k for k in range(1, n + 1))
+            charge = math.sqrt(math.log(n) / (2 * before)) + scale * (harmonic - 1.0) / before
+            if gap > 0.0:
+                at = np.linspace(gap, 1.0, 20_001)
+                rate = np.minimum(at, 1.0 / scale)
+                worst = (at * np.exp(-before * rate * (at - rate / 2))).max()
+                charge = min(charge, (n - 1) * worst)
+        found += [min(1.0, charge)] * (end - start)
+        before = end - start
+    return found
+
+
+@pytest.mark.parametrize(
+    ("n", "rounds", "shifts", "epsilon", "gap", "window", "pseudo"),
+    [
+        (10, 10**5, 5, 1.0, 0.0, 362, 10170.823),
+        (10, 10**5, 5, 1.0, 0.4, 107, 1198.285),
+        (10, 10**4, 5, 0.3, 0.4, 107, 1352.882),
+        (2, 10**4, 20, 1.0, 0.4, 26, 1478.857),
+        (100, 10**5, 20, 1.0, 0.4, 107, 5103.839),
+        (10, 10**5, 0, 1.0, 0.0, 32768, 1239.113),
+    ],
+)
+def test_bounds_of_windows_against_sums_over_all_rounds(
+    n, rounds, shifts, epsilon, gap, window, pseudo
+):
+    options = {"expected_shifts": shifts, "gap": gap}
+    p = window_selector.calibrate(
+        n, horizon=rounds, budget=dpoco.Budget(epsilon, 0.0), **options
+    )  # fmt: skip
+    assert p.window == window
+    lost = sorted(charges(n, rounds, 2.0 / epsilon, window, gap))
+    spoilt = shifts * (2 * window - 1)
+    want = spoilt + sum(lost[spoilt:])
+    paths = (shifts + 1) * math.log(n) + math.log(math.comb(rounds - 1, shifts))
+    luck = math.sqrt(rounds * paths / 2.0)
+    terms = p.regret_terms
+    assert math.fsum(terms.values()) - terms["comparator"] == pytest.approx(want, rel=1e-4)
+    assert want == pytest.approx(pseudo, rel=1e-4)
+    assert p.regret_bound == pytest.approx(want + luck, rel=1e-4)
+    assert window_selector.guarantee(n, p).regret_bound == p.regret_bound
+    assert window_selector.regret_bound(n, p, rounds=1) == 1.0
+
+
+@pytest.mark.parametrize(("known", "figure"), [(0.0, 295.0), (0.4, 302.0)])
+def test_windows_follow_a_law_that_shifts(known, figure):
+    """Within 1.25 of the figure of another program; `bench/windows.py` has eight worlds each."""
+    budget, found = dpoco.Budget(0.3, 0.0), []
+    for seed in range(100, 104):
+        losses = SwitchingStochastic(10, 10**4, switches=5, gap=0.4, seed=seed).matrix()
+        options = {"horizon": 10**4, "budget": budget, "expected_shifts": 5}
+        best = best_switching_sequence(losses, 5).total_loss
+        learner = make_windows(10, **options, gap=known, seed=seed)
+        found.append(learner.run(losses).losses.sum() - best)
+        stuck = make(10, horizon=10**4, budget=budget, seed=seed).run(losses).losses.sum() - best
+        assert stuck > 2.0 * found[-1]
+    assert np.mean(found) < min(1.25 * figure, learner.parameters.regret_bound)
+
+
+def test_blocks_as_long_as_windows_make_regret_linear():
+    losses = AdversarialBlocks(2, 10**4, block=128, seed=0).matrix()
+    own = make_windows(2, horizon=10**4, window=128).run(losses).losses.sum()
+    assert own - losses.sum(axis=0).min() > 0.45 * 10**4
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"gap": -0.1}, ValueError, "gap"), ({"gap": 1.5}, ValueError, "gap"),
+        ({"gap": math.nan}, ValueError, "gap"), ({"window": 0}, ValueError, "window"),
+        ({"window": 2.0}, TypeError, "window"), ({"expected_shifts": -1}, ValueError, "shifts"),
+        ({"expected_shifts": True}, TypeError, "shifts"), ({"first": 5}, ValueError, "first"),
+        ({"selection": "laplace"}, ValueError, "selection"),
+        ({"calibration": "paper"}, ValueError, "calibration"),
+        ({"parameters": make(5).parameters}, TypeError, "parameters must be WindowSelector"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_of_windows(change, error, words):
+    with pytest.raises(error, match=words):
+        make_windows(5, **change)
+
+
+def test_parameters_of_windows_are_not_those_of_epochs():
+    with pytest.raises(TypeError, match="must be EpochSelectorParameters"):
+        make(5, parameters=make_windows(5).parameters)
 
 
 def test_it_finds_the_best_expert_and_not_the_worst():

@@ -19,6 +19,7 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 LEARNERS = {
     "PrefixHedge": {},
     "EpochSelector": {},
+    "WindowSelector": {"expected_shifts": 2, "gap": 0.3},
     "ShiftDetector": {"expected_shifts": 2},
     "ObliviousTracker": {"switches": 2},
     "BatchShare": {"switches": 2},

@@ -33,6 +33,7 @@ def test_no_bound_is_offered_for_more_than_it_covers(adversary, switches, delta)
     assert "BatchShare" in names
     assert ("EpochSelector" in names) == (adversary == "stationary" and switches == 0)
     assert ("ShiftDetector" in names) == (adversary in ADVERSARIES[:2])
+    assert ("WindowSelector" in names) == (adversary in ADVERSARIES[:2])
     assert ("ObliviousTracker" in names) == (adversary != "adaptive")
     if delta == 0.0:
         assert "PrefixHedge" not in names
@@ -61,10 +62,19 @@ def test_static_experts_are_for_hedge():
     assert not any(plan.useful for plan in small)
 
 
+def test_a_gap_brings_windows_to_the_front():
+    options = {"horizon": 10**5, "budget": BUDGET, "switches": 5, "adversary": "shifting"}
+    assert plan_experts(10, **options)[0].learner == "ObliviousTracker"
+    first = plan_experts(10, **options, gap=0.4)[0]
+    assert (first.learner, first.parameters.window) == ("WindowSelector", 107)
+    assert first.make().guarantee.regret_bound == first.regret_bound
+
+
 def test_bad_input():
     for change in (
         {"experts": 0}, {"horizon": 0}, {"switches": -1}, {"switches": True},
-        {"adversary": "friendly"},
+        {"adversary": "friendly"}, {"gap": -0.1}, {"gap": 1.1, "adversary": "shifting"},
+        {"gap": 0.1, "adversary": "oblivious"},
     ):  # fmt: skip
         options = {"experts": 3, "horizon": 100, "budget": BUDGET} | change
         with pytest.raises(ValueError, match=next(iter(change))):

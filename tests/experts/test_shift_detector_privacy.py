@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
 from collections import Counter
 
@@ -12,7 +14,7 @@ from scipy import stats
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
-from dpoco.experts import EpochSelector, ShiftDetector
+from dpoco.experts import EpochSelector, ShiftDetector, WindowSelector
 from dpoco.random import Source
 
 from . import detector_reference as reference
@@ -115,27 +117,39 @@ def test_the_compiled_detector_has_the_enumerated_law(level):
         assert pvalue(reference.transcript_law(losses, wrong)) < 1e-6
 
 
-@pytest.mark.parametrize("noise", ["exponential", "gumbel", "laplace"])
-def test_the_compiled_selector_has_the_law_of_noisy_argmins(noise):
-    """Rounds 2 and 3 play a selection from round 1, rounds 4 to 7 one from rounds 2 and 3."""
+@pytest.mark.parametrize(
+    ("noise", "window"),
+    [("exponential", None), ("gumbel", None), ("laplace", None), ("exponential", 1), ("gumbel", 1)],
+)
+def test_the_compiled_selectors_have_the_law_of_noisy_argmins(noise, window):
+    """Rounds 2 and 3 play a selection from round 1, rounds 4 and 5 one from rounds 2 and 3.
+
+    With windows of one round every round plays a selection from the one before.
+    """
     losses = np.array([[1.0, 0.0], [0.0, 0.7], [0.2, 1.0], [0.5, 0.5], [0.0, 0.0]])
-    budget = dpoco.Budget(2.0, 0.0)
+    options = {"horizon": 5, "budget": dpoco.Budget(2.0, 0.0), "selection": noise, "first": 1}
+    kind = EpochSelector if window is None else functools.partial(WindowSelector, window=window)
+    if window is None:
+        pieces, plays = [(0, 1), (1, 3)], (2, 2)
+    else:
+        pieces, plays = [(t, t + 1) for t in range(4)], (1, 1, 1, 1)
     seen = Counter()
     for seed in range(10_000):
-        learner = EpochSelector(
-            2, horizon=5, budget=budget, selection=noise, first=1, source=Source.seeded(seed)
-        )
+        learner = kind(2, **options, source=Source.seeded(seed))
         seen[tuple(learner.run(losses).decisions.tolist())] += 1
-    second = reference.selection_law([1.0, 0.0], noise, 1.0)
-    fourth = reference.selection_law([0.2, 1.7], noise, 1.0)
-    keys = [(1, i, i, j, j) for i in (0, 1) for j in (0, 1)]
-    assert set(seen) == set(keys)
-    counts = [seen[key] for key in keys]
-    want = np.array([second[i] * fourth[j] for i in (0, 1) for j in (0, 1)])
-    assert stats.chisquare(counts, 10_000 * want).pvalue > 1e-6
-    wrong = reference.selection_law([0.2, 1.7], noise, 0.85)
-    want = np.array([second[i] * wrong[j] for i in (0, 1) for j in (0, 1)])
-    assert stats.chisquare(counts, 10_000 * want).pvalue < 1e-6
+
+    def pvalue(scale):
+        sums = [losses[a:b].sum(axis=0).tolist() for a, b in pieces]
+        laws = [reference.selection_law(each, noise, scale) for each in sums]
+        counts, wants = [], []
+        for chosen in itertools.product((0, 1), repeat=len(pieces)):
+            counts.append(seen[(1, *np.repeat(chosen, plays).tolist())])
+            wants.append(math.prod(law[i] for law, i in zip(laws, chosen, strict=True)))
+        assert sum(counts) == 10_000
+        return stats.chisquare(counts, 10_000 * np.array(wants)).pvalue
+
+    assert pvalue(1.0) > 1e-6
+    assert pvalue(0.85) < 1e-6
 
 
 def test_draws_depend_on_the_published_only():

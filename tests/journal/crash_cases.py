@@ -9,13 +9,16 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from journal_cases import QuickStore
 
 import dpoco
-from dpoco.journal import Journal
+from dpoco._participation import Limiter
+from dpoco.journal import Journal, _stream
 from dpoco.random import Source
 
 FILES = ("journal.db", "journal.db-wal", "journal.db.key", "journal.db.mark")
@@ -42,13 +45,49 @@ def epochs(seed):
     )
 
 
+RULE = dpoco.Participation(2, 2)
+PEOPLE = [1, 2, 1, 1, 1, 2]  # the fourth comes too early, the fifth too often
+
+
+def people(seed):
+    return dpoco.experts.EpochSelector(
+        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), participation=RULE,
+        parameters=_calibrated(), source=_source(seed),
+    )  # fmt: skip
+
+
+@cache
+def _calibrated():
+    return dpoco.experts.EpochSelector(
+        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), participation=RULE
+    ).parameters
+
+
+def counters(limiter):
+    """Return key and kind of a limiter, its entries in order, and all else that it has."""
+    state = limiter.state()
+    words = np.frombuffer(state[17:], "<u8")
+    entries, stop = int(words[2]), 3 + 3 * int(words[2])
+    return state[:17], sorted(words[3:stop].reshape(entries, 3).tolist()), words[stop:].tolist()
+
+
+def check_people(stream, names):
+    """Assert that exactly the rounds that are over were counted, whatever happened in between."""
+    turn, limiter = stream.round, stream._learner._limiter
+    exact = Limiter(stream._learner.get_params()["participation"], stream.horizon)
+    exact._key = limiter._key
+    for at in range(turn):
+        exact.admit(at, exact.digests(names[at]))
+    assert counters(limiter) == counters(exact)
+
+
 # Kills of each test by statement or commit, at least: each test asserts its own, one their sum.
 STATEMENTS = {0: 150, 1: 150, 2: 150, 5: 150, 6: 150}  # by seed of the plan
 COMMITS = {4: 120, 3: 140}
 SYSTEM_NOISE = 150
 CUTS = 11  # of the log, for each time it grows
 
-MAKERS = {"sums": sums, "selections": selections, "epochs": epochs}
+MAKERS = {"sums": sums, "selections": selections, "epochs": epochs, "people": people}
 
 
 def _source(seed):
@@ -68,10 +107,16 @@ def plan(seed):
 
 def serve(store, seed, deliver, *, noise_seed=1):
     """Play the whole plan from its first batch on, delivering each release as it is returned."""
-    with Journal(store) as journal:
+    # By odd plans people are stored as a whole once, and then by the rounds in which they came.
+    written = patch.object(_stream, "_WRITTEN", 4 if seed % 2 else 256)
+    with Journal(store) as journal, written:
         for name, first, stop in plan(seed):
             stream = journal.open(name, lambda name=name: MAKERS[name](noise_seed))
-            releases = stream.process(RECORDS[first:stop], first_round=first)
+            named = name == "people"
+            if named:
+                check_people(stream, PEOPLE)
+            who = PEOPLE[first:stop] if named else None
+            releases = stream.process(RECORDS[first:stop], first_round=first, person=who)
             for turn, release in zip(range(first, stop), releases, strict=True):
                 deliver(name, turn, release.tobytes())
 
@@ -85,6 +130,7 @@ def reference(seed=1):
         "sums": totals,
         "selections": np.array([best.select(row) for row in RECORDS]),
         "epochs": epochs(seed).run(RECORDS).decisions,
+        "people": people(seed).run(RECORDS, persons=PEOPLE).decisions,
     }
     for name, releases in rows.items():
         for turn, release in enumerate(releases):

@@ -136,8 +136,8 @@ def test_an_interrupt_while_the_learner_plays(tmp_path, monkeypatch):
         played(stream, 0, 5)
         run = type(stream._learner).run
 
-        def interrupted(self, *arguments):
-            run(self, *arguments)
+        def interrupted(self, *arguments, **options):
+            run(self, *arguments, **options)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(type(stream._learner), "run", interrupted)

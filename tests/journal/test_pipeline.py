@@ -66,11 +66,11 @@ def test_batches_are_played_during_a_commit_and_released_after_it(tmp_path, monk
         stream = journal.open("a", lambda: CASE.make(1))
         run, before, runs = type(stream._learner).run, store.commits, []
 
-        def counted(self, *arguments):
+        def counted(self, *arguments, **options):
             if not runs:
                 store.gate.clear()  # the commit of this batch waits ...
             runs.append(store.commits - before)
-            trace = run(self, *arguments)
+            trace = run(self, *arguments, **options)
             if len(runs) == 2:
                 store.gate.set()  # ... until the next one has been played
             return trace

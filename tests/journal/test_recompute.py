@@ -101,8 +101,8 @@ def test_another_outcome_is_not_handed_out(tmp_path, monkeypatch):
         stream.process(*batch("walker", 0, 200))
         play = type(stream._family).play
 
-        def other(self, learner, parts):
-            decisions = play(self, learner, parts).copy()
+        def other(self, *arguments):
+            decisions = play(self, *arguments).copy()
             decisions[150, 3] = np.nextafter(decisions[150, 3], 1.0)
             return decisions
 

@@ -158,7 +158,7 @@ def _twin(learner: DistributionLearner) -> DistributionLearner:
     # A shallow twin: enumeration visits thousands of histories.
     twin = learner.clone()
     twin._rule.restore(learner._rule.state())
-    twin._round = learner._round
+    twin.round = learner.round
     for number, opened in learner._open.items():
         twin._open[number] = type(opened)(opened.spec, opened.matrix, opened.context)
     return twin

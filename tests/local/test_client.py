@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import itertools
 import math
 import os
@@ -21,7 +20,6 @@ from dpoco.local import (
     LossQuery,
     RoundSpec,
 )
-from dpoco.local import _queries as families
 from dpoco.local._randomizers import bit_randomizer
 
 LABELS = [0, 1, 3, None, -1, 4, 10**40, 2.0, "cat", float("nan"), [1]]
@@ -181,18 +179,6 @@ def test_arguments():
                       (fixed(FA), 1.0, 1, "context")):  # fmt: skip
         with pytest.raises(ValueError):  # noqa: PT011
             LocalClient(*arguments)
-
-
-def test_families_serve_the_device():
-    """All families, from bytes, in one report."""
-    queries = (
-        families.threshold("bisection", 1, 1, 0, 3), families.threshold("scheffe", 1, 1, 1, 3),
-        families.threshold("mean_test", 1, 1, 2, 3), families.hadamard(1, 1, 3, 4),
-        families.loss(1, 1, 4, 0.1, families.loss_ranges(3, 0.1)),
-    )  # fmt: skip
-    spec = dataclasses.replace(bit_spec(FA), queries=queries)
-    report = LocalClient(fixed(FA), 1.0).respond(spec.to_bytes(), None, 3)
-    assert len(report.values) == 5
 
 
 # -- one device and many ---------------------------------------------------------------------------

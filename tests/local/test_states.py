@@ -133,7 +133,7 @@ def test_selectors_with_impossible_counts():
     selector = LocalHypothesisSelector(FC, epsilon=1.0)
     again = LocalHypothesisSelector._from_bytes(selector._to_bytes())
     assert again.public_seed == selector.public_seed
-    selector._reports, selector._answered = 5, {1: 5}  # and no nonces
+    selector.reports, selector._answered = 5, {1: 5}  # and no nonces
     with pytest.raises(StateError, match="impossible"):
         LocalHypothesisSelector._from_bytes(selector._to_bytes())
 

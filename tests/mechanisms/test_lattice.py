@@ -21,6 +21,7 @@ from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
 METHODS = ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
+PEOPLE = dpoco.Participation(4, 7, enforced=False)
 BUDGET = dpoco.Budget(1.0, 1e-6)
 
 
@@ -168,28 +169,35 @@ def test_overflow_is_refused_and_vectors_beyond_the_limit_are_cut():
             _core.ContinualSum(settings | {"limit": 1.0} | bad, clipper)
 
 
-@pytest.mark.parametrize("method", ["blt", "blt_normalised", "toeplitz"])
-def test_the_path_charge_bounds_what_rounded_noise_can_add(method):
+# Parameters of the table, and those that are searched for where people come back.
+CORRELATED = [(method, None) for method in ("blt", "blt_normalised", "toeplitz")]
+CORRELATED += [("blt", PEOPLE), ("blt_normalised", PEOPLE)]
+
+
+@pytest.mark.parametrize(("method", "people"), CORRELATED)
+def test_the_path_charge_bounds_what_rounded_noise_can_add(method, people):
     """Equal releases from neighbours need noise rows that differ by C times the change, nearly.
 
     The rows are recovered from releases and data alone by the mechanism's own integer recursion.
     """
     n, d = 300, 4
-    total = make(method, d=d, horizon=n)
+    total = make(method, d=d, horizon=n, participation=people)
     p, grid = total.parameters, grid_of(total).grid
+    assert (p.rates is None) == (people is None)
     rng = np.random.default_rng(6)
     released = np.rint(np.cumsum(rng.normal(size=(n, d)), axis=0) * p.noise_scale / grid)
     sums = np.rint(rng.normal(size=(n, d)) / grid)
     change = np.zeros((n, d))
     change[20] = np.rint(rng.uniform(-1, 1, size=d) / grid)
     own, other = (
-        rows_behind(method, n, p, grid, released - np.cumsum(leaves, axis=0))
+        rows_behind(p, n, grid, released - np.cumsum(leaves, axis=0))
         for leaves in (sums, sums + change)
     )
     moved = np.linalg.norm((own - other) * grid / levels_of(total)[:, None])
-    ideal = column_norm(method, n) * np.linalg.norm(change[20] * grid)
+    column = column_norm(p.correlation, n)
+    ideal = column * np.linalg.norm(change[20] * grid)
     charge = total._mechanism.reach(Neighbours())
-    charge -= column_norm(method, n) * (p.sensitivity + math.sqrt(d) * grid)
+    charge -= column * (p.sensitivity + math.sqrt(d) * grid)
     assert charge > 0.0
     assert moved <= ideal + charge
     # Differences are integers: the ideal ones are not, so rounding is really at work.
@@ -204,12 +212,11 @@ def levels_of(total):
     return np.ones(total.horizon)
 
 
-def rows_behind(method, n, p, grid, noise):
+def rows_behind(p, n, grid, noise):
     """Return the fresh draws (in grids) that lead to the given noise of sums."""
-    from dpoco.accounting.continual_sum import blt_parameters
-
     rows = np.empty_like(noise)
-    if method == "toeplitz":
+    own = factorisation(p.correlation, n)
+    if p.method == "toeplitz":
         coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, n))])
         for t in range(n):
             past = np.zeros(noise.shape[1])
@@ -217,31 +224,29 @@ def rows_behind(method, n, p, grid, noise):
                 past += coefficients[t - j] * rows[j]
             rows[t] = noise[t] - np.rint(past)
         return rows
-    b = blt_parameters(n)
     unit = 2.0 ** (math.frexp(p.noise_scale)[1] - 1 - 43) / grid
     held = np.zeros((5, noise.shape[1]))
     steps = np.diff(noise, axis=0, prepend=0.0)
     scales = np.full(n, p.noise_scale / grid)
-    if method == "blt_normalised":
-        own = factorisation(method, n)
+    if p.method == "blt_normalised":
         scales *= np.repeat(own.levels, np.diff(own.ends, prepend=0))
     for t in range(n):
         if scales[t] != scales[max(t - 1, 0)]:
             held = np.rint(held * (scales[t] / scales[t - 1]) / unit) * unit
-        past = b.weights[0] * held[0]
+        past = own.weights[0] * held[0]
         for j in range(1, 5):
-            past = past + b.weights[j] * held[j]
+            past = past + own.weights[j] * held[j]
         rows[t] = steps[t] + np.rint(past)
         for j in range(5):
-            lost = np.rint(b.decay[j] * held[j] / unit) * unit
+            lost = np.rint(own.decay[j] * held[j] / unit) * unit
             held[j] = (held[j] - lost) + steps[t]
     return rows
 
 
-@pytest.mark.parametrize("method", ["blt", "blt_normalised", "toeplitz"])
-def test_the_engine_computes_that_recursion(method):
+@pytest.mark.parametrize(("method", "people"), CORRELATED)
+def test_the_engine_computes_that_recursion(method, people):
     n, d = 80, 3
-    total = make(method, d=d, horizon=n)
+    total = make(method, d=d, horizon=n, participation=people)
     p, grid = total.parameters, grid_of(total).grid
     rows = np.empty((n, d))
     claim = Source.seeded(1)._claim()
@@ -254,7 +259,7 @@ def test_the_engine_computes_that_recursion(method):
     for t in range(n):
         trial = noise.copy()
         trial[t] = noise[t - 1] if t else 0.0
-        noise[t] = trial[t] + rows[t] - rows_behind(method, n, p, grid, trial)[t]
+        noise[t] = trial[t] + rows[t] - rows_behind(p, n, grid, trial)[t]
         if t % 20 == 19:
             assert np.abs(released[t] - noise[t] * grid).max() <= release_grid(p.noise_scale) / 2
 

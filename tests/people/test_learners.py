@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco import evaluation
 from dpoco._participation import Participation, for_people
 from dpoco.audit._contract import ROUNDS, _listed, equal, unchanged
+from dpoco.environments import play_delayed
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import LEARNERS, learner_of
 
@@ -168,12 +170,37 @@ def test_states_without_people_are_refused(subject, fresh):
             fresh()._go_on(learner._payload()[:-cut])
 
 
-def test_journals_and_pools_know_nobody(subject, fresh, tmp_path):
-    place = tmp_path / "journal"
-    with dpoco.journal.Journal(place) as journal, pytest.raises(TypeError, match="enforced"):
-        journal.open("stream", fresh())
-    with pytest.raises(TypeError, match="enforced"):
-        dpoco.scale.KeyedPool(fresh(), max_keys=3)
+def test_journals_enforce_as_learners_do(subject, fresh, tmp_path):
+    learner = fresh()
+    released = subject.run(learner, persons=PEOPLE)
+    with dpoco.journal.Journal(tmp_path / "journal") as journal:
+        stream = journal.open("stream", fresh())
+        for _ in range(2):
+            got = stream.process(*subject.part(0, ROUNDS), first_round=0, person=PEOPLE)
+            assert equal(list(got), list(released))
+        assert stream._learner._payload() == learner._payload()
+
+
+def test_pools_enforce_under_each_key_by_itself(subject, fresh, tmp_path):
+    plain = subject.fresh(parameters=fresh().parameters)
+    pools = (dpoco.scale.KeyedPool(x, max_keys=2, adaptive=False) for x in (fresh(), plain))
+    one, other = pools
+    keys = np.arange(ROUNDS) % 3 // 2
+    good = np.ones(ROUNDS, dtype=bool)
+    for key in (0, 1):
+        good[keys == key] = list(passed(PEOPLE[keys == key]))
+    parts = [np.array(part, dtype=float, copy=True) for part in subject.part(0, ROUNDS)]
+    for start in range(0, ROUNDS, 4):
+        one.process(keys[start:start + 4], *(part[start:start + 4] for part in parts),
+                    person=PEOPLE[start:start + 4])  # fmt: skip
+        if start == 4:
+            one.save(tmp_path / "pool")
+            one = dpoco.scale.KeyedPool.load(tmp_path / "pool")
+    parts[-1 if subject.plays == "arms" else 0][~good] = np.nan
+    other.process(keys, *parts)
+    assert not good.all()
+    for key in (0, 1):
+        assert one[key]._engine.state() == other[key]._engine.state()
 
 
 def test_states_are_for_one_rule(subject, fresh):
@@ -270,7 +297,38 @@ def test_horizons_and_people_end_together():
     learner = dpoco.oco.NoisyFTRL(
         domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20), participation=Participation(5)
     )
-    assert learner.guarantee.person is None  # nobody can come twice
+    assert learner.guarantee.person == (1, 1)  # all that she brings, of which one record counts
+    assert learner.guarantee.conditions[0].startswith("every person has at most one round, by rule")
+    assert learner.guarantee.epsilon == dpoco.oco.NoisyFTRL(
+        domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20)
+    ).guarantee.epsilon  # fmt: skip
     learner.run([[1.0]], persons=["anna"])
     with pytest.raises(HorizonExceeded):
         learner.run([[1.0]], persons=["anna"])
+
+
+def test_all_that_plays_learners_names_people_or_plays_nothing(subject, fresh):
+    stream, built = subject.part(0, ROUNDS), []
+
+    def build(*_):
+        built.append(fresh())
+        return built[-1]
+
+    best = {"name": "nothing", "total_loss": 0.0}
+    players = {
+        "repeat": lambda **who: evaluation.repeat(build, *stream, repeats=1, **who),
+        "repeat_runs": lambda **who: evaluation.repeat_runs(build, *stream, repeats=1, **who),
+        "compare": lambda **who: evaluation.compare(
+            {"it": build}, stream, budgets=[None], comparator=best, **who
+        ),
+        "play_delayed": lambda **who: play_delayed(build(), stream, 0, **who),
+    }
+    learner = fresh()
+    learner.run(*stream, persons=PEOPLE)
+    for name, play in players.items():
+        play(persons=PEOPLE)
+        assert built[-1]._payload() == learner._payload(), name
+        for wrong, error in (({}, TypeError), ({"persons": PEOPLE[1:]}, ValueError)):
+            with pytest.raises(error, match=r"^persons must"):
+                play(**wrong)
+            assert built[-1]._payload() == fresh()._payload(), name

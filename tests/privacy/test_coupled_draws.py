@@ -192,8 +192,21 @@ def test_several_rounds_of_one_person():
     assert three.mu == pytest.approx(3.0 * mu)
     inexact = CoupledDraws(LINEAR, GIBBS, Always(), 1000, 10, None).loss(Neighbours(rounds=2))
     assert type(inexact) is Tailed
-    chain = GIBBS_WINDOW.loss(Neighbours(rounds=2)).bare
-    assert chain == Group(GIBBS_WINDOW.loss(NEAR).bare, 2)
+    for mechanism in (GIBBS_WINDOW, TILTED_WINDOW):
+        for rounds, apart, together in ((2, 1, 2), (2, 4, 1), (3, 2, 2), (9, 1, 4)):
+            mine, chain = mechanism.loss(Neighbours(rounds=rounds, separation=apart)).bare.bounds
+            one = mechanism.loss(NEAR).bare
+            assert chain == Group(one, rounds)
+            draws = (
+                one.draws / math.sqrt(3000) if mechanism is GIBBS_WINDOW else one.sensitivity_ratio
+            )
+            assert mine.sensitivity_ratio == pytest.approx(rounds * draws)
+            assert mine.shift == pytest.approx(rounds * one.shift)
+            rank, b = mechanism.losses.rank, 0.005 if mechanism is TILTED_WINDOW else 0.0
+            assert (mine.rank, mine.b) == (rounds * rank, pytest.approx(rounds * b))
+            assert (mine.rounds, mine.together, mine.block) == (rounds, together, 4)
+            assert mine.factor_floor == pytest.approx(math.exp(-0.022))
+            assert mine.later_bits == one.later_bits
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import dpoco
 from dpoco import bandits, domains, experts, losses, mechanisms, oco
 from dpoco import frank_wolfe as fw
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.losses.combined import NOTHING, Tailed
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.mechanisms import read_mechanism
@@ -22,7 +23,7 @@ from dpoco.privacy.mechanisms.bounds import (
     NetDifferences,
     SecondMoments,
 )
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import written
@@ -151,7 +152,12 @@ def test_every_number_moves_the_loss_or_says_why_not():
         lambda: total(grid=2.0**-20, limit=2**50, pushes=2**12),
         lambda: total(VECTOR, Tree(), grid=2.0**-20, limit=2**24, scale=0.0),
         lambda: total(ClippedVector(4, 4.0, 1.5, 2.0), grid=2.0**-20, limit=2**24, order=3.0),
-        lambda: on_grid(factorisation=Buffered((0.25,), (0.5,))),  # overflow was not excluded
+        lambda: on_grid(factorisation=Buffered((1e-9,), (1e-9,))),  # buffers hold too much
+        lambda: on_grid(factorisation=Buffered((0.2, 0.1), (0.1, 0.2))),  # rates must increase
+        lambda: on_grid(factorisation=Buffered(tuple(0.1 * i for i in range(1, 7)), (0.1,) * 6)),
+        lambda: on_grid(factorisation=SHIPPED[1000], pushes=2**36),  # sums of too many
+        lambda: Buffered((0.5, 0.5), (0.6, 0.5)),  # coefficients that rise
+        lambda: Normalised((0.9,), (0.2,), 9),  # quotients that fall
         lambda: Buffered((1.0,), (0.5,)),
         lambda: Buffered((1.9,), (0.5,)),
         lambda: Buffered((0.5,), (-0.5,)),

@@ -10,6 +10,7 @@ import pytest
 
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.gaussian import gaussian_delta
+from dpoco.privacy.losses.tilted_draws import ReturningDraws
 from dpoco.privacy.mechanisms.coupled_draws import (
     Always,
     Anchored,
@@ -133,12 +134,16 @@ def test_the_log_density_ratio_moves_by_at_most_its_bound():
 # -- the whole accounting against exact joint laws ---------------------------------------------
 
 
-def joint_laws(p, width, beta, lam):
-    """Exact laws of all bits and draws of three rounds (density ratio, m = 1) in both worlds."""
+def joint_laws(p, width, beta, lam, hers=1):
+    """Exact laws of all bits and draws of three rounds (density ratio, m = 1) in both worlds.
+
+    They differ in the losses of the first `hers` rounds.
+    """
     x = np.linspace(-1.0, 1.0, 61)
     worlds = []
     for first in (0.05 * x, -0.05 * x):
-        sums = np.cumsum([0.0 * x, first, -0.05 * x, 0.05 * np.abs(x - 0.2)], axis=0)
+        second = first if hers == 2 else -0.05 * x
+        sums = np.cumsum([0.0 * x, first, second, 0.05 * np.abs(x - 0.2)], axis=0)
         mu = [law(beta * (total + 0.5 * lam * x**2)) for total in sums]
         stay = [
             (1 - p) * np.exp(np.clip(np.log(b / a) - width, -2 * width, 0.0))
@@ -176,3 +181,28 @@ def test_exact_joint_laws_of_three_rounds(p, width):
             assert got <= bound(epsilon, 1.0, math.exp(-2 * width))
             if p > 0.9:  # both fresh draws are nearly always made: nine tenths would be wrong
                 assert got > bound(epsilon, 0.9, math.exp(-2 * width))
+
+
+@pytest.mark.parametrize(("p", "width"), [(0.15, 0.25), (0.02, 0.05), (0.95, 0.3)])
+def test_exact_joint_laws_of_two_rounds_of_a_person(p, width):
+    beta, lam = 40.0, 0.8
+    worlds = joint_laws(p, width, beta, lam, hers=2)
+    orders = np.array([1.5, 2.0, 4.0, 16.0])
+
+    def bound(many):
+        return ReturningDraws(
+            forced_switch=p, factor_floor=math.exp(-2 * width), later_bits=1,
+            shift=many * shifted_by(0.1, 0.05, beta, lam), cap=2,
+            sensitivity_ratio=many * moved_by(0.1, beta, lam), b=0.0, dimension=1, rank=0,
+            change="replace", rounds=many, together=1, block=1,
+        )  # fmt: skip
+
+    for first, second in (worlds, worlds[::-1]):
+        for epsilon in (0.0, 0.3, 1.0, 2.0):
+            got = np.maximum(first - math.exp(epsilon) * second, 0.0).sum()
+            assert got <= bound(2).delta(epsilon)
+        ratio = np.log(first / second)
+        found = [np.log((first * np.exp((a - 1) * ratio)).sum()) / (a - 1) for a in orders]
+        assert np.all(found <= bound(2).renyi(orders))
+        if p > 0.9:  # nearly all of it is two fresh draws, of which the first sees one round
+            assert np.all(found > bound(1).renyi(orders))

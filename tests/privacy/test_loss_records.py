@@ -19,7 +19,7 @@ from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure, Zcdp
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
-from dpoco.privacy.losses.tilted_draws import TiltedDraws
+from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 
 BITS = {"forced_switch": 0.5, "factor_floor": 0.9, "later_bits": 2, "shift": 0.01}
 DRAWS = {"cap": 3, "sensitivity_ratio": 0.1, "b": 0.01, "dimension": 4, "rank": 1}
@@ -51,6 +51,13 @@ RECORDS = [
         {"kind": "renyi", **BITS, **DRAWS, "relation": "replace"},
         "at most 3 draws",
         {"relation": ("other",), "cap": (-1,), "b": (math.nan,)},
+    ),
+    (
+        ReturningDraws(**BITS, **DRAWS, change="replace", rounds=3, together=2, block=5),
+        {"kind": "renyi_of_person", **BITS, **DRAWS, "relation": "replace", "rounds": 3,
+         "together": 2, "block": 5},
+        "blocks with 3 rounds of a person",
+        {"rounds": (0, True), "together": (0,), "block": (0, 1.5), "cap": (0,)},
     ),
     (
         Decaying("pure", 1.0, 0.5, 0.5, 0, 10),

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector, SecondMoments
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
-from dpoco.privacy.mechanisms.participation import most_rounds, tree_column
+from dpoco.privacy.mechanisms.participation import most_rounds, normalised_column, tree_column
 from dpoco.privacy.neighbours import Neighbours
 
 METHODS = {
@@ -46,7 +47,10 @@ def matrix(method, n):
             sum(w * (1 - s) ** i for s, w in zip(method.decay, method.weights, strict=True))
             for i in range(n - 1)
         ]
-    return np.array([[c[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
+    table = np.array([[c[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
+    if isinstance(method, Normalised):
+        return table / np.repeat(method.levels, np.diff(method.ends, prepend=0))
+    return table
 
 
 def patterns(length, rounds, separation):
@@ -170,10 +174,46 @@ def test_huge_counts_are_quick_and_below_the_group():
         assert single < found <= k * single
 
 
-def test_coefficients_that_may_increase_are_charged_as_a_group():
-    steep = Buffered((0.5, 0.5), (0.9, 0.8))
-    assert steep.column(9, person(3, 2)) >= brute(steep, 9, 1, 3, 2)
-    assert steep.column(9, person(3, 2)) == pytest.approx(3 * steep.column(9), rel=1e-9)
+def drawn(rng, buffers, pushes=None):
+    """Valid parameters of any shape, of a sum with levels if `pushes` are given."""
+    while True:
+        decay = np.sort(rng.uniform(0.0, 1.0, size=buffers) ** rng.choice([1, 3, 9]))
+        weights = rng.dirichlet(np.ones(buffers)) * rng.uniform(0.05, 1.0)
+        if pushes is None or weights.sum() ** 2 < 0.999 * (weights @ (1.0 - decay)):
+            rates = tuple(decay.tolist()), tuple(weights.tolist())
+            return Buffered(*rates) if pushes is None else Normalised(*rates, pushes)
+
+
+@pytest.mark.parametrize("levels", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_pattern_has_more_for_any_parameters(seed, levels):
+    """The column of other parameters is not enough, so that the test can tell."""
+    rng = np.random.default_rng(seed)
+    n, k, b = int(rng.integers(8, 17)), int(rng.integers(2, 5)), int(rng.integers(1, 4))
+    own, other = (drawn(rng, size, n if levels else None) for size in (rng.integers(1, 6), 2))
+    found, truth = own.column(n, person(k, b)), brute(own, n, 1, k, b)
+    assert truth * (1 - 1e-13) <= found <= truth * (1 + 1e-8)
+    less, more = sorted((own, other), key=lambda one: one.column(n, person(k, b)))
+    assert less.column(n, person(k, b)) < brute(more, n, 1, k, b) * (1 - 1e-6)
+    short = Normalised(own.decay, own.weights, 6) if levels else own
+    for batch in (2, 3):
+        crowded = short.column(6, person(k, b), batch)
+        assert brute(short, 6, batch, k, b) * (1 - 1e-13) <= crowded
+
+
+def test_other_quotients_have_other_worst_patterns():
+    """Two neighbours at the end are worse than at the start: such weights are refused."""
+    s, w, n = np.array([0.99]), np.array([0.8]), 5
+    c = np.concatenate([[1.0], 0.8 * 0.01 ** np.arange(n - 1)])
+    norms = np.sqrt(np.cumsum(c**2))
+    closed = normalised_column(
+        tuple(s), tuple(w), lambda m: norms[np.asarray(m, int) - 1], n, 1, 2, 1
+    )
+    table = np.array([[c[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
+    last = np.linalg.norm((table / norms[::-1]) @ [0, 0, 0, 1, 1])
+    assert closed < 0.97 * last
+    with pytest.raises(ValueError, match="blt_normalised needs"):
+        Normalised((0.99,), (0.8,), n)
 
 
 def test_a_sum_charges_the_norm_once():

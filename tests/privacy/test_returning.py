@@ -12,15 +12,18 @@ import pytest
 from scipy.stats import norm
 
 from dpoco.accounting._loss_words import in_words
+from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.losses.bounded_range import moment
+from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.sampled import Sampled
+from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Nothing, Parts
 from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian, SummedPhase
 from dpoco.privacy.mechanisms.bounds import ClippedVector
-from dpoco.privacy.mechanisms.factorisations import SHIPPED, Buffered, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
@@ -142,6 +145,79 @@ def test_never_more_than_a_group():
         assert mine.pure <= k * single.pure * (1 + 1e-12)
     assert one.reacting
     assert "of up to 2 rounds" in in_words(mine)
+
+
+# -- stay-or-switch bits ---------------------------------------------------------------------------
+
+W = 7.0 / 9.0  # switches have probability 0.1, or 0.3
+
+
+def bits(p, w, k, together=1, later=0, c=0.0, block=1, cls=ReturningDraws):
+    more = {"rounds": k, "together": together, "block": block} if cls is ReturningDraws else {}
+    return cls(
+        forced_switch=p, factor_floor=w, later_bits=later, shift=c, cap=1, sensitivity_ratio=0.0,
+        b=0.0, dimension=1, rank=0, change="replace", **more,
+    )  # fmt: skip
+
+
+def best_play(score, p, w, left, together, later=0, c=0.0, laws=(1.0, 1.0)):
+    """Return the largest sum of `score` over the outcomes of a person's coins, tossed as she likes.
+
+    She sees all coins so far. Then she has up to `together` of her rounds in one block, whose
+    factor is 1 in one world and the smallest in the other, or one of the later bits is tossed;
+    which world it favours is hers to choose.
+    """
+    if not (left or later):
+        return score(*laws)
+    coins = [(w**q, left - q, later) for q in range(1, min(together, left) + 1)]
+    if later:
+        coins.append((math.exp(-c), left, later - 1))
+    return max(
+        sum(
+            best_play(score, p, w, rest, together, rest_later, c, (laws[0] * x, laws[1] * y))
+            for x, y in ((1 - a, 1 - b), (a, b))
+        )
+        for factor, rest, rest_later in coins
+        for a, b in ((1 - p, (1 - p) * factor), ((1 - p) * factor, 1 - p))
+    )
+
+
+@pytest.mark.parametrize(
+    ("p", "w", "k", "together", "later", "c"),
+    [(0.1, W, 2, 1, 0, 0.0), (0.1, W, 3, 2, 0, 0.0), (0.4, 0.6, 2, 2, 1, 0.05),
+     (0.02, 0.95, 3, 3, 0, 0.0), (0.7, 0.5, 2, 1, 2, 0.2)],
+)  # fmt: skip
+def test_coins_tossed_as_she_likes(p, w, k, together, later, c):
+    loss = bits(p, w, k, together, later, c)
+    for a in ORDERS[:3]:
+        most = best_play(lambda x, y, a=a: x**a * y ** (1 - a), p, w, k, together, later, c)
+        found = float(loss.renyi(np.array([a]))[0])
+        assert math.log(most) / (a - 1) <= found
+        if k % together == 0 and together < 3:  # the worst number in a block divides all
+            assert found <= math.log(most) / (a - 1) * (1 + 1e-9)
+    single = bits(p, w, 1, cls=TiltedDraws, later=later, c=c / k)
+    for e in (0.0, 0.1, 0.5, 1.0):
+        most = best_play(
+            lambda x, y, e=e: max(x - math.exp(e) * y, 0.0), p, w, k, together, later, c
+        )
+        assert most <= loss.delta(e)
+        if together == 1:  # a chain of single changes
+            assert most <= Group(single, k).delta(e)
+        if (p, k, e, later) == (0.1, 2, 0.5, 0):
+            assert most == pytest.approx(0.21620, abs=5e-6)
+
+
+def test_worse_coins_are_refuted():
+    """Two rounds in one block are worse than apart; all of hers are worse than one."""
+    a, p, w = 4.0, 0.5, 0.9
+    order = np.array([a])
+    most = best_play(lambda x, y: x**a * y ** (1 - a), p, w, 4, 2)
+    assert math.log(most) / (a - 1) > float(bits(p, w, 4).renyi(order)[0])
+    assert math.log(most) / (a - 1) > float(bits(p, w, 3, 2).renyi(order)[0])
+    many = [bits(p, w, 200, q, block=300).renyi(ORDERS) for q in (1, 15, 16, 17, 40, 200)]
+    assert all(np.all(x <= y) for x, y in itertools.pairwise(many))
+    one, alone = bits(p, w, 1, 1, 3, 0.01), bits(p, w, 1, later=3, c=0.01, cls=TiltedDraws)
+    np.testing.assert_allclose(one.renyi(ORDERS), alone.renyi(ORDERS), rtol=1e-15)
 
 
 # -- arms of a bandit ------------------------------------------------------------------------------

@@ -5,27 +5,16 @@ Thresholds at p = 1e-8 and 6 standard errors; each comparison also rejects a wro
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
+import gibbs_reference as reference
 import numpy as np
 import pytest
+from gibbs_reference import CHAIN, draw, problem, sampler
 from scipy import stats
 
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Simplex
 
-_spec = importlib.util.spec_from_file_location(
-    "gibbs_reference", Path(__file__).with_name("gibbs_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
-
 ALARM = 1e-8
-CHAIN = reference.CHAIN
-draw = reference.draw
-problem = reference.problem
-sampler = reference.sampler
 
 
 @pytest.mark.parametrize("kind", ["logistic", "huber", "squared"])

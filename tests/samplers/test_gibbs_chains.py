@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
+import gibbs_reference as reference
 import numpy as np
 import pytest
+from gibbs_reference import draw, sampler
 
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Polytope, Simplex
-
-_spec = importlib.util.spec_from_file_location(
-    "gibbs_reference", Path(__file__).with_name("gibbs_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
-
-draw = reference.draw
-sampler = reference.sampler
 
 
 def bodies(d: int) -> list:

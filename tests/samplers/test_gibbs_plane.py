@@ -5,26 +5,16 @@ Thresholds at p = 1e-8; each comparison also rejects a wrong temperature.
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 
+import gibbs_reference as reference
 import numpy as np
 import pytest
+from gibbs_reference import CHAIN, draw, problem, sampler
 
 from dpoco.domains import Box, LpBall, Polytope, Simplex
 
-_spec = importlib.util.spec_from_file_location(
-    "gibbs_reference", Path(__file__).with_name("gibbs_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
-
 ALARM = 1e-8
-CHAIN = reference.CHAIN
-draw = reference.draw
-problem = reference.problem
-sampler = reference.sampler
 
 # A triangle with a corner cut off.
 ROWS = np.array([[-1.0, 0.2], [0.3, -1.0], [1.0, 1.0], [0.0, 1.0]])

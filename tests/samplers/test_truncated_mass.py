@@ -1,9 +1,8 @@
 """The mass of a Gaussian in a box or a ball, and the log partition ratios it gives."""
 
-import importlib.util
 import math
-from pathlib import Path
 
+import mass_reference
 import mpmath
 import numpy as np
 import pytest
@@ -11,12 +10,6 @@ from scipy import special
 
 from dpoco import _core, samplers
 from dpoco.domains import Box, LpBall, Simplex
-
-_spec = importlib.util.spec_from_file_location(
-    "mass_reference", Path(__file__).with_name("mass_reference.py")
-)
-mass_reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(mass_reference)
 
 
 def ball(d, m, s=1.0, r=1.0):

@@ -328,5 +328,40 @@ def test_learners_for_people_make_a_pool_for_users(tmp_path):
     pool.save(tmp_path / "pool")
     again = KeyedPool.load(tmp_path / "pool")
     assert again.guarantee == pool.guarantee
-    with pytest.raises(TypeError):
-        KeyedPool(hedge(horizon=9, participation=dpoco.Participation(3, 2)))
+    strict = KeyedPool(hedge(horizon=9, participation=dpoco.Participation(3, 2)), max_keys=4)
+    assert strict.guarantee.mu == pool.guarantee.mu
+    assert any("one name" in text for text in strict.guarantee.conditions)
+
+
+@pytest.mark.parametrize("name", ["hedge", "bandit"])
+def test_a_batch_whose_people_are_refused_plays_and_counts_nothing(name):
+    make, arrays = CASES[name]
+    rule = dpoco.Participation(2, max_persons=3)
+    pool = KeyedPool(make(horizon=6, participation=rule), max_keys=3)
+
+    def process(keys, people):
+        return pool.process(list(keys), *(part[: len(keys)] for part in arrays), person=people)
+
+    process("aab", [1, 2, 1])
+    before = [pool[key]._payload() for key in pool]
+    many = ["x"] * 2
+    for keys, people, error in (
+        ("ba", None, TypeError), ("ba", [1], ValueError), ("ba", ["x", "y"], TypeError),
+        ("ba", [1, True], TypeError), ("bca", [1, 5, 1.5], TypeError), ("cc", ["x", 1], TypeError),
+        ("baa", [5, 3, 4], dpoco.RoundOrderError), ("baaaaa", [1] * 6, dpoco.HorizonExceeded),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            process(keys, people)
+        assert [pool[key]._payload() for key in pool] == before
+    if name == "bandit":
+        pool.decide("b", arrays[0][0])
+        before = [pool[key]._payload() for key in pool]
+        with pytest.raises(dpoco.RoundOrderError, match="waits"):
+            process("ab", [1, 1])
+        assert [pool[key]._payload() for key in pool] == before
+        pool.observe("b", 0.5, person=2)
+    assert pool.keys() == ["a", "b"]
+    process("cc", many)
+    plain = KeyedPool(make(horizon=6))
+    with pytest.raises(TypeError, match="ignored"):
+        plain.process(["a"], *(part[:1] for part in arrays), person=[1])

@@ -11,6 +11,7 @@ import pytest
 
 import dpoco
 from dpoco import Budget
+from dpoco._participation import Limiter
 from dpoco.accounting.ledger import Ledger
 from dpoco.journal import Journal
 from dpoco.scale import KeyedPool, _keyed_learners
@@ -65,6 +66,45 @@ def test_a_batch_is_one_commit_and_can_come_again(tmp_path, make):
         assert pool.process(KEYS[4], *arrays[4], batch=4).tobytes() == first[4].tobytes()
         assert not pool.process(KEYS[4], *arrays[4], batch=4).flags.writeable
     assert sum(rounds.values()) == BATCHES * SIZE
+
+
+def test_people_are_counted_under_each_key_and_once(tmp_path, monkeypatch):
+    rule = dpoco.Participation(2, 2, max_persons=4)
+    strict = dpoco.experts.PrefixHedge(4, horizon=1000, budget=BUDGET, participation=rule)
+    people = RNG.integers(0, 4, (BATCHES, SIZE))
+
+    def failing(store):
+        raise OSError("the disk is full")
+
+    with Journal(tmp_path / "j.db", key=bytes(32)) as journal:
+        pool = KeyedPool(strict, journal=journal)
+        released = []
+        for batch in range(BATCHES):
+            with monkeypatch.context() as patch:
+                patch.setattr(dpoco.journal.SqliteStore, "commit", failing)
+                with pytest.raises(OSError, match="full"):
+                    pool.process(KEYS[batch], LOSSES[batch], batch=batch, person=people[batch])
+            released.append(
+                pool.process(KEYS[batch], LOSSES[batch], batch=batch, person=people[batch])
+            )
+        with pytest.raises(dpoco.RoundOrderError, match="max_persons"):
+            pool.process(["new"] * 5, np.zeros((5, 4)), batch=BATCHES, person=range(5))
+        assert "new" not in pool
+    with Journal(tmp_path / "j.db", key=bytes(32)) as journal:
+        pool = KeyedPool(None, journal=journal)
+        again = pool.process(KEYS[2], LOSSES[2], batch=2, person=people[2])
+        assert (again == released[2]).all()
+        with pytest.raises(dpoco.ReplayMismatch):
+            pool.process(KEYS[2], LOSSES[2], batch=2, person=people[2] ^ 1)
+        for key in pool:
+            stream = pool[key]
+            own = [p for names, who in zip(KEYS, people, strict=True)
+                   for k, p in zip(names, who.tolist(), strict=True) if k == key]  # fmt: skip
+            exact = Limiter(rule, 1000)
+            assert stream.round == len(own)
+            exact._key = stream._learner._limiter._key
+            exact.admit(0, exact.digests(own, len(own)))
+            assert sorted(stream._learner._limiter.state()) == sorted(exact.state())
 
 
 def test_decisions_are_those_of_single_streams(tmp_path):

@@ -82,14 +82,19 @@ std::int64_t BanditLearner::due(const double* promised) const {
   return due_arm(promised);
 }
 
-bool BanditLearner::observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
-                                    const double* context, double reward) {
-  const auto entry = enter();
+bool BanditLearner::takes_arrival(const Exclusive::Entry&, std::uint64_t decided, std::uint64_t arm,
+                                  bool was_due) const {
   if (arm >= settings_.arms) throw std::invalid_argument("arm does not exist");
   require(1);
   require_no_decision();  // its context would be overwritten
   if (decided != round()) throw RoundOrderError("another thread has played a round");
-  if (!has_room(arm, was_due)) return false;
+  return has_room(arm, was_due);
+}
+
+bool BanditLearner::observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
+                                    const double* context, double reward) {
+  const auto entry = enter();
+  if (!takes_arrival(entry, decided, arm, was_due)) return false;
   admit(context);
   finish(arm, reward);
   return true;

@@ -16,8 +16,21 @@ double BiasAllowance::after(std::uint64_t m) const noexcept {
   return std::min(1.0, std::sqrt(2.0 * log_union / rounds) + noise * log_union / rounds);
 }
 
-EpochInstance::EpochInstance(mechanisms::NoisyMaxSettings selection)
-    : selector_(selection), sums_(selection.candidates), scores_(selection.candidates, 0.0) {}
+EpochInstance::EpochInstance(mechanisms::NoisyMaxSettings selection, std::uint64_t longest)
+    : selector_(selection),
+      longest_(longest),
+      sums_(selection.candidates),
+      scores_(selection.candidates, 0.0) {
+  if (longest < 1 || longest > kDoubling) {
+    throw std::invalid_argument("the longest window must have between 1 and 2^62 rounds");
+  }
+  grown_ = std::bit_ceil(longest) - 1;
+}
+
+std::uint64_t EpochInstance::open_of(std::uint64_t rounds) const noexcept {
+  if (rounds <= grown_) return rounds + 1 - std::bit_floor(rounds + 1);
+  return (rounds - grown_) % longest_;
+}
 
 void EpochInstance::restart() noexcept {
   rounds_ = 0;
@@ -33,10 +46,10 @@ std::optional<std::uint64_t> EpochInstance::learn(const double* losses, bool las
   ExactSums::round(losses, scores_.size(), scores_.data());
   sums_.add(scores_.data());
   ++rounds_;
-  if (!std::has_single_bit(rounds_ + 1)) return std::nullopt;
+  if (open_of(rounds_) != 0) return std::nullopt;
   std::optional<std::uint64_t> selected;
   if (!last) {
-    sums_.relative_on_grid((rounds_ + 1) / 2, scores_.data());
+    sums_.relative_on_grid(std::min((rounds_ + 1) / 2, longest_), scores_.data());
     selected = selector_.select(scores_.data(), source);
   }
   sums_.clear();
@@ -51,13 +64,13 @@ void EpochInstance::write(Archive& archive) const {
 void EpochInstance::read(ArchiveReader& archive) {
   const std::uint64_t rounds = archive.word_below(~0ULL);
   sums_.read(archive);
-  sums_.require(rounds + 1 - std::bit_floor(rounds + 1));
+  sums_.require(open_of(rounds));
   rounds_ = rounds;
 }
 
 EpochSelector::EpochSelector(ExpertSettings settings, const EpochSelectorSettings& own,
                              std::unique_ptr<random::Source> source)
-    : ExpertLearner(settings, std::move(source)), instance_(own.selection) {
+    : ExpertLearner(settings, std::move(source)), instance_(own.selection, own.longest) {
   if (own.selection.candidates != settings.experts || own.selection.largest) {
     throw std::invalid_argument("the selection must be of the smallest of as many scores");
   }

@@ -15,7 +15,7 @@ from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.sampled import Sampled
-from dpoco.privacy.losses.tilted_draws import TiltedDraws
+from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 
 
 @singledispatch
@@ -70,7 +70,10 @@ def _bits(loss: Bits) -> str:
     if loss.forced_switch == 1.0:
         return ""
     later = loss.later_bits if loss.shift > 0.0 else 0
-    return f", the bit of the changed block and {later} later bits"
+    changed = "the bit of the changed block"
+    if isinstance(loss, ReturningDraws):
+        changed = f"the bits of blocks with {loss.rounds} rounds of a person"
+    return f", {changed} and {later} later bits"
 
 
 @in_words.register

@@ -25,23 +25,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import choice, positive_float, positive_int
+from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
 from dpoco.privacy.mechanisms.factorisations import (
-    SHIPPED,
     SQUARE_ROOT_LIMIT,
     Buffered,
     Normalised,
+    Rates,
     SquareRoot,
     Tree,
+    decoder_rate,
     square_root_norms,
 )
-from dpoco.privacy.mechanisms.participation import geometric
+from dpoco.privacy.mechanisms.participation import geometric, most_rounds
+from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = [
     "METHODS",
@@ -49,13 +52,18 @@ __all__ = [
     "TOEPLITZ_LIMIT",
     "UNBOUNDED_HORIZON",
     "BLTParameters",
+    "Method",
     "blt_parameters",
+    "choose_buffers",
     "choose_method",
     "column_norm",
     "factorisation",
     "lower_bound",
     "max_error",
+    "name_of",
     "noise_sigma",
+    "planned",
+    "rated",
     "release_grid",
     "resolve_horizon",
     "rises",
@@ -66,13 +74,16 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+Method = str | Buffered  # a name, or parameters of its own for as many pushes
 
 METHODS = ("blt", "tree", "honaker", "toeplitz", "blt_normalised")
+_BUFFERED = ("blt", "blt_normalised")
 NOISES = ("gaussian", "generalized_gaussian")
 TOEPLITZ_LIMIT = SQUARE_ROOT_LIMIT
 # What `horizon=None` stands for. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
 # planned for them; no doubling scheme does better.
 UNBOUNDED_HORIZON = 10**9
+_FOLLOWED = 10**4  # rounds of a person
 
 
 def resolve_horizon(horizon: int | None) -> int:
@@ -80,16 +91,42 @@ def resolve_horizon(horizon: int | None) -> int:
     return UNBOUNDED_HORIZON if horizon is None else positive_int("horizon", horizon)
 
 
-def factorisation(method: str, pushes: int) -> Buffered | Normalised | SquareRoot | Tree:
+def factorisation(method: Method, pushes: int) -> Buffered | Normalised | SquareRoot | Tree:
     """Return the factorisation of this name, with the shipped parameters for so many pushes."""
     n = _checked(method, pushes)
-    if method in ("blt", "blt_normalised"):
-        plain = SHIPPED[_shipped(n)]
+    if isinstance(method, Buffered):
+        return method
+    if method in _BUFFERED:
+        plain = SHIPPED[shipped(n)]
         return plain if method == "blt" else Normalised(plain.decay, plain.weights, n)
     return SquareRoot() if method == "toeplitz" else Tree(combined=method == "honaker")
 
 
-def column_norm(method: str, horizon: int | None) -> float:
+def name_of(method: Method) -> str:
+    """Return the name of a method, with parameters of its own or without."""
+    return method if isinstance(method, str) else method.kind
+
+
+def rated(method: str, rates: Rates | None, pushes: int) -> Method:
+    """Return a method with these rates and weights, one after the other; its name for None."""
+    if rates is None:
+        return method
+    if choice("method", method, METHODS) not in _BUFFERED or len(rates) % 2:
+        raise ValueError("rates are for sums with buffers, and as many as weights")
+    decay, weights = rates[: len(rates) // 2], rates[len(rates) // 2 :]
+    return Buffered(decay, weights) if method == "blt" else Normalised(decay, weights, pushes)
+
+
+def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Method:
+    """Return a method with parameters for people who come in several rounds, `batch` to a push."""
+    if method not in _BUFFERED or most_rounds(near.rounds, near.separation, pushes * batch) == 1:
+        return method
+    crowd = min(near.rounds, -(-batch // near.separation))  # of hers in one push
+    found = searched(pushes, -(-near.rounds // crowd), max(1, near.separation // batch))
+    return rated(method, found.decay + found.weights, pushes)
+
+
+def column_norm(method: Method, horizon: int | None) -> float:
     """Return the largest l2 norm of a column of C: the factor on the sensitivity.
 
     Parameters
@@ -103,7 +140,7 @@ def column_norm(method: str, horizon: int | None) -> float:
     return factorisation(method, n).column(n)
 
 
-def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
+def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
     """Return the l2 norm of row t of B: noise per unit of scale in the sum released at round t.
 
     Parameters
@@ -126,21 +163,22 @@ def row_norm(method: str, t: ArrayLike, horizon: int | None) -> Any:
         raise TypeError(f"t must be integers; got {rounds.dtype}")
     if rounds.size and not (int(rounds.min()) >= 1 and int(rounds.max()) <= n):
         raise ValueError(f"t must be in [1, {n}]")
-    if method == "blt":
-        return blt_parameters(n).row_norm(rounds)
-    if method == "blt_normalised":
-        norm = np.sqrt(_normalised(n).variance(rounds))
-    elif method == "toeplitz":
+    own = factorisation(method, n)
+    if isinstance(own, Normalised):
+        norm = np.sqrt(_normalised(own).variance(rounds))
+    elif isinstance(own, Buffered):
+        return _build(own, n).row_norm(rounds)
+    elif isinstance(own, SquareRoot):
         norm = square_root_norms()[rounds - 1]
     else:
         squared = np.zeros(rounds.shape)
         for bit in range(n.bit_length()):
-            squared += _node_variance(method, bit) * ((rounds >> bit) & 1)
+            squared += _node_variance(own, bit) * ((rounds >> bit) & 1)
         norm = np.sqrt(squared)
     return float(norm) if rounds.ndim == 0 else norm
 
 
-def worst_round(method: str, horizon: int | None) -> int:
+def worst_round(method: Method, horizon: int | None) -> int:
     """Return the round t <= horizon whose released sum is noisiest, in O(log^2 n).
 
     BLT and Toeplitz rows grow with t, so it is the last one; normalised BLT is noisiest at the end
@@ -149,11 +187,12 @@ def worst_round(method: str, horizon: int | None) -> int:
     and not in t, and is then best with all lower bits set: log2(n) candidates besides n.
     """
     n = _checked(method, horizon)
-    if method in ("blt", "toeplitz"):
+    own = factorisation(method, n)
+    if isinstance(own, Normalised):
+        rows = _normalised(own)
+        return int(rows.ends[np.argmax(rows.past[1:])])
+    if not isinstance(own, Tree):
         return n
-    if method == "blt_normalised":
-        own = _normalised(n)
-        return int(own.ends[np.argmax(own.past[1:])])
     candidates = [n]
     for bit in range(n.bit_length()):
         if n >> bit & 1:
@@ -163,25 +202,26 @@ def worst_round(method: str, horizon: int | None) -> int:
 
 
 @lru_cache(maxsize=1024)
-def worst_row_norm(method: str, horizon: int | None) -> float:
+def worst_row_norm(method: Method, horizon: int | None) -> float:
     """Return the largest `row_norm` over all rounds, exactly."""
     return float(row_norm(method, worst_round(method, horizon), horizon))
 
 
-def root_mean_square_row(method: str, horizon: int | None) -> float:
+def root_mean_square_row(method: Method, horizon: int | None) -> float:
     """Return the root of the mean of row_norm(t)^2 over t = 1..horizon, in O(log n) (or O(1))."""
     n = _checked(method, horizon)
-    if method == "blt":
-        return math.sqrt(blt_parameters(n).mean_square_row(n))
-    if method == "blt_normalised":
-        return math.sqrt(_normalised(n).mean_square)
-    if method == "toeplitz":
+    own = factorisation(method, n)
+    if isinstance(own, Normalised):
+        return math.sqrt(_normalised(own).mean_square)
+    if isinstance(own, Buffered):
+        return math.sqrt(_build(own, n).mean_square_row(n))
+    if isinstance(own, SquareRoot):
         return math.sqrt(float(np.mean(square_root_norms()[:n] ** 2)))
     total = 0.0
     for bit in range(n.bit_length()):
         half = 1 << bit
         whole, rest = divmod(n + 1, 2 * half)
-        total += _node_variance(method, bit) * (whole * half + max(0, rest - half))
+        total += _node_variance(own, bit) * (whole * half + max(0, rest - half))
     return math.sqrt(total / n)
 
 
@@ -202,24 +242,41 @@ def lower_bound(horizon: int | None) -> float:
 
 
 @lru_cache(maxsize=64)
-def rises(method: str, horizon: int | None) -> tuple[tuple[float, float], ...]:
+def rises(method: Method, horizon: int | None) -> tuple[tuple[float, float], ...]:
     """Return pairs of row norms from which and to which the noise grows, in order.
 
     For "blt_normalised", whose noise falls at the beginning of blocks, and for methods whose noise
     grows at all times.
     """
     n = _checked(method, horizon)
-    if method == "blt_normalised":
-        return _normalised(n).rises()
+    own = factorisation(method, n)
+    if isinstance(own, Normalised):
+        return _normalised(own).rises()
     return ((0.0, worst_row_norm(method, n)),)
 
 
-def max_error(method: str, horizon: int | None) -> float:
-    """Return column_norm * worst_row_norm: the worst sum's noise at unit sensitivity and mu."""
-    return column_norm(method, horizon) * worst_row_norm(method, horizon)
+def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch: int = 1) -> float:
+    """Return the worst sum's noise at unit sensitivity and mu: of one round, or of a person's.
+
+    Parameters
+    ----------
+    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+        Factorisation, or one with parameters of its own.
+    horizon : int or None
+        Number of leaves; None means 10^9.
+    near : Neighbours
+        How often one person comes.
+    batch : int
+        Rounds to a leaf.
+    """
+    n = resolve_horizon(horizon)
+    column = factorisation(method, n).column(n, near, batch)
+    return column * worst_row_norm(method, horizon)
 
 
-def choose_method(horizon: int | None, noise: str = "gaussian") -> str:
+def choose_method(
+    horizon: int | None, noise: str = "gaussian", near: Neighbours = ONE, batch: int = 1
+) -> Method:
     """Return the method meant by "auto": the one of least error; "blt" for an unknown horizon.
 
     Parameters
@@ -228,13 +285,27 @@ def choose_method(horizon: int | None, noise: str = "gaussian") -> str:
         Number of leaves.
     noise : str
         Kind of noise; the comparison is the same for all kinds, since both factors are common.
+    near, batch
+        How often one person comes, and rounds to a leaf: parameters are then searched for.
     """
     choice("noise", noise, NOISES)
     if horizon is None:  # draws that get smaller towards 10^9 would gain nothing before
-        return "blt"
+        return choose_buffers(None, near, batch)
     n = resolve_horizon(horizon)
-    allowed = [m for m in METHODS if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
-    return min(allowed, key=lambda method: max_error(method, n))
+    others = [m for m in ("tree", "honaker", "toeplitz") if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
+    first = choose_buffers(n, near, batch)
+    return min((first, *others), key=lambda method: max_error(method, n, near, batch))
+
+
+def choose_buffers(horizon: int | None, near: Neighbours, batch: int = 1) -> Method:
+    """Return the sum with buffers of least error: with levels, or plain for an unknown horizon."""
+    n = resolve_horizon(horizon)
+    plain = planned("blt", n, near, batch)
+    # The norm of one with levels follows her rounds one by one.
+    if horizon is None or most_rounds(near.rounds, near.separation, n * batch) > _FOLLOWED:
+        return plain
+    level = planned("blt_normalised", n, near, batch)
+    return min((level, plain), key=lambda method: max_error(method, n, near, batch))
 
 
 def release_grid(noise_scale: float) -> float:
@@ -245,7 +316,7 @@ def release_grid(noise_scale: float) -> float:
     return 2.0 ** (math.frexp(noise_scale)[1] - 1 - 12) if noise_scale > 0.0 else 0.0
 
 
-def noise_sigma(method: str, horizon: int | None, sensitivity: float, mu: float) -> float:
+def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: float) -> float:
     """Return the scale of one draw that makes all sums together mu-GDP.
 
     Parameters
@@ -263,17 +334,19 @@ def noise_sigma(method: str, horizon: int | None, sensitivity: float, mu: float)
     return sensitivity * column_norm(method, horizon) / positive_float("mu", mu)
 
 
-def _checked(method: str, horizon: int | None) -> int:
-    choice("method", method, METHODS)
+def _checked(method: Method, horizon: int | None) -> int:
+    choice("method", name_of(method), METHODS)
     n = resolve_horizon(horizon)
+    if isinstance(method, Normalised) and method.pushes != n:
+        raise ValueError(f"parameters are for {method.pushes} rounds; got {n}")
     if method == "toeplitz" and n > TOEPLITZ_LIMIT:
         raise ValueError(f"method 'toeplitz' is limited to {TOEPLITZ_LIMIT} rounds; got {n}")
     return n
 
 
-def _node_variance(method: str, level: int) -> float:
+def _node_variance(tree: Tree, level: int) -> float:
     """Return the variance of the estimate of a node of 2^level leaves, per unit noise."""
-    return 1.0 if method == "tree" else 2.0**level / (2.0 ** (level + 1) - 1.0)
+    return 1.0 if not tree.combined else 2.0**level / (2.0 ** (level + 1) - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,9 +495,8 @@ class NormalisedRows:
 
 
 @lru_cache(maxsize=32)
-def _normalised(n: int) -> NormalisedRows:
-    factor, p = factorisation("blt_normalised", n), blt_parameters(n)
-    assert isinstance(factor, Normalised)
+def _normalised(factor: Normalised) -> NormalisedRows:
+    p = _build(factor, factor.pushes)
     ends, levels = np.array(factor.ends, dtype=np.int64), np.array(factor.levels)
     rows = NormalisedRows(p, ends, levels, np.zeros(len(ends) + 1), np.zeros((len(ends), len(p.g))))
     joint = p.g[:, None] + p.g[None, :] - np.outer(p.g, p.g)
@@ -442,50 +514,24 @@ def _normalised(n: int) -> NormalisedRows:
     return rows
 
 
-def _shipped(pushes: int) -> int:
-    """Return the smallest tabulated horizon that covers `pushes`, or the largest there is."""
-    return next((key for key in SHIPPED if key >= pushes), max(SHIPPED))
-
-
 def blt_parameters(horizon: int) -> BLTParameters:
     """Return the shipped parameters of the smallest tabulated horizon that covers `horizon`."""
-    return _build(_shipped(positive_int("horizon", horizon)))
+    key = shipped(positive_int("horizon", horizon))
+    return _build(SHIPPED[key], key)
 
 
-@cache
-def _build(key: int) -> BLTParameters:
-    decay, weights = SHIPPED[key].decay, SHIPPED[key].weights
-    g = [_decoder_rate(j, decay, weights) for j in range(len(decay))]
-    rates = np.array([rate for rate, _ in g])
+@lru_cache(maxsize=64)
+def _build(factor: Buffered, horizon: int) -> BLTParameters:
+    decay, weights = factor.decay, factor.weights
+    g = [(s, *decoder_rate(j, decay, weights)) for j, s in enumerate(decay)]
+    rates = np.array([s + shift for s, shift, _ in g])
     # gamma_j = (u_j . sqrt(omega))^2 / g_j for the unit eigenvector u_j prop. to
     # sqrt(omega_i) / (s_i - g_j), which simplifies by the secular equation.
-    gamma = np.array([1.0 / (rate * spread) for rate, spread in g])
+    gamma = np.array([1.0 / ((s + shift) * spread) for s, shift, spread in g])
     s, omega = np.array(decay), np.array(weights)
     for array in (s, omega, rates, gamma):
         array.setflags(write=False)
-    return BLTParameters(key, s, omega, rates, gamma, b0=1.0 - math.fsum(gamma))
-
-
-def _decoder_rate(
-    j: int, decay: tuple[float, ...], weights: tuple[float, ...]
-) -> tuple[float, float]:
-    """Return the j-th eigenvalue g of diag(s) + sqrt(w) sqrt(w)^T and sum_i w_i / (s_i - g)^2.
-
-    The eigenvalues interlace the s_i; solving the secular equation for g - s_j keeps full relative
-    accuracy for the smallest of them, which a dense eigensolver would lose.
-    """
-    gaps = [s - decay[j] for s in decay]
-    terms = list(zip(weights, gaps, strict=True))
-    low, high = 0.0, gaps[j + 1] if j + 1 < len(decay) else math.fsum(weights)
-    while True:
-        shift = 0.5 * (low + high)
-        if not low < shift < high:
-            break
-        if 1.0 + math.fsum(w / (gap - shift) for w, gap in terms) < 0.0:
-            low = shift
-        else:
-            high = shift
-    return decay[j] + shift, math.fsum(w / (gap - shift) ** 2 for w, gap in terms)
+    return BLTParameters(horizon, s, omega, rates, gamma, b0=1.0 - math.fsum(gamma))
 
 
 def _geometric(x: float, m: Any) -> Any:

@@ -17,7 +17,7 @@ expert privately", algorithm 1 (an argmin where it prints an argmax) and theorem
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
@@ -75,6 +75,7 @@ class EpochSelectorParameters(Parameters):
     """
 
     kind: ClassVar[str] = "dpoco.epoch_selector_parameters"
+    pieces: ClassVar[str] = "epochs"
 
     experts: int = at_least(1, LARGEST_EXPERTS)
     horizon: int | None
@@ -95,6 +96,22 @@ class EpochSelectorParameters(Parameters):
     def private(self) -> bool:
         """Whether anything is promised: there is noise, or nothing depends on the data."""
         return self.scale > 0.0 or self.experts == 1 or self.horizon == 1
+
+    @property
+    def assumed(self) -> dict[str, float]:
+        """What the bound on regret is for, besides its scope."""
+        return {}
+
+    def regret(self, rounds: int | None = None) -> tuple[float, dict[str, float]]:
+        """Return the bound on regret over `rounds` (default: the horizon), and its terms."""
+        length = LARGEST_HORIZON if self.horizon is None else self.horizon
+        if rounds is not None:
+            length = positive_int("rounds", rounds)
+        terms = self._regret_terms(length)
+        return min(float(length), math.fsum(terms.values())), terms
+
+    def _regret_terms(self, rounds: int) -> dict[str, float]:
+        return regret_terms(self.experts, rounds, self.scale, self.selection)
 
 
 def check_first(first: int | None, experts: int) -> None:
@@ -143,17 +160,18 @@ def calibrate(
     scale = 0.0
     if budget is not None:
         scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))
-    bound, terms = _regret(n, horizon, scale, law)
-    return EpochSelectorParameters(
+    bare = EpochSelectorParameters(
         experts=n,
         horizon=horizon,
         calibration=calibration,
         selection=law,
         scale=scale,
         first=first,
-        regret_bound=bound,
-        regret_terms=terms,
+        regret_bound=0.0,
+        regret_terms={},
     )
+    bound, terms = bare.regret()
+    return replace(bare, regret_bound=bound, regret_terms=terms)
 
 
 def mechanism_of(experts: int, parameters: EpochSelectorParameters) -> Mechanism:
@@ -200,14 +218,15 @@ def guarantee(
         If the parameters are for another number of experts.
     """
     p, mechanism = parameters, mechanism_of(experts, parameters)
-    bound, terms = _regret(experts, p.horizon, p.scale, p.selection)
+    bound, terms = p.regret()
     return state_experts(
         mechanism,
         p,
         released=(
-            f"the decisions of selection on epochs among {experts} experts ({p.selection} noise)"
+            f"the decisions of selection on {p.pieces} among {experts} experts "
+            f"({p.selection} noise)"
         ),
-        reference="noisy argmin on disjoint epochs; docs/privacy/epoch_selector.md",
+        reference=f"noisy argmin on disjoint {p.pieces}; docs/privacy/epoch_selector.md",
         budget=budget,
         seeded=seeded,
         sensitivity=0.0 if isinstance(mechanism, Nothing) else LOSS_SUMS.width,
@@ -215,8 +234,8 @@ def guarantee(
         noise_scale=p.scale,
         conditions=("losses are clipped to their declared range, enforced",),
         regret_bound=bound,
-        regret_scope="stationary",
-        details={f"regret: {name}": value for name, value in terms.items()},
+        regret_scope=p.regret_scope,
+        details={**p.assumed, **{f"regret: {name}": value for name, value in terms.items()}},
     )
 
 
@@ -226,10 +245,11 @@ def regret_bound(
     """Return a bound on the expected regret after `rounds` (default: the horizon).
 
     In expectation over losses that are drawn independently from one law on [0, 1]^N and over the
-    learner's noise; against the expert that turns out best.
+    learner's noise; against the expert that turns out best. Of `WindowSelectorParameters`: from a
+    law that changes, against sequences, as they say.
     """
-    length = parameters.horizon if rounds is None else positive_int("rounds", rounds)
-    return _regret(experts, length, parameters.scale, parameters.selection)[0]
+    check_experts(experts, parameters)
+    return parameters.regret(rounds)[0]
 
 
 def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dict[str, float]:
@@ -268,11 +288,3 @@ def regret_terms(experts: int, rounds: int, scale: float, selection: str) -> dic
         "privacy": max(0.0, total - sampling),
         "comparator": math.sqrt(0.5 * rounds * log_n),
     }
-
-
-def _regret(
-    experts: int, horizon: int | None, scale: float, selection: str
-) -> tuple[float, dict[str, float]]:
-    rounds = LARGEST_HORIZON if horizon is None else positive_int("horizon", horizon)
-    terms = regret_terms(experts, rounds, scale, selection)
-    return min(float(rounds), math.fsum(terms.values())), terms

@@ -54,7 +54,8 @@ class Guarantee:
     sensitivity_norm : str
         Its norm: "l2", "l3", "linf".
     noise_scale : float
-        Scale of one noise draw, in the units of the data's gradients.
+        Scale of one noise draw, in the units of the data's gradients; of the first one, where
+        draws become smaller (``blt_normalised``, whose levels are in the description).
     noise_multiplier : float or None
         ``noise_scale / (sensitivity * column_norm)``, for generalized Gaussian noise further
         divided by the square root of its smoothness constant; 1/mu.
@@ -238,10 +239,10 @@ class Guarantee:
 
         Notes
         -----
-        Running sums, sums that are released once, selections of vertices, arms with either, and
-        steps on sampled records are charged what the worst of these patterns costs
-        (``docs/privacy/participation.md``); all other mechanisms a group of `rounds`
-        (``docs/privacy/composition.md``).
+        Running sums, sums that are released once, selections of vertices, arms with either,
+        decisions that are kept or drawn afresh, and steps on sampled records are charged what the
+        worst of these patterns costs (``docs/privacy/participation.md``); all other mechanisms a
+        group of `rounds` (``docs/privacy/composition.md``).
         """
         from dpoco.accounting.statement import for_person
 

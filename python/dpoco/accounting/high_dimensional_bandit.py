@@ -267,7 +267,7 @@ def noise_error(own: ArmParameters, domain: Any) -> float:
         errors = view.excess(own.selector) * own.scale * at.astype(np.float64) ** -own.exponent
     else:
         size = expected_norm_bound(own.norm_order, math.inf, view.dimension)
-        rows = np.asarray(continual_sum.row_norm(own.sum_method, at, updates))
+        rows = np.asarray(continual_sum.row_norm(own.correlation, at, updates))
         worst = view.diameter() * own.noise_scale * size * rows / (own.batch * at)
         errors = _SUM_SHARE * worst
     widths = np.diff(np.append(at, updates + 1))

@@ -21,6 +21,7 @@ from typing import ClassVar
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import (
     LARGEST_NET,
@@ -36,7 +37,14 @@ from dpoco.accounting.nets import (
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.prefix_hedge import GROWING, HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import planned_noise, sum_of
+from dpoco.accounting.release import (
+    Returning,
+    candidate_methods,
+    people_of,
+    planned_noise,
+    sum_fields,
+    sum_of,
+)
 from dpoco.accounting.statement import REGRET_SCOPES, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
@@ -139,16 +147,17 @@ class _Setting:
     calibration: str
     budget: Budget | None = None
     learning_rate: float | None = None
+    near: Neighbours = NEAR
 
     def trivial(self, counts: tuple[int, ...]) -> bool:
         return not counts or self.horizon == 1
 
-    def total(self, counts: tuple[int, ...], method: str, scale: float = 0.0) -> GaussianSum:
+    def total(self, counts: tuple[int, ...], method: Method, scale: float = 0.0) -> GaussianSum:
         """Return the sum of all rounds but the last."""
         net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
-        return sum_of(net, method, self.horizon - 1, NEAR, scale=scale)
+        return sum_of(net, method, self.horizon - 1, self.near, scale=scale)
 
-    def run(self, counts: tuple[int, ...], method: str, noise_scale: float) -> HedgeRun:
+    def run(self, counts: tuple[int, ...], method: Method, noise_scale: float) -> HedgeRun:
         return HedgeRun(
             points=math.prod(counts),
             horizon=self.horizon,
@@ -159,11 +168,11 @@ class _Setting:
             discretisation=discretisation(self.shape, counts, self.lipschitz),
         )
 
-    def plan(self, counts: tuple[int, ...], method: str) -> tuple[LipschitzParameters, float]:
+    def plan(self, counts: tuple[int, ...], method: Method) -> tuple[LipschitzParameters, float]:
         """Return the parameters of one net and sum, and the bound to compare nets by."""
         plain, trivial = self.total(counts, method), self.trivial(counts)
         budget = None if trivial else self.budget
-        noise = planned_noise(plain, NEAR, budget=budget, numerics="float")
+        noise = planned_noise(plain, self.near, budget=budget, numerics="float")
         del noise["numerics"]
         if trivial:
             noise["mu"] = 0.0
@@ -178,7 +187,7 @@ class _Setting:
             lipschitz=self.lipschitz,
             resolution=counts,
             transform=self.transform,
-            sum_method=method,
+            **sum_fields(method),
             learning_rate=eta,
             enforce=self.enforce,
             calibration=self.calibration,
@@ -202,6 +211,7 @@ def calibrate(
     sum_method: str | None = None,
     learning_rate: float | None = None,
     enforce: bool = True,
+    participation: Returning | None = None,
 ) -> LipschitzParameters:
     """Return the least noise that meets `budget`, and net and learning rate of the least regret.
 
@@ -231,6 +241,8 @@ def calibrate(
         eta, per unit of loss; None minimises the regret bound.
     enforce : bool
         False leaves values as they are: the guarantee then rests on the losses being Lipschitz.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rounds.
 
     Raises
     ------
@@ -251,16 +263,21 @@ def calibrate(
         learning_rate = positive_float("learning_rate", learning_rate)
     choice("transform", transform, ("auto", *TRANSFORMS))
     fixed = sum_method not in (None, "auto")
-    methods = ("blt_normalised", "toeplitz") if budget is not None else ("blt",)
-    if fixed:
-        methods = (choice("sum_method", sum_method, continual_sum.METHODS),)
+    near = people_of("replace", participation, rounds, budget)
+    if fixed or budget is None:
+        methods = candidate_methods(sum_method, max(rounds - 1, 1), budget, near)
+    else:
+        first = continual_sum.choose_buffers(max(rounds - 1, 1), near)
+        methods = ("blt_normalised" if near.rounds == 1 else first, "toeplitz")
     if published:
         if transform not in ("auto", "parent") or (fixed and sum_method != "tree"):
             raise ValueError("calibration 'paper' has transform 'parent' and sum_method 'tree'")
         transform, methods = "parent", ("tree",)
     if transform == "auto":
         transform = "grid_laplacian" if len(shape.sides) == 2 else "increments"
-    setting = _Setting(shape, slope, rounds, transform, enforce, calibration, budget, learning_rate)
+    setting = _Setting(
+        shape, slope, rounds, transform, enforce, calibration, budget, learning_rate, near
+    )
     if resolution is None:
         nets = candidate_nets(shape, transform)
     else:
@@ -313,8 +330,8 @@ def guarantee(
         If net or transform do not fit the domain.
     """
     p, setting = parameters, _setting_of(domain, parameters)
-    counts, total = p.resolution, setting.total(p.resolution, p.sum_method, p.noise_scale)
-    regret = setting.run(counts, p.sum_method, p.noise_scale).regret(p.learning_rate)
+    counts, total = p.resolution, setting.total(p.resolution, p.correlation, p.noise_scale)
+    regret = setting.run(counts, p.correlation, p.noise_scale).regret(p.learning_rate)
     size = " x ".join(map(str, counts)) or "1"
     what = (
         f"the decisions of Hedge on a net of {size} points ({p.transform!r} of the losses, "
@@ -370,7 +387,7 @@ def mechanism_of(domain: Domain, parameters: LipschitzParameters) -> GaussianSum
         If net or transform do not fit the domain.
     """
     p = parameters
-    return _setting_of(domain, p).total(p.resolution, p.sum_method, p.noise_scale)
+    return _setting_of(domain, p).total(p.resolution, p.correlation, p.noise_scale)
 
 
 def _setting_of(domain: Domain, p: LipschitzParameters) -> _Setting:

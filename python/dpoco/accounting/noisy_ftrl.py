@@ -20,6 +20,7 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import clipped, record_length
@@ -36,8 +37,11 @@ from dpoco.accounting.noisy_ftrl_regret import (
 from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
+    Returning,
     candidate_methods,
+    people_of,
     planned_noise,
+    sum_fields,
     sum_of,
 )
 from dpoco.accounting.statement import state_sum, stated_delta
@@ -73,6 +77,7 @@ def calibrate(
     batch: int | None = None,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
+    participation: Returning | None = None,
 ) -> NoisyFTRLParameters:
     """Return the least noise that meets `budget`, and the step size of the least regret bound.
 
@@ -100,6 +105,8 @@ def calibrate(
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rounds.
 
     Raises
     ------
@@ -111,7 +118,7 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     choice("relation", relation, CHANGES)
-    n, near = continual_sum.resolve_horizon(horizon), Neighbours(relation)
+    n = continual_sum.resolve_horizon(horizon)
     scale: float | None = None
     if _check_statistics(domain, loss, statistics) == "quadratic":
         scale = best_vector_scale(domain, loss, relation)
@@ -119,13 +126,15 @@ def calibrate(
             raise ValueError("quadratic statistics have no step size: step_size must be None")
     if isinstance(step_size, str):
         choice("step_size", step_size, STEPS)
-    summand, best = _summand(domain, loss, scale), None
+    near, best = people_of(relation, participation, n, budget), None
+    summand = _summand(domain, loss, scale)
     if batch is None:
         batch = 1 if scale is None else _first_batch(domain, loss, summand, near, horizon, budget)
     pushes = updates(statistics, positive_int("batch", batch, maximum=n), n)
     if scale is not None and sum_method in (None, "auto"):
         sum_method = "toeplitz"  # there are few sums
-    for method in candidate_methods(sum_method, None if horizon is None else pushes, budget):
+    known = None if horizon is None else pushes
+    for method in candidate_methods(sum_method, known, budget, near, batch):
         plain = sum_of(summand, method, pushes, near, batch=batch, growth=GROWTH[statistics])
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
         run = _run(domain, loss, method, n, batch, noise["noise_scale"])
@@ -144,7 +153,7 @@ def calibrate(
         regret = run.regret(eta)
     return NoisyFTRLParameters(
         statistics=statistics,
-        sum_method=run.method,
+        **sum_fields(run.method),
         step_size=eta,
         vector_scale=scale,
         batch=batch,
@@ -172,7 +181,7 @@ def _first_batch(
     return int(max(1, min(rounds, most)))
 
 
-def _run(domain: Domain, loss: Any, method: str, horizon: int, batch: int, noise: float) -> Run:
+def _run(domain: Domain, loss: Any, method: Method, horizon: int, batch: int, noise: float) -> Run:
     schedule = {"horizon": horizon, "batch": batch, "noise_scale": noise}
     return run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
 
@@ -184,7 +193,7 @@ def _regret(domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any) 
 def ridge_of(domain: Domain, loss: Any, parameters: NoisyFTRLParameters) -> Ridge:
     """Return what is added to quadratic statistics."""
     p = parameters
-    run = _run(domain, loss, p.sum_method, p.horizon, p.batch, p.noise_scale)
+    run = _run(domain, loss, p.correlation, p.horizon, p.batch, p.noise_scale)
     return Ridge(run, domain, loss, positive_float("vector_scale", p.vector_scale))
 
 
@@ -221,16 +230,18 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    run = _run(domain, loss, p.sum_method, p.horizon, p.batch, p.noise_scale)
+    run = _run(domain, loss, p.correlation, p.horizon, p.batch, p.noise_scale)
     regret = _regret(domain, loss, run, p.vector_scale, p.step_size)
-    still = p.lipschitz * p.radius
-    if isinstance(loss, GlmLoss):
+    still, learned = p.lipschitz * p.radius, ""
+    if isinstance(loss, GlmLoss) and loss.reported != loss:
+        learned = ", of the loss with bounded slopes, not of the logistic loss"
+    elif isinstance(loss, GlmLoss):
         still = min(still, loss.center_regret(domain))
     # The total is at most that of any decisions.
     stated = stated_regret(regret.total, p.horizon * still)
     stated["details"] |= {
         **({} if p.step_size is None else {"step size": p.step_size}),
-        "regret bound holds for": SCOPES_IN_WORDS[regret.scope],
+        "regret bound holds for": SCOPES_IN_WORDS[regret.scope] + learned,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
     return state_sum(
@@ -255,7 +266,7 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
     p = parameters
     return sum_of(
         _summand(domain, loss, p.vector_scale),
-        p.sum_method,
+        p.correlation,
         p.pushes,
         Neighbours(p.relation),
         scale=p.noise_scale,

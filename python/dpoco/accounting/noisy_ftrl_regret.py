@@ -31,12 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.accounting import continual_sum
+from dpoco.accounting.continual_sum import Method, name_of
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound
-from dpoco.accounting.release import check_scale
+from dpoco.accounting.release import SumParameters, check_scale
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import GlmLoss
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
@@ -58,7 +59,7 @@ _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyFTRLParameters(Parameters):
+class NoisyFTRLParameters(SumParameters):
     """Parameters of the noisy leader.
 
     Attributes
@@ -165,7 +166,7 @@ class NoisyFTRLParameters(Parameters):
             return self.regret_bound / self.horizon
         eta, slope = self.step_size, self.lipschitz
         steps = 0.5 * self.radius**2 / (eta * self.horizon) + 0.5 * eta * slope**2 * self.batch
-        noise = self.noise_scale * continual_sum.worst_row_norm(self.sum_method, self.pushes)
+        noise = self.noise_scale * continual_sum.worst_row_norm(self.correlation, self.pushes)
         return steps + eta * slope * noise
 
     @property
@@ -200,7 +201,7 @@ class Run:
         Whether the losses are linear.
     horizon, batch : int
         Rounds, and rounds per decision.
-    method : str
+    method : str or Buffered
         Of the continual sum.
     noise_scale : float
         Of one draw.
@@ -215,7 +216,7 @@ class Run:
     linear: bool
     horizon: int
     batch: int
-    method: str
+    method: Method
     noise_scale: float
 
     @property
@@ -231,7 +232,7 @@ class Run:
         if last == 0 or self.noise_scale == 0.0:
             return 0.0, 0.0
         row = float(continual_sum.row_norm(self.method, last, pushes))
-        if self.method == "blt_normalised":  # the last sum is not the noisiest
+        if name_of(self.method) == "blt_normalised":  # the last sum is not the noisiest
             row = continual_sum.worst_row_norm(self.method, pushes)
         # Over the sums behind decisions; the method's mean square is over all of them.
         mean = continual_sum.root_mean_square_row(self.method, pushes) * math.sqrt(pushes / last)
@@ -240,7 +241,7 @@ class Run:
     @cached_property
     def rises(self) -> list[tuple[float, float]]:
         """Deviations between which the noise grows, in order."""
-        if self.method != "blt_normalised" or self.deviations[0] == 0.0:
+        if name_of(self.method) != "blt_normalised" or self.deviations[0] == 0.0:
             return [(0.0, self.deviations[0])]
         rows = continual_sum.rises(self.method, self.horizon // self.batch)
         return [(self.noise_scale * low, self.noise_scale * high) for low, high in rows]
@@ -279,7 +280,7 @@ class Run:
     @property
     def growing(self) -> bool:
         """Whether bound (a) holds, of linear losses and noise that never falls."""
-        return self.linear and self.method in GROWING
+        return self.linear and name_of(self.method) in GROWING
 
     def regret(self, eta: float) -> RegretBound:
         """Return the least proved bound for a step size eta > 0."""

@@ -56,6 +56,7 @@ class Parameters:
     version: ClassVar[int] = 1
     # Fields that the version before did not have, with what it stood for.
     added: ClassVar[Mapping[str, Any] | None] = None
+    unsaid: ClassVar[tuple[str, ...]] = ()  # fields that records leave out where they are None
 
     def __post_init__(self) -> None:
         """Check every field by its type and range, and store plain numbers."""
@@ -72,12 +73,15 @@ class Parameters:
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
         body = {k: plain_float(v) if isinstance(v, float) else v for k, v in asdict(self).items()}
-        return {"kind": self.kind, "version": self.version, **body}
+        said = {k: v for k, v in body.items() if v is not None or k not in self.unsaid}
+        return {"kind": self.kind, "version": self.version, **said}
 
     @classmethod
     def from_dict(cls: type[Self], record: Mapping[str, Any]) -> Self:
         """Return the parameters written by `to_dict`; `StateError` if they are not."""
         known = _fields_of(cls)  # type: ignore[arg-type]
+        if isinstance(record, Mapping):
+            record = {**dict.fromkeys(cls.unsaid), **record}
         body = read_record(
             record, kind=cls.kind, version=cls.version, fields=frozenset(known), added=cls.added
         )

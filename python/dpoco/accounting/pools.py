@@ -124,9 +124,9 @@ def pool_guarantee(
         "claimed": None,
     }
     if user:
-        changed["unit"] = "one user"
+        changed |= {"unit": "one user", "person": None}
     if m * c > 1:
-        changed |= dict.fromkeys((*_OF_ONE_RECORD, "person"))
+        changed |= dict.fromkeys(_OF_ONE_RECORD)
         ideal = _of_keys(ideal, c, one.delta, noise, adaptive)
     if m * c > 1 or keys > 1 or noise == "hidden":
         changed["description"] = None  # which does not say what all of them cost

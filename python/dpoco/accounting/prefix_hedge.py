@@ -38,16 +38,21 @@ from typing import Any, ClassVar
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import Method, name_of
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import NoiseField
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound, uniform_is_as_good
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
+    Returning,
+    SumParameters,
     candidate_methods,
     check_numerics,
     check_scale,
+    people_of,
     planned_noise,
+    sum_fields,
     sum_of,
 )
 from dpoco.accounting.statement import check_experts, state_experts
@@ -61,7 +66,7 @@ __all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
 GROWING = ("blt", "toeplitz", "blt_normalised")
 
 
-class HedgeParameters(Parameters):
+class HedgeParameters(SumParameters):
     """What parameters of Hedge on noisy sums share: their scale and mu, and what they depend on."""
 
     experts: Any
@@ -99,7 +104,7 @@ class HedgeRun:
     ----------
     points, horizon : int
         N and T.
-    method : str
+    method : str or Buffered
         Continual sum.
     noise_scale : float
         Scale of one draw.
@@ -113,7 +118,7 @@ class HedgeRun:
 
     points: int
     horizon: int
-    method: str
+    method: Method
     noise_scale: float
     field: NoiseField | None = None
     loss_range: float = 1.0
@@ -176,7 +181,7 @@ class HedgeRun:
         noise = 0.5 * learning_rate * self.loss_range * self.maximum * self.sum_of_scales
         rounding = self._rounding(learning_rate)
         bounds = [self._bound(learning_rate, noise, rounding, "adaptive")]
-        if self.noisy and self.method in GROWING:
+        if self.noisy and name_of(self.method) in GROWING:
             bounds.append(self.growing_regret(learning_rate))
         bounds.append(RegretBound.of({"trivial": self.horizon * self.loss_range}, "adaptive"))
         return min(bounds, key=lambda bound: bound.total)
@@ -215,7 +220,7 @@ class HedgeRun:
             fine = self._rounding(1.0)
         noise = 0.5 * self.loss_range * w * self.sum_of_scales
         calm = math.sqrt(entropy / (flat + noise + fine))
-        if not self.noisy or not (as_if_growing or self.method in GROWING):
+        if not self.noisy or not (as_if_growing or name_of(self.method) in GROWING):
             return calm
         turn = w / (self.square * s)
         rest = max(0.0, entropy - 0.5 * w * w / self.square)
@@ -346,6 +351,7 @@ def calibrate(
     sum_method: str | None = None,
     learning_rate: float | None = None,
     numerics: str = DEFAULT_NUMERICS,
+    participation: Returning | None = None,
 ) -> PrefixHedgeParameters:
     """Return the least noise that meets `budget`, and the learning rate of the least regret bound.
 
@@ -366,6 +372,8 @@ def calibrate(
         eta; None minimises the regret bound.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her rounds.
 
     Raises
     ------
@@ -383,9 +391,10 @@ def calibrate(
     if budget is not None and not trivial:
         budget.require_delta()
     best: PrefixHedgeParameters | None = None
-    for method in candidate_methods(sum_method, max(rounds - 1, 1), budget):
-        plain = sum_of(CentredLosses(n), method, max(rounds - 1, 1), NEAR)
-        noise = planned_noise(plain, NEAR, budget=None if trivial else budget, numerics=numerics)
+    near = people_of("replace", None if trivial else participation, rounds, budget)
+    for method in candidate_methods(sum_method, max(rounds - 1, 1), budget, near):
+        plain = sum_of(CentredLosses(n), method, max(rounds - 1, 1), near)
+        noise = planned_noise(plain, near, budget=None if trivial else budget, numerics=numerics)
         noise["sensitivity"] = math.sqrt(n - (n % 2) / n)
         if trivial:
             noise["mu"] = 0.0
@@ -395,7 +404,7 @@ def calibrate(
         candidate = PrefixHedgeParameters(
             experts=n,
             horizon=rounds,
-            sum_method=method,
+            **sum_fields(method),
             learning_rate=eta,
             calibration=calibration,
             regret_bound=regret.total,
@@ -436,7 +445,7 @@ def guarantee(
         If the parameters are for another number of experts.
     """
     p, mechanism = parameters, mechanism_of(experts, parameters)
-    regret = HedgeRun(experts, p.horizon, p.sum_method, p.noise_scale).regret(p.learning_rate)
+    regret = HedgeRun(experts, p.horizon, p.correlation, p.noise_scale).regret(p.learning_rate)
     return state_experts(
         mechanism,
         p,
@@ -466,7 +475,7 @@ def mechanism_of(experts: int, parameters: PrefixHedgeParameters) -> GaussianSum
     check_experts(experts, p)
     return sum_of(
         CentredLosses(experts),
-        p.sum_method,
+        p.correlation,
         p.horizon - 1,
         NEAR,
         scale=p.noise_scale,

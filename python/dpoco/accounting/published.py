@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from dpoco._validation import positive_float, positive_int
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continual_sum import worst_row_norm
+from dpoco.accounting.continual_sum import Method, worst_row_norm
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.errors import CalibrationError
 
@@ -77,7 +77,7 @@ def published_epsilon(
     return _sigma_epsilon(pushes, kappa, leaf_bound, delta) / positive_float("sigma", sigma)
 
 
-def tree_equivalent_scale(sigma: float, method: str, pushes: int) -> float:
+def tree_equivalent_scale(sigma: float, method: Method, pushes: int) -> float:
     """Return the scale at which a binary tree's noisiest sum is as noisy as that of `method`.
 
     It is `sigma` itself for the tree.

@@ -8,23 +8,27 @@ Proof: ``docs/privacy/continual_sum.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
 
 from dpoco._validation import choice, exponent, positive_float
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.generalized_gaussian import best_order
 from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_lattice, placed
+from dpoco.accounting.parameters import Parameters
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import AnySummand, smoothness_constant
+from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.neighbours import Neighbours
+from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = [
     "DEFAULT_NUMERICS",
     "PER_ROUND",
+    "SumParameters",
     "calibrate_noise",
     "check_numerics",
     "check_scale",
@@ -32,11 +36,66 @@ __all__ = [
     "noise_order",
     "norm_name",
     "numerics_of",
+    "people_of",
     "plain_numerics",
+    "sum_fields",
     "sum_of",
 ]
 
 DEFAULT_NUMERICS = "auto"
+
+
+class Returning(Protocol):
+    """What planning asks of a `dpoco.Participation`."""
+
+    @property
+    def separation(self) -> int: ...
+    def largest(self, horizon: int) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumParameters(Parameters):
+    """Base of the parameters of what sees the data through one continual sum.
+
+    They have a ``sum_method`` and ``pushes``.
+
+    Attributes
+    ----------
+    rates : tuple of float or None
+        Decay rates of the sum's buffers, then their weights, where these were searched for; None is
+        the table's. Nine digits each. Privacy is computed from them.
+    """
+
+    unsaid: ClassVar[tuple[str, ...]] = ("rates",)
+
+    rates: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the rates are some, too."""
+        super().__post_init__()
+        _ = self.correlation
+
+    @property
+    def correlation(self) -> Method:
+        """What correlates the draws: the sum's name, or its parameters."""
+        own: Any = self
+        return continual_sum.rated(own.sum_method, self.rates, own.pushes)
+
+
+def sum_fields(method: Method) -> dict[str, Any]:
+    """Return what `SumParameters` say of a method."""
+    rates = method.decay + method.weights if isinstance(method, Buffered) else None
+    return {"sum_method": continual_sum.name_of(method), "rates": rates}
+
+
+def people_of(
+    relation: str, participation: Returning | None, horizon: int, budget: Budget | None
+) -> Neighbours:
+    """Return the neighbours noise is planned for: all rounds that a person may have, or one."""
+    if participation is None or budget is None:
+        return Neighbours(relation)
+    most = participation.largest(horizon)
+    return Neighbours(relation, rounds=most, separation=participation.separation)
 
 
 def noise_order(noise: str, norm_order: float | None, q: float, dimension: int) -> float:
@@ -76,7 +135,7 @@ def plain_numerics(numerics: str, noise: str) -> str:
 
 def sum_of(
     summand: AnySummand,
-    method: str,
+    method: Method,
     pushes: int,
     near: Neighbours,
     *,
@@ -132,14 +191,25 @@ def calibrate_noise(
 
 
 def candidate_methods(
-    sum_method: str | None, pushes: int | None, budget: Budget | None
-) -> tuple[str, ...]:
-    """Return the sums to compare, the usual one first: of so many pushes, or (None) of any."""
+    sum_method: str | None,
+    pushes: int | None,
+    budget: Budget | None,
+    near: Neighbours = ONE,
+    batch: int = 1,
+) -> tuple[Method, ...]:
+    """Return the sums to compare, the usual one first: of so many pushes, or (None) of any.
+
+    Those with buffers have parameters for people who come so often.
+    """
+    n = continual_sum.resolve_horizon(pushes)
     if sum_method not in (None, "auto"):
-        return (choice("sum_method", sum_method, continual_sum.METHODS),)
+        name = choice("sum_method", sum_method, continual_sum.METHODS)
+        return (continual_sum.planned(name, n, near, batch),)
     if budget is None:
         return ("blt",)
-    first = "blt" if pushes is None else "blt_normalised"
+    first: Method = "blt" if pushes is None else "blt_normalised"
+    if near.rounds > 1:
+        first = continual_sum.choose_buffers(pushes, near, batch)
     short = pushes is not None and pushes <= continual_sum.TOEPLITZ_LIMIT
     return (first, "honaker", "tree", *(("toeplitz",) if short else ()))
 

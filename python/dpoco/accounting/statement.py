@@ -154,10 +154,12 @@ def _at(loss: Loss, delta: float) -> dict[str, Any]:
 def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     """Return what a guarantee at this point states of an ideal loss: at most one number and more.
 
-    mu only where it says as much as the rest; rho of selections that shrink, and beside a pure loss
-    that is not all.
+    Of several curves the one that says most there; mu only where it says as much; rho of
+    selections that shrink, and beside a pure loss that is not all.
     """
-    rest = tuple(one for one in ideal.bounds if not isinstance(one, (Gaussian, Zcdp)))[:1]
+    curves = [one for one in ideal.bounds if not isinstance(one, (Gaussian, Zcdp))]
+    at = epsilon if math.isfinite(epsilon) else 0.0
+    rest = tuple(sorted(curves, key=lambda one: one.delta(at))[:1])
     if 0.0 < ideal.mu < math.inf and math.isfinite(epsilon):
         bell = Gaussian(ideal.mu)
         if not rest or bell.delta(epsilon) <= ideal.delta(epsilon) * (1.0 + 1e-9):
@@ -168,15 +170,21 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     return rest or ideal.bounds
 
 
-def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) -> Guarantee:
-    """Return what a guarantee says of all rounds of one person: see `Guarantee.for_person`."""
+def for_person(
+    guarantee: Guarantee, rounds: int | None, separation: int = 1, *, once: bool = False
+) -> Guarantee:
+    """Return what a guarantee says of all rounds of one person: see `Guarantee.for_person`.
+
+    A person who can come once only is one round, unless `once` asks for a statement about her: with
+    a limiter all that she brings is protected, and not the round that counted.
+    """
     g, apart = guarantee, positive_int("separation", separation)
     asked = 2**62 if rounds is None else positive_int("rounds", rounds)
     stream = g.unit in ("one round", "one user's record")  # of one stream, whose rounds are counted
     if rounds is None and (apart == 1 or not stream):
         raise ValueError("rounds may be None for a stream and a separation above 1 only")
     most = most_rounds(asked, apart, g.horizon) if stream or g.person else asked
-    if most == 1 or not g.private:
+    if not g.private or (most == 1 and not once):
         return g
     if g.person is not None:
         if most > g.person[0] or apart < g.person[1]:
@@ -200,6 +208,7 @@ def for_person(guarantee: Guarantee, rounds: int | None, separation: int = 1) ->
     reacts = g.description.reacting
     times = "may react to releases, but not to her data" if reacts else "are fixed in advance"
     often = f"at most {most} rounds" + (f", at least {apart} apart" if apart > 1 else "")
+    often = "at most one round" if most == 1 else often
     rule = f"every person has {often}, by rule: no count that is read off the data shows it"
     return replace(
         g,

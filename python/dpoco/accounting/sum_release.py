@@ -22,15 +22,20 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
+    Returning,
+    SumParameters,
+    candidate_methods,
     check_numerics,
     check_scale,
     noise_in_words,
     noise_order,
     norm_name,
+    people_of,
     planned_noise,
+    sum_fields,
     sum_of,
 )
 from dpoco.accounting.statement import state_sum, stated_delta
@@ -42,7 +47,7 @@ __all__ = ["ContinualSumParameters", "calibrate", "guarantee", "mechanism_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinualSumParameters(Parameters):
+class ContinualSumParameters(SumParameters):
     """Everything calibration fixes for a `ContinualSum`.
 
     Attributes
@@ -93,9 +98,19 @@ class ContinualSumParameters(Parameters):
         check_numerics(self.numerics, self.noise)
 
     @property
+    def sum_method(self) -> str:
+        """The method, by the name that learners have for it."""
+        return self.method
+
+    @property
+    def pushes(self) -> int:
+        """Sums released: the horizon."""
+        return self.horizon
+
+    @property
     def max_error(self) -> float:
         """Noise of the noisiest sum, for leaves of sensitivity 1 and mu = 1."""
-        return continual_sum.max_error(self.method, self.horizon)
+        return continual_sum.max_error(self.correlation, self.horizon)
 
     @property
     def lower_bound(self) -> float:
@@ -104,7 +119,7 @@ class ContinualSumParameters(Parameters):
 
     def variance(self, t: int) -> float:
         """Return the variance of each coordinate of the noise in the sum of round t."""
-        row = float(continual_sum.row_norm(self.method, t, self.horizon))
+        row = float(continual_sum.row_norm(self.correlation, t, self.horizon))
         draw = coordinate_variance(self.norm_order, self.dimension)
         grid = continual_sum.release_grid(self.noise_scale)
         return (self.noise_scale * row) ** 2 * draw + grid**2 / 12.0
@@ -122,6 +137,7 @@ def calibrate(
     norm_order: float | None = None,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
+    participation: Returning | None = None,
 ) -> ContinualSumParameters:
     """Return the parameters with the least noise that meets `budget`; None adds no noise.
 
@@ -137,17 +153,21 @@ def calibrate(
     dimension = positive_int("dimension", dimension, maximum=2**40)
     bound, norm = positive_float("bound", bound), exponent("norm", norm)
     n = continual_sum.resolve_horizon(horizon)
+    choice("relation", relation, CHANGES)
+    near = people_of(relation, participation, n, budget)
     if method == "auto":
-        method = continual_sum.choose_method(horizon, noise)
+        chosen = continual_sum.choose_method(horizon, noise, near)
+    else:
+        (chosen,) = candidate_methods(method, n, budget, near)
     order = noise_order(noise, norm_order, norm, dimension)
-    near = Neighbours(choice("relation", relation, CHANGES))
-    plain = sum_of(ClippedVector(dimension, norm, bound, math.inf), method, n, near, order=order)
+    plain = sum_of(ClippedVector(dimension, norm, bound, math.inf), chosen, n, near, order=order)
     return ContinualSumParameters(
         dimension=dimension,
         horizon=n,
         bound=bound,
         norm=norm,
-        method=method,
+        method=continual_sum.name_of(chosen),
+        rates=sum_fields(chosen)["rates"],
         noise=noise,
         norm_order=order,
         relation=relation,
@@ -160,7 +180,7 @@ def mechanism_of(parameters: ContinualSumParameters) -> GaussianSum:
     p = parameters
     return sum_of(
         ClippedVector(p.dimension, p.norm, p.bound, math.inf),
-        p.method,
+        p.correlation,
         p.horizon,
         Neighbours(p.relation),
         scale=p.noise_scale,

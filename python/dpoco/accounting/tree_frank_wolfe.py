@@ -23,7 +23,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.statement import check_claim, require_published, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
@@ -35,7 +35,7 @@ __all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeFrankWolfeParameters(Parameters):
+class TreeFrankWolfeParameters(release.SumParameters):
     """Parameters of the tree Frank-Wolfe learner.
 
     Attributes
@@ -144,6 +144,7 @@ def calibrate(
     batch: int = 1,
     relation: str = "replace",
     numerics: str = release.DEFAULT_NUMERICS,
+    participation: release.Returning | None = None,
 ) -> TreeFrankWolfeParameters:
     """Return the parameters with the least noise that meets `budget`.
 
@@ -169,6 +170,8 @@ def calibrate(
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum; "lattice" with Gaussian noise and calibration "tight" only.
+    participation : Participation, optional
+        How often one person may come: the budget of calibration "tight" is for all her rounds.
 
     Raises
     ------
@@ -189,26 +192,32 @@ def calibrate(
     if norm_order is None and printed and noise == "generalized_gaussian":
         norm_order = paper_order(q, d)
     order = release.noise_order(noise, norm_order, q, d)
+    people = None if printed else participation
+    near = release.people_of(choice("relation", relation, CHANGES), people, n, budget)
     if sum_method in (None, "auto"):
         known = None if horizon is None else pushes
-        sum_method = "tree" if printed else continual_sum.choose_method(known, noise)
+        best = continual_sum.choose_method(known, noise, near, batch)
+        method = "tree" if printed else best
+    else:
+        name = choice("sum_method", sum_method or "", continual_sum.METHODS)
+        method = continual_sum.planned(name, pushes, near, batch)
     chosen: dict[str, Any] = {
         "noise": noise,
         "norm_order": order,
-        "sum_method": choice("sum_method", sum_method or "", continual_sum.METHODS),
+        **release.sum_fields(method),
         "weights": choice(
             "weights", weights or ("paper" if printed else "unbiased"), leaf_bounds.WEIGHTS
         ),
         "batch": batch,
         "calibration": calibration,
-        "relation": choice("relation", relation, CHANGES),
+        "relation": relation,
     }
     leaf_bounds.check_fixed(chosen, _fixed(calibration, q, d))
     leaf = leaf_bounds.lossless_leaf_bounds(
         domain, loss, chosen["weights"], calibration, step_scale
     )
-    near, summand = Neighbours(relation), leaf.summand(domain)
-    found = release.sum_of(summand, chosen["sum_method"], pushes, near, batch=batch, order=order)
+    summand = leaf.summand(domain)
+    found = release.sum_of(summand, method, pushes, near, batch=batch, order=order)
     arithmetic, mu = release.plain_numerics(numerics, noise), math.inf
     release.check_numerics(arithmetic, noise, calibration)
     if budget is not None and not printed:
@@ -228,14 +237,14 @@ def calibrate(
         require_published(truncation.charged_gaussian_delta(budget.epsilon, mu, found.mass), budget)
     # D E||noise of the last sum||_q / (batch pushes) is what noise costs the last minimisation. For
     # a sum of independent draws the norm is at most its Gaussian-like size, row * E||Z||_q.
-    row = float(continual_sum.row_norm(chosen["sum_method"], pushes, pushes))
+    row = float(continual_sum.row_norm(method, pushes, pushes))
     width, size = float(domain.diameter()), expected_norm_bound(order, q, d)
     return TreeFrankWolfeParameters(
         **chosen,
         **leaf.fields,  # type: ignore[arg-type]
         noise_scale=found.scale,
         sensitivity=summand.movement(near, order),
-        column_norm=continual_sum.column_norm(chosen["sum_method"], pushes),
+        column_norm=continual_sum.column_norm(method, pushes),
         mu=mu,
         step_scale=step_scale,
         pushes=pushes,
@@ -289,7 +298,7 @@ def guarantee(
     total = mechanism_of(domain, loss, p)
     sides = 1.0 if p.relation == "replace" else 0.5
     paper_epsilon = published.published_epsilon(
-        published.tree_equivalent_scale(p.noise_scale, p.sum_method, p.pushes),
+        published.tree_equivalent_scale(p.noise_scale, p.correlation, p.pushes),
         delta,
         pushes=p.pushes,
         kappa=smoothness_constant(p.norm_order, q, d),
@@ -324,7 +333,7 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     p = parameters
     return release.sum_of(
         leaf_bounds.enforced_leaf_bounds(loss, p).summand(domain),
-        p.sum_method,
+        p.correlation,
         p.pushes,
         Neighbours(p.relation),
         scale=p.noise_scale,

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from dpoco import experts
 from dpoco._clipping import context_flags
 from dpoco._validation import FloatArray, choice, float_array
 from dpoco.accounting import Budget
@@ -18,13 +17,10 @@ from dpoco.adapters._linear import further_options, own_arguments, seeded_source
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
+from dpoco.learners import learner_named
 from dpoco.trace import Flags
 
-_EXPERTS = {
-    "prefix_hedge": "PrefixHedge",
-    "batch_share": "BatchShare",
-    "oblivious_tracker": "ObliviousTracker",
-}
+_EXPERTS = ("prefix_hedge", "batch_share", "oblivious_tracker")
 _EXPERTS_OWN = frozenset({"experts", "horizon", "budget", "loss_range", "on_violation", "source"})
 _OWN = frozenset({"arms", "dimension", "domain", "horizon", "budget", "on_violation", "source"})
 
@@ -211,8 +207,8 @@ class ExpertRounds(Rounds):
         seed: Any,
     ) -> None:
         self._terms = own_arguments(locals())
-        choice("learner", learner, tuple(_EXPERTS))
-        self.learner = getattr(experts, _EXPERTS[learner])(
+        choice("learner", learner, _EXPERTS)
+        self.learner = learner_named(learner).load()(
             arms,
             horizon=horizon,
             budget=budget,

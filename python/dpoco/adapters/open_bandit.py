@@ -82,14 +82,12 @@ class _Policy:
     @property
     def guarantee(self) -> Guarantee:
         """What is promised, jointly: an action is for its own user's eyes."""
-        guarantee: Guarantee = self._rounds.learner.guarantee
-        return guarantee
+        return self._rounds.learner.guarantee
 
     @property
     def coefficients(self) -> NDArray[np.float64]:
         """Published estimates of all actions, shape (n_actions, dim)."""
-        estimates: NDArray[np.float64] = self._rounds.learner.coefficients
-        return estimates
+        return self._rounds.learner.coefficients
 
     def initialize(self) -> None:
         """Do nothing to a policy that has not started.

@@ -446,8 +446,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the more probable class of each row, the first one on a tie, shape (n,)."""
         margins = self._margins(X)
-        chosen: NDArray[Any] = self.classes_[(margins > 0.0).astype(np.intp)]
-        return chosen
+        return self.classes_[(margins > 0.0).astype(np.intp)]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

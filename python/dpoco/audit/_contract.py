@@ -17,7 +17,7 @@ from dpoco.audit._family import quiet
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named, learner_of
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, SquaredLoss
+from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
 ROUNDS = 24
@@ -42,10 +42,8 @@ class InapplicableError(Exception):
 class Check:
     """One rule: what it is for, and a function that raises where it is broken."""
 
-    name: str
     plays: tuple[str, ...]
     arrays: bool
-    advice: str
     run: Callable[[Subject], None]
 
 
@@ -61,7 +59,7 @@ def check(
     """
 
     def enter(run: Callable[[Subject], None]) -> Callable[[Subject], None]:
-        _CHECKS[run.__name__] = Check(run.__name__, plays, arrays, run.__doc__ or "", run)
+        _CHECKS[run.__name__] = Check(plays, arrays, run)
         return run
 
     return enter
@@ -273,7 +271,8 @@ def check_learner(
     else:
         subject = _subject(learner, stream)
     passed = []
-    for each in (_CHECKS[name] for name in chosen):
+    for name in chosen:
+        each = _CHECKS[name]
         if subject.plays not in each.plays or (each.arrays and not subject.runs):
             continue
         try:
@@ -284,9 +283,9 @@ def check_learner(
         except Exception as error:
             found = str(error) if isinstance(error, AssertionError) else repr(error)
             raise AssertionError(
-                f"{subject.kind.__name__} fails the check {each.name}: {found}\n{each.advice}"
+                f"{subject.kind.__name__} fails the check {name}: {found}\n{each.run.__doc__}"
             ) from error
-        passed.append(each.name)
+        passed.append(name)
     return tuple(passed)
 
 
@@ -338,11 +337,11 @@ def _made_up(kind: type) -> Callable[..., Any]:
         "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
     }  # fmt: skip
     given = {name: problem[name] for name in arguments_of(kind) if name in problem}
-    domains: list[Any] = [LpBall(3, 2.0), LpBall(3, 1.0)] if "domain" in given else [None]
+    others: list[dict[str, Any]] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss()}]
     if "lipschitz" in given:
-        domains = [Box([-1.0], [1.0])]
-    for domain in domains:
-        own = given if domain is None else {**given, "domain": domain}
+        others = [{"domain": Box([-1.0], [1.0])}]
+    for other in others:
+        own = {name: other.get(name, value) for name, value in given.items()}
         make = functools.partial(kind, budget=BUDGET, **own)
         try:
             _first(make)

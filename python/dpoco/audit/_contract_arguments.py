@@ -274,6 +274,8 @@ UNREAD = {
     "NoisyMax.exponent": _ONE_SCALE,
     "ShiftDetector.parts.parts.exponent": _ONE_SCALE,
     "ShiftDetector.parts.parts.rounds": _ONE_SCALE,
+    "WindowSelector.parts.exponent": _ONE_SCALE,
+    "WindowSelector.parts.rounds": _ONE_SCALE,
     "PolyhedralFrankWolfe.rounds": _FULL,
     "HighDimensionalBandit.parts.rounds": _FULL,
     "PolyhedralFrankWolfe.scores.slope": "1 of gradients, which no scalar multiplies",

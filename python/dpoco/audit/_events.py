@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit.report import headline, share, verdict_of
+from dpoco._validation import real_in
+from dpoco.audit.report import headline, verdict_of
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
 FloatArray = NDArray[np.float64]
@@ -82,7 +83,7 @@ def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -
         raise ValueError("outcomes must have one row a run, and at least one run")
     if ours.shape[1:] != theirs.shape[1:]:
         raise ValueError("outcomes of both streams must have rows of one shape")
-    return best_event(None, ours, theirs, share("delta", delta, least="["))
+    return best_event(None, ours, theirs, real_in("delta", delta, "[0, 1)"))
 
 
 def _named(name: str, event: Event) -> Event:

@@ -161,6 +161,7 @@ CHOICES: dict[type, dict[str, tuple[str, ...]]] = {
     experts.BatchShare: {"noise": ("knorm", "gaussian", "laplace", "coordinate_rr")},
     experts.PrefixHedge: {"numerics": ("float", "lattice")},
     experts.EpochSelector: {"selection": ("exponential", "gumbel", "laplace")},
+    experts.WindowSelector: {"selection": ("exponential", "gumbel")},
     experts.ObliviousTracker: {"prior": ("share", "at_most")},
     frank_wolfe.TreeFrankWolfe: {"numerics": ("float", "lattice")},
     oco.NoisyFTRL: {"numerics": ("float", "lattice"), "statistics": ("gradient", "quadratic")},
@@ -342,6 +343,8 @@ _LISTED = (
     _of(experts.EpochSelector, 5, budget=_PURE),
     _of(experts.EpochSelector, _WIDE, selection="gumbel"),
     _of(experts.EpochSelector, 4, selection="laplace", budget=_PURE),
+    _of(experts.WindowSelector, 5, budget=_PURE, window=3),
+    _of(experts.WindowSelector, _WIDE, selection="gumbel", window=4),
     # Without an allowance for the selection's noise there are alarms, on either stream.
     *(_of(experts.ShiftDetector, n, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
           windows=windows, changes={"log_selection": None})

@@ -19,9 +19,9 @@ from dpoco.audit._family import (
     Scorer,
     Scores,
     draws_of,
+    ratio,
     score_draws,
 )
-from dpoco.audit._selections import ratio
 from dpoco.audit._sum_noise import SILENT
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
@@ -131,8 +131,7 @@ class TrackedPaths(FiniteScorer):
             return np.ones(1)
         others = self.learner.experts - 1
         ways = [float(math.comb(steps, k) * others**k) for k in range(self._levels)]
-        left: FloatArray = np.cumsum(ways)[::-1]
-        return left
+        return np.cumsum(ways)[::-1]
 
     def _fresh(self, losses: FloatArray) -> list[FloatArray]:
         p, n = self.learner.parameters, self.learner.experts

@@ -312,6 +312,11 @@ class ExpertFamily(Family):
             play.published.append(self.publication(learner, self.decide(learner, ())))
 
 
+def ratio(moved: float, scale: float) -> float:
+    """Return a movement in units of the noise; infinite where there is none."""
+    return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
+
+
 def words_of(state: bytes) -> NDArray[np.uint64]:
     """Return the 64-bit words of an engine's state."""
     return np.frombuffer(state, dtype="<u8")

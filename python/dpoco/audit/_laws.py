@@ -54,8 +54,7 @@ def selection_law(noise: str, scores: FloatArray, scale: float) -> FloatArray:
         behind = 0.5 * np.exp(-np.abs(gap)) * (1.0 + 0.5 * np.abs(gap))
         first = np.where(gap >= 0.0, 1.0 - behind, behind)
         second = np.where(gap >= 0.0, behind, 1.0 - behind)
-        both: FloatArray = np.concatenate([first, second], axis=-1)
-        return both
+        return np.concatenate([first, second], axis=-1)
     return _laplace_law(rates)
 
 
@@ -172,8 +171,7 @@ def _linear(weight: float) -> Loss:
 
 def _logistic(feature: float, label: float) -> Loss:
     def chance(x: FloatArray) -> FloatArray:
-        value: FloatArray = 0.5 * (1.0 + np.tanh(0.5 * feature * x))
-        return value
+        return 0.5 * (1.0 + np.tanh(0.5 * feature * x))
 
     return Loss(
         lambda x: np.logaddexp(0.0, feature * x) - label * feature * x,
@@ -224,6 +222,8 @@ class Gibbs(Law):
 
         self.losses, self.beta, self.lam, self.half = losses, beta, lam, half
         nodes, weights = _quadrature()
+        if beta * lam * half**2 > (len(nodes) / 4.0) ** 2:
+            raise TypeError("draws are too concentrated for the quadrature that scores them")
         points = half * nodes
         sums = np.vstack([np.zeros_like(points), *(each.value(points) for each in losses)])
         exponents = -beta * (np.cumsum(sums, axis=0) + 0.5 * lam * points**2)

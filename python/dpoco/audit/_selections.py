@@ -19,6 +19,7 @@ from dpoco.audit._family import (
     Rounds,
     Shapes,
     drawn_by,
+    ratio,
     words_of,
 )
 from dpoco.audit._laws import answer_chances, selection_law
@@ -188,24 +189,30 @@ class _State:
         return self.reals() + self.reals()
 
 
-def ratio(moved: float, scale: float) -> float:
-    """Return a movement in units of the noise; infinite where there is none."""
-    return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
+def _selected(rounds: int, parameters: Any) -> int:
+    """Return how many windows are complete after so many rounds of an instance."""
+    window: int = getattr(parameters, "window", rounds + 1)
+    doubling = (window - 1).bit_length()
+    grown = 2**doubling - 1
+    if rounds <= grown:
+        return (rounds + 1).bit_length() - 1
+    return int(doubling + (rounds - grown) // window)
 
 
-def _ends_epoch(rounds: int) -> bool:
-    """Whether an epoch ends after so many rounds of an instance."""
-    return (rounds + 1).bit_count() == 1
+def _ends_epoch(rounds: int, parameters: Any) -> bool:
+    """Whether an epoch, or a window, ends after so many rounds of an instance."""
+    return _selected(rounds, parameters) > _selected(rounds - 1, parameters)
 
 
 class Epochs(ExpertFamily):
-    """EpochSelector: losses of an epoch enter the one selection at its end."""
+    """EpochSelector, WindowSelector: losses of an epoch enter the one selection at its end."""
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         state = _State(learner)
         play.note(state=state.but_decision, sums=state.sums())
         noisy = learner.guarantee.private and learner.experts > 1
-        return int(noisy and _ends_epoch(t + 1) and learner.round < learner.horizon)
+        ended = _ends_epoch(t + 1, learner.parameters)
+        return int(noisy and ended and learner.round < learner.horizon)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         for t in range(at, len(base.notes["sums"])):
@@ -217,9 +224,9 @@ class Epochs(ExpertFamily):
                 yield "the log odds of a selection", moved, granted(self.learner.guarantee, 1)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        p = self.learner.parameters
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
-            # An epoch ends where its rounds are one less than a power of two.
-            over = (t + 2).bit_length() > (at + 1).bit_length()
+            over = _selected(t + 1, p) > _selected(at, p)
             if t < at and a != b:
                 yield "the state before it depends on a record"
                 return
@@ -360,7 +367,7 @@ def _window_statistic(
 
 
 class EpochTranscripts(FiniteScorer):
-    """EpochSelector and ShiftDetector: all decisions and alarms, from the definitions."""
+    """EpochSelector, WindowSelector, ShiftDetector: all decisions and alarms, from definitions."""
 
     family: Epochs
 
@@ -397,7 +404,7 @@ class EpochTranscripts(FiniteScorer):
             if self._detects:
                 excesses.append(self._excess(owners, losses[first : t + 1]))
             sums = sums + losses[t]
-            if _ends_epoch(len(owners)) and not alarm:
+            if _ends_epoch(len(owners), p) and not alarm:
                 cells[0, t] = selection_law(law_of(p.selection), -sums, self._scale)
                 sums = np.zeros_like(sums)
             else:

@@ -13,8 +13,7 @@ from dpoco import _core
 from dpoco.accounting.continual_sum import release_grid
 from dpoco.audit._family import FloatArray, Scorer, Scores, draws_of, score_draws
 from dpoco.audit._laws import selection_law
-from dpoco.audit._sum_maps import noise_map, whitening_of
-from dpoco.audit._sums import Records, Sums, triangle
+from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_of
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
@@ -229,7 +228,8 @@ class LedByVectors(ReleasedSums):
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         p = learner.parameters
-        if learner.round >= learner.horizon or getattr(p, "statistics", "") == "quadratic":
+        solved = getattr(p, "statistics", "") == "quadratic" or hasattr(p, "curvature_weight")
+        if learner.round >= learner.horizon or solved:
             return True
         if not hasattr(p, "step_size"):
             return self._moves_to_best(push, p.step_scale, released)
@@ -253,8 +253,7 @@ class LedByWeights(LedByVectors):
         checker = getattr(learner, "_checker", None)
         if checker is None:
             return sums
-        losses: FloatArray = np.array(checker.invert(np.ascontiguousarray(sums)))
-        return losses
+        return np.array(checker.invert(np.ascontiguousarray(sums)))
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         rate = learner.parameters.learning_rate

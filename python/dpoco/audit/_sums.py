@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice, pairwise, takewhile
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,9 +24,9 @@ from dpoco.audit._family import (
     drawn_by,
     words_of,
 )
-from dpoco.audit._sum_maps import noise_map, whitening_of
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.privacy.mechanisms.base import Nothing
+from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
@@ -95,16 +95,20 @@ class Sums(Family):
 
     @property
     def batch(self) -> int:
-        """Records of a push."""
+        """Records of a push, or of the first one."""
         return int(getattr(self.learner.parameters, "batch", 1))
 
+    @property
+    def growth(self) -> str | None:
+        """How batches grow, if they do."""
+        return getattr(self.mechanism, "growth", None)
+
     def ends(self, rounds: int) -> Sequence[int]:
-        """Return how many rounds are over at each release of the first so many."""
-        growth = getattr(self.mechanism, "growth", None)
-        if growth is None:
+        """Return how many rounds are over when batches end, of so many rounds."""
+        if self.growth is None:
             return range(self.batch, rounds + 1, self.batch)
-        starts = itertools.takewhile(lambda t: t <= rounds, batch_starts(self.batch, growth))
-        return list(starts)[1 : self.mechanism.pushes + 1]
+        ends = islice(batch_starts(self.batch, self.growth), 1, self.mechanism.pushes + 1)
+        return tuple(takewhile(lambda end: end <= rounds, ends))
 
     @property
     def grid(self) -> float:
@@ -145,7 +149,9 @@ class Sums(Family):
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
         ends = self.ends(len(base.notes["sum"]))
-        yield from (end - 1 for end in ends[bisect_right(ends, at) :][:1])
+        own = bisect_right(ends, at)
+        if own < len(ends):
+            yield ends[own] - 1
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
@@ -180,7 +186,7 @@ class Sums(Family):
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
             return
         ends = self.ends(len(moved))[: m.pushes]
-        pushed = np.add.reduceat(moved[: ends[-1]], [0, *ends[:-1]])
+        pushed = np.array([moved[a:b].sum(axis=0) for a, b in pairwise([0, *ends])])
         white = whitening_of(noise_map(m.factorisation, len(ends))) @ np.cumsum(pushed, axis=0)
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
@@ -255,7 +261,7 @@ class Vectors(Sums):
 
 
 class Records(Sums):
-    """TreeFrankWolfe, PolyhedralFrankWolfe and NoisyFTRL."""
+    """TreeFrankWolfe, PolyhedralFrankWolfe, NoisyFTRL and NoisyNewton."""
 
     loop = "vectors"
     charges_leaves = True
@@ -292,7 +298,7 @@ class Records(Sums):
         return getattr(self.learner.parameters, "statistics", "gradient") == "quadratic"
 
     def slack(self, found: FloatArray, t: int) -> float:
-        if self.batch == 1 and not self._is_quadratic:
+        if self.batch == 1 and self.growth is None and not self._is_quadratic:
             return 0.0
         # The engine adds a batch's leaves in another order of roundings, and shortens statistics:
         # these may end on the other side of half a grid.
@@ -302,7 +308,7 @@ class Records(Sums):
         return int(ended and learner.guarantee.private and not isinstance(self.mechanism, Nothing))
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        if self.batch > 1 or self._is_quadratic:
+        if self.batch > 1 or self.growth is not None:
             yield from super().compared(base, other, at)
 
 
@@ -366,3 +372,54 @@ class Losses(ExpertFamily, Sums):
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         # What is added does not depend on decisions: the sums stay as near for ever.
         yield len(base.notes["sum"]) - 1
+
+
+def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
+    """Return the matrix from independent draws of scale 1 to the noise of the first sums.
+
+    Shape (rounds, draws). Computed from the definition of each factorisation, not by the engine.
+    """
+    if isinstance(factor, Tree):
+        return _tree_map(rounds, weighted=factor.combined)
+    if not isinstance(factor, Buffered):
+        first: Any = np.cumprod([1.0, *((2.0 * k - 1.0) / (2.0 * k) for k in range(1, rounds))])
+        return _lower_toeplitz(first)
+    powers = (1.0 - np.array(factor.decay)) ** np.arange(max(rounds - 1, 0))[:, None]
+    encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
+    if isinstance(factor, Normalised):
+        encoder = encoder / np.repeat(factor.levels, np.diff(factor.ends, prepend=0))[:rounds]
+    decoder: Any = np.linalg.solve(encoder.T, np.triu(np.ones((rounds, rounds)))).T
+    result: FloatArray = decoder
+    return result
+
+
+def whitening_of(matrix: FloatArray) -> FloatArray:
+    """Return the inverse of a lower-triangular L with L L' = M M'."""
+    upper: Any = np.linalg.qr(matrix.T, mode="r")
+    return np.linalg.inv(upper.T)
+
+
+def _lower_toeplitz(first: Any) -> FloatArray:
+    n = len(first)
+    lags = np.arange(n)[:, None] - np.arange(n)[None, :]
+    return np.where(lags >= 0, first[np.abs(lags)], 0.0)
+
+
+def _tree_map(rounds: int, *, weighted: bool) -> FloatArray:
+    """Return the map of the binary tree; with weights, of Honaker's estimate from below."""
+    top, variance, own = rounds.bit_length(), 1.0, [1.0]
+    for _ in range(1, top):  # the children's sum has variance 2 v
+        variance = 2.0 * variance / (1.0 + 2.0 * variance)
+        own.append(variance if weighted else 1.0)
+    nodes = [(h, i) for h in range(top) for i in range(rounds >> h)]
+    rows: dict[tuple[int, int], FloatArray] = {}
+    for (h, i), unit in zip(nodes, np.eye(len(nodes)), strict=True):
+        rows[h, i] = own[h] * unit
+        if own[h] < 1.0:
+            rows[h, i] += (1.0 - own[h]) * (rows[h - 1, 2 * i] + rows[h - 1, 2 * i + 1])
+    prefixes = range(1, rounds + 1)
+    levels = [[h for h in range(top) if t >> h & 1] for t in prefixes]
+    out: FloatArray = np.array(
+        [sum(rows[h, (t >> h) - 1] for h in hs) for t, hs in zip(prefixes, levels, strict=True)]
+    )
+    return out

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import real_float
+from dpoco._validation import real_in
 from dpoco.audit._events import POWER, Event, EventReport, members_of
-from dpoco.audit.report import share
 
 __all__ = ["AnytimeAudit", "AnytimeReport"]
 
@@ -121,10 +120,11 @@ class AnytimeAudit:
         delta: float = 0.0,
         confidence: float = 1.0 - 1e-6,
     ) -> None:
-        claimed = real_float("epsilon", epsilon)
-        granted, sure = share("delta", delta, least="["), share("confidence", confidence)
-        if not 0.0 <= claimed < _LARGEST:
-            raise ValueError(f"epsilon must be in [0, {_LARGEST}); got {claimed!r}")
+        claimed = real_in("epsilon", epsilon, f"[0, {_LARGEST})")
+        granted, sure = (
+            real_in("delta", delta, "[0, 1)"),
+            real_in("confidence", confidence, "(0, 1)"),
+        )
         self._events = [events] if callable(events) else list(events)
         if not self._events:
             raise ValueError("events must not be empty")

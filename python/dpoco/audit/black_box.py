@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import float_array, positive_int, real_float
+from dpoco._validation import float_array, positive_int, real_in
 from dpoco.audit._events import Counts, Event, EventReport, best_event, members_of
 from dpoco.audit._family import (
     FloatArray,
@@ -31,7 +31,6 @@ from dpoco.audit._family import (
     made,
     parts_of,
 )
-from dpoco.audit.report import share
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
@@ -93,7 +92,9 @@ def epsilon_lower_bound(
     multiplicity. Needs scipy.
     """
     counts = Counts.checked(hits, trials, neighbour_hits, neighbour_trials)
-    return counts.epsilon(share("delta", delta, least="["), 1.0 - share("confidence", confidence))
+    return counts.epsilon(
+        real_in("delta", delta, "[0, 1)"), 1.0 - real_in("confidence", confidence, "(0, 1)")
+    )
 
 
 @dataclass(frozen=True)
@@ -165,10 +166,11 @@ def black_box_audit(
     -----
     One event is tested, on runs that had no part in choosing it, so choosing costs no confidence.
     """
-    claimed = real_float("epsilon", epsilon)
-    if claimed < 0.0:
-        raise ValueError(f"epsilon must not be negative; got {claimed!r}")
-    granted, error = share("delta", delta, least="["), 1.0 - share("confidence", confidence)
+    claimed = real_in("epsilon", epsilon, "[0, inf)")
+    granted, error = (
+        real_in("delta", delta, "[0, 1)"),
+        1.0 - real_in("confidence", confidence, "(0, 1)"),
+    )
     count = positive_int("trials", trials)
     if count < 2:
         raise ValueError("trials must be at least 2: some train, some test")

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from dpoco._validation import positive_int
+from dpoco._participation import Participation
+from dpoco._validation import positive_int, real_in
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
 from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
@@ -25,7 +26,6 @@ from dpoco.audit.report import (
     Claim,
     Point,
     epsilon_of_point,
-    share,
     verdict_of,
 )
 from dpoco.audit.standard import StandardCase, standard_case
@@ -49,6 +49,7 @@ def audit_learner(
     horizon: int | None = None,
     dimension: int | None = None,
     calibration: str | None = None,
+    participation: Participation | None = None,
     trials: int | None = None,
     seed: int = 0,
     confidence: float = _CONFIDENCE,
@@ -60,7 +61,7 @@ def audit_learner(
     case : str or StandardCase
         A name for `standard_case`, with the options that follow, or a case of your own: then those
         options must be left out.
-    epsilon, delta, horizon, dimension, calibration : optional
+    epsilon, delta, horizon, dimension, calibration, participation : optional
         As for `standard_case`.
     trials : int, optional
         Runs on each of the two streams, for the likelihood and the black-box audit each. Default:
@@ -87,13 +88,13 @@ def audit_learner(
     -----
     No report says that a claim holds: see ``docs/audit.md``. Seconds, at the defaults.
     """
-    level = share("confidence", confidence)
+    level = real_in("confidence", confidence, "(0, 1)")
     root = positive_int("seed", seed + 1) - 1
     options = {
         name: value
         for name, value in (
             ("epsilon", epsilon), ("delta", delta), ("horizon", horizon), ("dimension", dimension),
-            ("calibration", calibration),
+            ("calibration", calibration), ("participation", participation),
         )
         if value is not None
     }  # fmt: skip

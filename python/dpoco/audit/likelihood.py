@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import positive_int
+from dpoco._validation import positive_int, real_in
 from dpoco.audit._family import FloatArray, Make, Scorer, Scores, made, scorer_of
-from dpoco.audit.report import Findings, headline, share, verdict_of
+from dpoco.audit.report import Findings, headline, verdict_of
 from dpoco.random import Source
 
 __all__ = ["LikelihoodReport", "likelihood_audit"]
@@ -150,7 +150,7 @@ def likelihood_audit(
     step, and detectors O(T^2) for every transcript that occurs.
     """
     count = positive_int("trials", trials)
-    level = share("confidence", confidence)
+    level = real_in("confidence", confidence, "(0, 1)")
     error = (1.0 - level) / 3.0
     least = fewest_trials(error / 4.0)
     if count < least:

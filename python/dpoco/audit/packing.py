@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco._validation import positive_float, positive_int
-from dpoco.audit.report import headline, share, verdict_of
+from dpoco._validation import positive_float, positive_int, real_in
+from dpoco.audit.report import headline, verdict_of
 from dpoco.environments import Packing, play
 from dpoco.random import Source
 
@@ -121,7 +121,7 @@ def packing_audit(
     """
     claimed = positive_float("epsilon", epsilon)
     count = positive_int("runs", runs)
-    level = share("confidence", confidence)
+    level = real_in("confidence", confidence, "(0, 1)")
     bound = environment.regret_lower_bound(claimed, delta)
     root = Source.seeded(seed)
     total = 0.0

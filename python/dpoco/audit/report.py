@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from dpoco._validation import real_float
 from dpoco.accounting import Guarantee
 
 __all__ = ["Attack", "AuditReport", "ExerciseReport"]
@@ -16,14 +15,6 @@ Point = tuple[float, float]
 
 # Violations by more than this factor are too large to speak of power.
 USEFUL = 4.0
-
-
-def share(name: str, value: Any, *, least: str = "(") -> float:
-    """Return a float in (0, 1), or with ``least="["`` in [0, 1), or raise naming the argument."""
-    number = real_float(name, value)
-    if not 0.0 <= number < 1.0 or (least == "(" and number == 0.0):
-        raise ValueError(f"{name} must be in {least}0, 1); got {number!r}")
-    return number
 
 
 def verdict_of(violated: bool, powerful: bool) -> str:

@@ -12,15 +12,16 @@ so that every later decision is about this record and noise alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from dpoco._validation import choice, positive_int, real_float
+from dpoco._participation import Participation
+from dpoco._validation import choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts_of
+from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts_of, same
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
@@ -57,7 +58,7 @@ class StandardCase:
     claim : Claim
         What is put to the test.
     settings : dict
-        Epsilon and delta of the budget, horizon, dimension and calibration.
+        Epsilon and delta of the budget, horizon, dimension, calibration, and rounds of a person.
     about : str
         What makes the pair hard.
     trials : int
@@ -93,6 +94,7 @@ def standard_case(
     horizon: int | None = None,
     dimension: int | None = None,
     calibration: str = "tight",
+    participation: Participation | None = None,
 ) -> StandardCase:
     """Return a small, hard case for one learner or mechanism.
 
@@ -105,12 +107,16 @@ def standard_case(
     delta : float, optional
         Budget, in [0, 1). Default: 0 of pure learners, otherwise 1e-3, seen in some thousand runs.
     horizon : int, optional
-        Rounds, or records of a batch method, at least 3 for most. Default: a few, which is hardest.
+        Rounds, or records of a batch method, at least 3 for most. Default: a few, which is hardest,
+        beside those of a person.
     dimension : int, optional
         Coordinates, experts, points or candidates. Default: the smallest that shows everything.
     calibration : {"tight", "corrected", "paper"}, default "tight"
         As for the learner, where it has this argument. With "paper" the published claim is put to
         the test where it is stronger than what the library states for the same noise.
+    participation : Participation, optional
+        Of an online learner: its budget is for all rounds of one person, and the streams differ in
+        all of them, as early as she may come. That it is enforced makes no difference here.
 
     Returns
     -------
@@ -127,11 +133,18 @@ def standard_case(
     -----
     One calibration, up to a second.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str; got {type(name).__name__}")
+    instance("name", name, str, "a str")
     entry = learner_named(name, {each.plays for each in LEARNERS if each.name in CASES})
-    kind, chosen = CASES[entry.name], dict[str, int]()
-    limits = ("horizon", horizon, kind.horizon, 10_000), ("dimension", dimension, kind.size, 1000)
+    kind, chosen, rule = CASES[entry.name], dict[str, int](), participation
+    if rule is not None and entry.plays not in ("records", "surface", "experts", "arms"):
+        raise ValueError(f"{entry.name} takes no participation")
+    rounds, least = kind.horizon
+    if rule is not None:
+        rounds += ((rule.rounds or 2) - 1) * rule.separation
+    limits = (
+        ("horizon", horizon, (rounds, least), 10_000),
+        ("dimension", dimension, kind.size, 1000),
+    )
     for what, asked, (default, least), most in limits:
         size = default if asked is None else positive_int(what, asked, maximum=most)
         if asked is not None and not default:
@@ -144,27 +157,37 @@ def standard_case(
     # An audit's budget protects nobody.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
     problem = kind.build(
-        Asked(entry.load(), budget, chosen["horizon"], chosen["dimension"], calibration)
+        Asked(entry.load(), budget, chosen["horizon"], chosen["dimension"], calibration, rule)
     )
     at, *record = problem.replacements[0]
-    neighbour = problem.neighbour
-    if neighbour is None:
-        neighbour = Rounds(parts_of(problem.stream)).replaced(at, record).stream
+    stream = Rounds(parts_of(problem.stream))
+    other, about, often = stream.replaced(at, record), problem.about, dict[str, int]()
+    if rule is not None:
+        hers = range(at, len(stream), rule.separation)[: rule.rounds]
+        often = {"rounds_per_person": len(hers), "separation": rule.separation}
+        about += f"; and so on in {len(hers)} rounds of one person, {rule.separation} apart"
+        for t in hers[1:]:
+            stream, other = stream.replaced(t, stream.record(at)), other.replaced(t, record)
+    neighbour = other.stream if problem.neighbour is None else problem.neighbour
+    replacements = tuple(
+        each for each in problem.replacements if not same(stream.record(each[0]), each[1:])
+    )
     return StandardCase(
         name=entry.name,
         learner=entry.class_name,
         make_learner=problem.make,
-        stream=problem.stream,
+        stream=stream.stream,
         neighbour=neighbour,
-        replacements=problem.replacements,
+        replacements=replacements,
         claim=Claim.of(problem.make(Source.seeded(0)).guarantee),
         settings={
             "epsilon": budget.epsilon,
             "delta": budget.delta,
             **{what: size for what, size in chosen.items() if size},
             "calibration": calibration,
+            **often,
         },
-        about=problem.about,
+        about=about,
         trials=problem.trials,
         exercises=EXERCISES[entry.load()],
     )
@@ -182,11 +205,16 @@ class Asked:
     horizon: int
     size: int
     calibration: str
+    rule: Participation | None
 
     def maker(self, *arguments: Any, **options: Any) -> Make:
         """Return ``Source -> learner`` for this horizon and budget."""
         length = "records" if hasattr(self.cls, "fit") else "horizon"
-        chosen = {} if self.calibration == "tight" else {"calibration": self.calibration}
+        chosen: dict[str, Any] = {}
+        if self.calibration != "tight":
+            chosen["calibration"] = self.calibration
+        if self.rule is not None:
+            chosen["participation"] = replace(self.rule, enforced=False)
         options = {length: self.horizon, **chosen, **options}
         return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
 
@@ -373,6 +401,7 @@ CASES = {
     # farthest apart.
     "prefix-hedge": Kind(_experts(halves=True, learning_rate=1e3, about=_HALVES), (4, 3), (4, 2)),
     "epoch-selector": Kind(_experts(first=0), (6, 3), (10, 2), 0.0, _ALL),
+    "window-selector": Kind(_experts(first=0, window=3), (6, 3), (10, 2), 0.0, _ALL),
     # Low thresholds: with those that learn, a short stream never raises an alarm.
     "shift-detector": Kind(_experts(first=0, threshold_scale=1e-3), (6, 3), (2, 2), 0.0, _ALL),
     # A short stream would be played without coins, with a fresh draw in every round.

@@ -137,7 +137,9 @@ class BanditLearner(OnlineLearner):
         value = math.nan if reward is None else number("reward", reward)
         if self._raises and reward is not None:
             self._refuse_rewards(np.array([[value]]), turn)
-        if not self._admits(turn, person):
+        who = self._digests(person, None)
+        taken = self._engine.takes_arrival(turn, ticket.decision, ticket.due)
+        if taken and not self._admits(turn, who):
             value = math.nan
         self._engine.observe_arrival(turn, ticket.decision, ticket.due, ticket.context, value)
 
@@ -342,5 +344,8 @@ class BanditLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Contexts and rewards clipped or missing so far. **Not private**: publishing it leaks."""
+        """Contexts and rewards clipped or missing so far. **Not private**: publishing it leaks.
+
+        Rewards that a participation does not let in count as missing.
+        """
         return int(self._engine.nonprivate_violations())

@@ -14,7 +14,7 @@ from dpoco._participation import Participation
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget
 from dpoco.accounting import linucb as accountant
-from dpoco.accounting.linucb import LinUCBParameters, confidence_of
+from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
@@ -61,9 +61,10 @@ class LinUCB(BanditLearner):
         The rewards are subgaussian with this constant; default `reward_bound`, always true.
     failure : float, optional
         Probability that a confidence interval is wrong; default 1/T.
-    exploration : float, default 1.0
-        Factor on the width of the intervals. The proven widths are wide: less than 1 explores less
-        and often earns more, without a bound on the regret.
+    exploration : float, default 0.1
+        Factor on the width of the intervals. The proven widths are wide: 0.1 earned more in all
+        worlds tried. From 1.0 on `parameters.regret_bound` is the proved one; below, it is what
+        holds of any play, the horizon times the largest loss of a round.
     batch : int, optional
         Rounds between releases. More: less noise, less time, older estimates. Default: as many as
         cost next to no regret.
@@ -142,7 +143,7 @@ class LinUCB(BanditLearner):
         parameter_bound: float = 1.0,
         reward_noise: float | None = None,
         failure: float | None = None,
-        exploration: float = 1.0,
+        exploration: float = EXPLORATION,
         batch: int | None = None,
         regularization: float | None = None,
         reward_weight: float | None = None,

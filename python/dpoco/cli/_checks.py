@@ -19,6 +19,7 @@ from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
 from dpoco.cli import _support as shell
+from dpoco.cli._options import participation_of
 from dpoco.errors import BudgetExceeded, JournalFenced, StateError
 from dpoco.journal import SqliteStore
 
@@ -36,6 +37,8 @@ def audit_command(
     horizon: int | None = None,
     dimension: int | None = None,
     calibration: str = "tight",
+    rounds_per_person: int | None = None,
+    separation: int | None = None,
     trials: int | None = None,
     seed: int = 0,
     figure: Path | None = None,
@@ -50,6 +53,8 @@ def audit_command(
     For example:
 
     dpoco audit tree-frank-wolfe --trials 2000
+
+    dpoco audit noisy-ftrl --rounds-per-person 3 --separation 2
 
     dpoco audit --list
 
@@ -70,6 +75,10 @@ def audit_command(
     calibration : NAME
         tight, corrected or paper. With paper the published claim is attacked where it is stronger
         than what is stated here for the same noise.
+    rounds_per_person
+        The budget is for all rounds of a person, who has at most so many: all of them are attacked.
+    separation
+        With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]
     trials
         Runs on each of the two streams. [default: enough for power]
     seed
@@ -95,6 +104,9 @@ def audit_command(
         report = audit.audit_learner(
             learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
             calibration=calibration, trials=trials, seed=seed,
+            participation=participation_of(
+                {"rounds_per_person": rounds_per_person, "separation": separation}
+            ),
         )  # fmt: skip
         if as_json:
             shell.print_json({"schema": SCHEMA, **report.to_dict()})

@@ -29,6 +29,7 @@ def experts_command(
     epsilon: float = 1.0,
     delta: float | None = None,
     adversary: str = "oblivious",
+    gap: float = 0.0,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Plan learning with expert advice: all admissible learners, smallest bound first.
@@ -51,11 +52,13 @@ def experts_command(
         Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]
     adversary : NAME
         stationary, shifting, oblivious or adaptive.
+    gap
+        Of stationary and shifting losses: how much worse than the best expert all others are.
     """
     with shell.errors_in_one_line():
         budget = Budget._over(epsilon, delta, max(1, horizon))
         plans = dpoco.experts.plan_experts(
-            experts, horizon=horizon, budget=budget, switches=switches, adversary=adversary
+            experts, horizon=horizon, budget=budget, switches=switches, adversary=adversary, gap=gap
         )
     if as_json:
         names = ("learner", "regret_bound", "scope", "useful")
@@ -67,7 +70,7 @@ def experts_command(
         shell.print_json({"schema": SCHEMA, "plans": records})
         return
     shown = shell.table(
-        ("learner", "regret bound", "a round", "holds for", "epsilon", "delta", "noise")
+        ("learner", "worst-case regret", "a round", "holds for", "epsilon", "delta", "noise")
     )
     for plan in plans:
         shown.add_row(

@@ -256,6 +256,8 @@ def plan_report(
         single = partial(accountant.calibrate, *problem.arguments, horizon=rounds, **options)
         if rule is None:
             return single(budget=given)
+        if cls._plans_people:
+            single = partial(single, participation=rule)
         stated = partial(accountant.guarantee, *problem.arguments, budget=given)
         return for_people(lambda one: single(budget=one), stated, rule, given)
 
@@ -360,10 +362,10 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
 
 def _sum_error(parameters: Any) -> dict[str, float]:
     """Noise of the noisiest sum at unit sensitivity and mu, and what none is below."""
-    method = getattr(parameters, "method", getattr(parameters, "sum_method", None))
-    if method not in continual_sum.METHODS or not parameters.noise_scale:
+    method = getattr(parameters, "correlation", None)
+    if method is None or not parameters.noise_scale:
         return {}
-    pushes = getattr(parameters, "pushes", parameters.horizon)
+    pushes = parameters.pushes
     return {
         "sum_error": continual_sum.max_error(method, pushes),
         "least_sum_error": continual_sum.lower_bound(pushes),

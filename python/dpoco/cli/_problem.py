@@ -36,9 +36,6 @@ _LOSSES = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
 _DECISION_LENGTH = {"logistic": 8.0, "squared": 1.0, "huber": 1.0}
 # A thousand updates are plenty for the steps 1/(k + 1); fewer updates mean fewer noisy ones.
 _UPDATES = 1000
-# Factor on the proven widths of confidence intervals: with 0.1 LinUCB earned more in all worlds of
-# docs/bandits.md and on both bundled streams.
-_EXPLORATION = 0.1
 _MOST_CLASSES = 4096  # rewards are a table of rounds x classes
 
 
@@ -257,7 +254,6 @@ def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Ga
         if entry.name == "linucb":
             # Root mean square length of a record spread evenly over the cube.
             bound = math.sqrt(stream.dimension / 3.0)
-            options = {"exploration": _EXPLORATION, **options}
         else:
             bound = 1.0  # of every entry
             radius = 1.0 if asked["radius"] is None else asked["radius"]

@@ -6,12 +6,17 @@ public constants declared in advance; nothing is ever estimated from the records
 
 from __future__ import annotations
 
-from dpoco.datasets._bundled import (
+from dpoco.datasets._files import column_names, load_file, read_columns, read_people
+from dpoco.datasets._stream import (
     BUNDLED,
     POLLSTERS,
     STOCKS,
+    TARGETS,
     Bundled,
+    PublicScaling,
+    Stream,
     available,
+    linear_regression_stream,
     load,
     load_losses,
     load_phishing,
@@ -19,8 +24,6 @@ from dpoco.datasets._bundled import (
     pollster_losses,
     stock_losses,
 )
-from dpoco.datasets._files import column_names, load_file, read_columns, read_people
-from dpoco.datasets._stream import TARGETS, PublicScaling, Stream, linear_regression_stream
 
 __all__ = [
     "BUNDLED",

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpoco.domains._base import Domain
 from dpoco.domains._polytope import Polytope
-from dpoco.domains._sets import Box, LpBall, Simplex, VertexSet
+from dpoco.domains._sets import Box, Domain, LpBall, Simplex, VertexSet
 
 __all__ = ["Box", "Domain", "LpBall", "Polytope", "Simplex", "VertexSet", "from_dict"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import LARGEST_SCALE, SMALLEST_SCALE, FloatArray, float_array, positive_int
 from dpoco.domains import _polytope_shape as shape
-from dpoco.domains._base import Domain, array_from_json, array_to_json, bounded_array
+from dpoco.domains._sets import Domain, array_from_json, array_to_json, bounded_array
 
 
 class Polytope(Domain):

@@ -8,7 +8,16 @@ learning from locally private reports.
 
 from __future__ import annotations
 
-from dpoco.environments._base import BurnAfterPlay, Environment, Oblivious, Recorded
+from dpoco.environments._base import (
+    AdversarialBlocks,
+    BurnAfterPlay,
+    Environment,
+    Oblivious,
+    ObliviousSwitching,
+    Packing,
+    Recorded,
+    SwitchingStochastic,
+)
 from dpoco.environments._contextual import ContextualWorld, LinearWorld, LogisticWorld
 from dpoco.environments._distributions import (
     HadamardClass,
@@ -20,12 +29,6 @@ from dpoco.environments._distributions import (
     softmax_class,
 )
 from dpoco.environments._play import DelayedRun, play, play_bandit, play_delayed
-from dpoco.environments._switching import (
-    AdversarialBlocks,
-    ObliviousSwitching,
-    Packing,
-    SwitchingStochastic,
-)
 
 __all__ = [
     "AdversarialBlocks",

@@ -1,13 +1,22 @@
-"""What every world has; recorded losses; and a world that answers to decisions."""
+"""Worlds of experts: recorded, switching or hidden losses, and one that answers to decisions."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, IntArray, float_array, positive_int, whole_number
+from dpoco._validation import (
+    FloatArray,
+    IntArray,
+    float_array,
+    positive_float,
+    positive_int,
+    real_in,
+    whole_number,
+)
 from dpoco.errors import HorizonExceeded
 
 LARGEST_WORLD = 2**40
@@ -284,3 +293,262 @@ class BurnAfterPlay(Environment):
         """
         done = sum(map(len, self._finished))
         return np.concatenate([*self._finished, self._best_of_phase(self.round - done)])
+
+
+class _Switching(Oblivious):
+    """Base of the worlds with a good expert that changes."""
+
+    def __init__(
+        self,
+        experts: int,
+        horizon: int,
+        *,
+        switches: int = 0,
+        gap: float = 0.4,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(experts, horizon, seed=seed)
+        self.switches = world_switches(switches, self.horizon, self.experts)
+        self.gap = real_in("gap", gap, "(0, 1]")
+
+    def _good(self, generator: np.random.Generator, starts: IntArray) -> IntArray:
+        """Return the good expert of each round; no two segments in a row have the same."""
+        first = generator.integers(self.experts)
+        more = len(starts) - 1
+        steps = generator.integers(1, self.experts, more) if more else np.empty(0, np.int64)
+        good = np.cumsum(np.concatenate([[first], steps])) % self.experts
+        return np.repeat(good.astype(np.int64), np.diff(starts, append=self.horizon))
+
+
+class SwitchingStochastic(_Switching):
+    """Losses of 0 or 1, independent and identically distributed between switches.
+
+    The horizon is cut into S + 1 segments of almost equal length. In each, one expert loses with
+    probability 1/2 - gap/2 and all others with 1/2 + gap/2; the good one is uniform among those
+    that were not good just before.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N; at least 2 if there are switches.
+    horizon : int
+        Number of rounds T.
+    switches : int, default 0
+        How often the good expert changes, S in [0, T - 1].
+    gap : float, default 0.4
+        How much less the good expert loses a round, in (0, 1].
+    seed : int, optional
+        Seed of the world. None takes one from the operating system.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    """
+
+    def _build(self) -> tuple[FloatArray, IntArray]:
+        generator = self._generator()
+        starts = segment_starts(self.horizon, self.switches + 1)
+        best = self._good(generator, starts)
+        means = _gapped(best, self.experts, self.gap)
+        return (generator.random(means.shape) < means).astype(np.float64), best
+
+
+class ObliviousSwitching(_Switching):
+    """Losses fixed in advance that are not stationary even between switches.
+
+    Every expert's loss is a wave, ``1/2 + ((1 - gap) sin(2 pi t / period + phase) +- gap) / 2``,
+    with a phase of its own; the good expert has the minus sign. The S switches fall on uniformly
+    chosen rounds. Whoever trusts a window of the past to speak for the future is misled; the
+    average over whole periods is not.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N; at least 2 if there are switches.
+    horizon : int
+        Number of rounds T.
+    switches : int, default 0
+        How often the good expert changes, S in [0, T - 1].
+    gap : float, default 0.4
+        How much less the good expert loses a round, averaged over a period, in (0, 1].
+    period : float, default 64.0
+        Rounds of a wave, at least 2.
+    seed : int, optional
+        Seed of the world. None takes one from the operating system.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    """
+
+    def __init__(
+        self,
+        experts: int,
+        horizon: int,
+        *,
+        switches: int = 0,
+        gap: float = 0.4,
+        period: float = 64.0,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(experts, horizon, switches=switches, gap=gap, seed=seed)
+        self.period = real_in("period", period, "[2, 1e12]")
+
+    def _build(self) -> tuple[FloatArray, IntArray]:
+        generator = self._generator()
+        after = generator.choice(self.horizon - 1, self.switches, replace=False)
+        starts = np.concatenate([[0], np.sort(after) + 1]).astype(np.int64)
+        best = self._good(generator, starts)
+        phases = generator.random(self.experts)
+        turns = np.arange(self.horizon)[:, None] / self.period + phases
+        waves = 0.5 * (1.0 - self.gap) * np.sin(2.0 * np.pi * turns)
+        losses = _gapped(best, self.experts, self.gap) + waves
+        return np.clip(losses, 0.0, 1.0), best  # rounding only
+
+
+class AdversarialBlocks(Oblivious):
+    """Experts take turns: in each block one loses nothing and all others lose everything.
+
+    Block b belongs to expert b modulo N. A learner that decides once in a batch of rounds, or
+    moves its weights slowly, pays at every change. Nothing is random.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N.
+    horizon : int
+        Number of rounds T.
+    block : int, default 1
+        Rounds in a block.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    """
+
+    def __init__(
+        self, experts: int, horizon: int, *, block: int = 1, seed: int | None = None
+    ) -> None:
+        super().__init__(experts, horizon, seed=seed)
+        self.block = positive_int("block", block)
+
+    def _build(self) -> tuple[FloatArray, IntArray]:
+        best = np.arange(self.horizon, dtype=np.int64) // self.block % self.experts
+        return _gapped(best, self.experts, 1.0), best
+
+
+def _gapped(best: IntArray, experts: int, gap: float) -> FloatArray:
+    """Return 1/2 + gap/2 everywhere but for the good expert of each round, who has 1/2 - gap/2."""
+    table = np.full((len(best), experts), 0.5 + 0.5 * gap)
+    table[np.arange(len(best)), best] = 0.5 - 0.5 * gap
+    return table
+
+
+class Packing(Oblivious):
+    """One hidden good expert per phase, shown too briefly for a private learner to find it.
+
+    The experts are dealt into S disjoint groups of M = floor(N / S), one for each of S phases of
+    almost equal length. In the first m = floor(log(M) / (2 epsilon)) rounds of a phase an expert
+    that is uniform in the phase's group loses 0 and all others lose 1; in the rest of the phase
+    nobody loses anything. The sequence of the good experts switches S - 1 times and loses nothing.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N.
+    horizon : int, optional
+        Number of rounds T >= S m; None is S m.
+    epsilon : float
+        Budget of the learners the world is made for, which sets m. It must be at most log(M) / 2,
+        so that m >= 1.
+    phases : int, default 1
+        Number of phases S.
+    seed : int, optional
+        Seed of the world. None takes one from the operating system.
+
+    Attributes
+    ----------
+    shown : int
+        Rounds of a phase in which anybody loses, m.
+    largest_regret : float
+        What the worst learner loses: S m.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    """
+
+    def __init__(
+        self,
+        experts: int,
+        horizon: int | None = None,
+        *,
+        epsilon: float,
+        phases: int = 1,
+        seed: int | None = None,
+    ) -> None:
+        self.phases = positive_int("phases", phases)
+        self._group = positive_int("experts", experts) // self.phases
+        spread = math.log(self._group) if self._group > 0 else 0.0
+        self.shown = math.floor(spread / (2.0 * positive_float("epsilon", epsilon)))
+        if self.shown < 1:
+            raise ValueError(
+                f"{experts} experts in {phases} phases are too few for epsilon = {epsilon:g}: "
+                "log(experts / phases) must be at least 2 epsilon"
+            )
+        least = self.phases * self.shown
+        self.largest_regret = float(least)
+        super().__init__(experts, least if horizon is None else horizon, seed=seed)
+        if self.horizon < least:
+            raise ValueError(f"horizon must be at least {least}; got {self.horizon}")
+
+    def regret_lower_bound(self, epsilon: float, delta: float = 0.0) -> float:
+        """Return what every private learner loses here in expectation, at least.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The learner's guarantee for one replaced round; epsilon > 0, delta in [0, 1).
+
+        Returns
+        -------
+        float
+            In [0, S m]: the largest ``S k (1 - exp(epsilon k) / M - delta_k)`` over k <= m, with
+            ``delta_k = delta (exp(epsilon k) - 1) / (exp(epsilon) - 1)``.
+
+        Notes
+        -----
+        Fix a phase, the rounds before it and an i <= k. Let world g be the one with good expert g,
+        and world 0 the one in which all experts lose 1 in this phase. Before the phase's i-th
+        decision they differ in i - 1 < k rounds, so by group privacy
+        ``P_g(J_i = g) <= exp(epsilon k) P_0(J_i = g) + delta_k``. Over the M experts of the group
+        the probabilities of world 0 add up to at most 1, so a uniform g is hit with probability at
+        most ``exp(epsilon k) / M + delta_k``; each miss costs 1. Summing over the first k rounds of
+        every phase gives the bound. The expectation is over world and learner.
+        """
+        budget = positive_float("epsilon", epsilon)
+        failure = real_in("delta", delta, "[0, 1)")
+        largest = 0.0
+        for k in range(1, self.shown + 1):
+            exponent = budget * k
+            if exponent > math.log(self._group):
+                break
+            shared = failure * math.expm1(exponent) / math.expm1(budget)
+            largest = max(largest, k * (1.0 - math.exp(exponent) / self._group - shared))
+        return self.phases * largest
+
+    def _build(self) -> tuple[FloatArray, IntArray]:
+        generator = self._generator()
+        phases = np.arange(self.phases, dtype=np.int64)
+        good = phases * self._group + generator.integers(self._group, size=self.phases)
+        starts = segment_starts(self.horizon, self.phases)
+        best = np.repeat(good, np.diff(starts, append=self.horizon))
+        losses = np.zeros((self.horizon, self.experts))
+        for start in starts:
+            losses[start : start + self.shown] = 1.0
+        losses[np.arange(self.horizon), best] = 0.0
+        return losses, best

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, positive_float, positive_int, real_float, whole_number
+from dpoco._validation import FloatArray, positive_float, positive_int, real_in, whole_number
 from dpoco.environments._base import seeded
 from dpoco.errors import HorizonExceeded
 
@@ -172,9 +172,7 @@ class LinearWorld(ContextualWorld):
     def __init__(
         self, arms: int, dimension: int, horizon: int, *, reward_noise: float = 0.1, **options: Any
     ) -> None:
-        self._reward_noise = real_float("reward_noise", reward_noise)
-        if self._reward_noise < 0.0:
-            raise ValueError(f"reward_noise must be at least 0; got {reward_noise!r}")
+        self._reward_noise = real_in("reward_noise", reward_noise, "[0, inf)")
         super().__init__(arms, dimension, horizon, **options)
 
     def _mean_rewards(self, margins: FloatArray) -> FloatArray:
@@ -199,8 +197,7 @@ class LogisticWorld(ContextualWorld):
     """
 
     def _mean_rewards(self, margins: FloatArray) -> FloatArray:
-        means: FloatArray = 0.5 * (1.0 + np.tanh(0.5 * margins))
-        return means
+        return 0.5 * (1.0 + np.tanh(0.5 * margins))
 
     def _draw_rewards(self, generator: np.random.Generator, means: FloatArray) -> FloatArray:
         return (generator.random(means.shape) < means).astype(np.float64)

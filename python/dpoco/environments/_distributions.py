@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, IntArray, choice, positive_float, positive_int, real_float
+from dpoco._validation import FloatArray, IntArray, choice, positive_float, positive_int, real_in
 from dpoco.environments._base import seeded
 
 _LARGEST = 2**31 - 1
@@ -99,13 +99,10 @@ def misspecified(
     A truth outside the class, near one of its members; `truth` has shape (..., M).
     """
     rows = np.asarray(truth, dtype=np.float64)
-    part = real_float("share", share)
-    if not 0.0 <= part <= 1.0:
-        raise ValueError(f"share must be in [0, 1]; got {part!r}")
+    part = real_in("share", share, "[0, 1]")
     count = rows.size // rows.shape[-1]
     noise = dirichlet_class(count, rows.shape[-1], concentration=concentration, seed=seed)
-    mixed: FloatArray = (1.0 - part) * rows + part * noise.reshape(rows.shape)
-    return mixed
+    return (1.0 - part) * rows + part * noise.reshape(rows.shape)
 
 
 def draw_labels(

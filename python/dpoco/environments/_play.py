@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._learner import OnlineLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, IntArray, float_array, positive_int
 from dpoco.bandits import BanditTrace
@@ -16,7 +17,9 @@ from dpoco.environments._contextual import ContextualWorld
 from dpoco.experts import ExpertTrace
 
 
-def play(learner: Any, environment: Environment, *, rounds: int | None = None) -> ExpertTrace:
+def play(
+    learner: Any, environment: Environment, *, rounds: int | None = None, persons: Any = None
+) -> ExpertTrace:
     """Let a learner and a world play.
 
     In each round the world's losses are computed, the learner decides, the world is told the
@@ -31,6 +34,8 @@ def play(learner: Any, environment: Environment, *, rounds: int | None = None) -
         Played from its current round on.
     rounds : int, optional
         Rounds to play; None is all that are left of the world, and at least one.
+    persons : array_like of int, str or bytes, optional
+        Whose rounds they are, one for each, where the learner enforces a participation.
 
     Returns
     -------
@@ -46,6 +51,7 @@ def play(learner: Any, environment: Environment, *, rounds: int | None = None) -
     experts = getattr(learner, "experts", environment.experts)
     if experts != environment.experts:
         raise ValueError(f"the learner has {experts} experts, the world {environment.experts}")
+    named = _named(learner, persons, count)
     first_round = int(getattr(learner, "round", 0))
     start = environment.round
     known = environment.matrix()[start:] if isinstance(environment, Oblivious) else None
@@ -57,7 +63,7 @@ def play(learner: Any, environment: Environment, *, rounds: int | None = None) -
             rows[t] = losses
         decisions[t] = decision = learner.decide()
         environment.observe(decision)
-        learner.observe(losses)
+        learner.observe(losses, **named[t])
     own = rows[np.arange(count), decisions]
     return ExpertTrace.of(rows, own, decisions, first_round, (0.0, 1.0))
 
@@ -67,7 +73,16 @@ def _left(world: Environment | ContextualWorld, rounds: int | None) -> int:
     return positive_int("rounds", left if rounds is None else rounds, maximum=left)
 
 
-def play_bandit(learner: Any, world: ContextualWorld, *, rounds: int | None = None) -> BanditTrace:
+def _named(learner: Any, persons: Any, rounds: int) -> list[dict[str, Any]]:
+    """Return what tells `observe` whose round it is; refused before anything is played."""
+    if isinstance(learner, OnlineLearner):
+        learner._digests(persons, rounds)
+    return [{}] * rounds if persons is None else [{"person": each} for each in persons]
+
+
+def play_bandit(
+    learner: Any, world: ContextualWorld, *, rounds: int | None = None, persons: Any = None
+) -> BanditTrace:
     """Let a learner and a contextual world play, round by round.
 
     Parameters
@@ -79,6 +94,8 @@ def play_bandit(learner: Any, world: ContextualWorld, *, rounds: int | None = No
         Played from its current round on.
     rounds : int, optional
         Rounds to play; None is all that are left of the world, and at least one.
+    persons : array_like of int, str or bytes, optional
+        Whose rounds they are, one for each, where the learner enforces a participation.
 
     Returns
     -------
@@ -94,6 +111,7 @@ def play_bandit(learner: Any, world: ContextualWorld, *, rounds: int | None = No
     for name in ("arms", "dimension"):
         if getattr(learner, name, getattr(world, name)) != getattr(world, name):
             raise ValueError(f"learner and world differ in {name}")
+    named = _named(learner, persons, count)
     first_round = int(getattr(learner, "round", 0))
     part = slice(world.round, world.round + count)
     actions = np.empty(count, dtype=np.int64)
@@ -101,7 +119,7 @@ def play_bandit(learner: Any, world: ContextualWorld, *, rounds: int | None = No
     for t in range(count):
         actions[t] = action = learner.decide(world.context())
         rewards[t] = reward = world.reward(action)
-        learner.observe(reward)
+        learner.observe(reward, **named[t])
     for array in (actions, rewards):
         array.flags.writeable = False
     return BanditTrace(actions, rewards, first_round, world.contexts[part], world.rewards[part])
@@ -129,7 +147,9 @@ class DelayedRun:
     outstanding: int
 
 
-def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> DelayedRun:
+def play_delayed(
+    learner: Any, records: tuple[Any, ...], delays: Any, *, persons: Any = None
+) -> DelayedRun:
     """Let a learner decide T times, with feedback that comes later.
 
     In step t the learner decides and issues ticket t; then all feedback that is due in step t
@@ -146,6 +166,8 @@ def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> Delayed
     delays : int or array_like of int, shape (T,)
         Steps between each decision and its feedback; -1: it never comes, and the ticket expires
         behind the last step. Fixed in advance, as the guarantee asks.
+    persons : array_like of int, str or bytes, optional
+        Whose rounds they are, one for each, where the learner enforces a participation.
 
     Returns
     -------
@@ -168,6 +190,7 @@ def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> Delayed
     if any(part.shape[0] != steps for part in rows):
         raise ValueError("records must have one row for each decision")
     waits = _waits(delays, steps)
+    named = _named(learner, persons, steps)
     contextual = hasattr(learner, "arms")
     decisions: list[Any] = []
     values = np.empty(steps)
@@ -179,7 +202,7 @@ def play_delayed(learner: Any, records: tuple[Any, ...], delays: Any) -> Delayed
     def arrive(step: int) -> None:
         for t in due.pop(step, ()):
             record = (rows[1][t, decisions[t]],) if contextual else tuple(r[t] for r in rows)
-            learner.observe(*record, ticket=tickets.pop(t))
+            learner.observe(*record, ticket=tickets.pop(t), **named[t])
             arrivals.append(t)
 
     for t in range(steps):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,9 +18,8 @@ from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
-from dpoco.evaluation import playing
-from dpoco.evaluation._runs import SeedTree, Snapshot, play_all, sources_of
-from dpoco.evaluation.games import game_of_arms, game_of_experts, game_of_functions, game_of_records
+from dpoco.evaluation import games, playing
+from dpoco.evaluation._runs import SeedTree, Snapshot, check_people, play_all, sources_of
 from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
@@ -136,7 +135,8 @@ def compare(
     """Play several learners at several budgets over one stream, each with independent noise.
 
     Every learner is held to the same budget, for the same rounds and the same change of
-    the data; if its guarantee says otherwise, that is an error.
+    the data, of a round or of all that a person has; if its guarantee says otherwise, that is an
+    error.
 
     Parameters
     ----------
@@ -156,8 +156,8 @@ def compare(
         number of the run, on nothing else. None is the operating system's entropy.
     stream, settings : mapping, optional
         JSON-able facts to keep.
-    persons : sequence of int, str or bytes, optional
-        Whose rounds they are, where all learners enforce a participation.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        Whose rounds they are: for learners that enforce a participation, and only for them.
     progress : callable, optional
         Called as ``progress(phase, done, total)``.
 
@@ -168,7 +168,8 @@ def compare(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, or guarantees that are not about one change and one view.
+        For bad arguments, guarantees that are not about one change and one view, and learners that
+        enforce a participation without `persons`: nothing has been played.
 
     Notes
     -----
@@ -179,48 +180,38 @@ def compare(
     count = positive_int("repeats", repeats, maximum=10**6)
     if not learners or not budgets:
         raise ValueError("a comparison needs learners and budgets")
+    cells = list(_cells(learners, budgets, len(data[0]), persons))
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
-    neighbours: set[tuple[str, str]] = set()
     total = float(comparator["total_loss"])
-    for index, budget in enumerate(budgets):
-        asked = None if budget is None else budget.to_dict()
-        for name, build in learners.items():
-            row = partial(ComparisonRow, name, asked)
-            try:
-                first = build(budget, None)
-                guarantee: Guarantee = first.guarantee
-            except CalibrationError as error:
-                rows.append(row((), (), (), None, str(error), _access(build)))
-                continue
-            if budget is not None:
-                guarantee.require(budget)
-                neighbours.add((guarantee.change, guarantee.view))
-                if len(neighbours) > 1:
-                    raise ValueError(
-                        "the learners' guarantees are about different changes or views"
-                    )
-            root = None
-            if seed is not None:
-                parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
-                root = SeedTree(seed).child("compare", name, *parts)
-            sources = sources_of(root, range(1 if budget is None else count))
-            tell = None if progress is None else partial(progress, name)
-            seeded = partial(build, budget)
-            if plays(first) == "batch":
-                _, fits, _ = playing.fits_of(seeded, sources, data, tell)
-                rows.append(row(fits, (), (), guarantee.to_dict(), access="offline"))
-                continue
-            played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
-            sums = [float(np.sum(playing.losses_of(trace))) for trace in played]
-            rows.append(
-                row(
-                    tuple(value / len(trace) for value, trace in zip(sums, played, strict=True)),
-                    tuple(value - total for value in sums),
-                    tuple(len(playing.switches_of(trace)) for trace in played),
-                    guarantee.to_dict(),
-                )
+    for index, row in cells:
+        if row.refused is not None:
+            rows.append(row)
+            continue
+        name, budget = row.learner, budgets[index]
+        root = None
+        if seed is not None:
+            parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
+            root = SeedTree(seed).child("compare", name, *parts)
+        sources = sources_of(root, range(1 if budget is None else count))
+        tell = None if progress is None else partial(progress, name)
+        seeded = partial(learners[name], budget)
+        if row.access == "offline":
+            _, fits, _ = playing.fits_of(seeded, sources, data, tell)
+            rows.append(replace(row, average_losses=fits))
+            continue
+        played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
+        sums = [float(np.sum(playing.losses_of(trace))) for trace in played]
+        rows.append(
+            replace(
+                row,
+                average_losses=tuple(
+                    value / len(trace) for value, trace in zip(sums, played, strict=True)
+                ),
+                regrets=tuple(value - total for value in sums),
+                switches=tuple(len(playing.switches_of(trace)) for trace in played),
             )
+        )
     return Comparison(
         stream=dict(stream or {}),
         settings={
@@ -237,6 +228,33 @@ def compare(
     )
 
 
+def _cells(
+    learners: Mapping[str, Builder], budgets: Sequence[Budget | None], rounds: int, persons: Any
+) -> Iterator[tuple[int, ComparisonRow]]:
+    """Yield a row without measures for every budget, with its number, and learner."""
+    neighbours: set[tuple[Any, ...]] = set()
+    for index, budget in enumerate(budgets):
+        asked = None if budget is None else budget.to_dict()
+        for name, build in learners.items():
+            row = ComparisonRow(name, asked, (), (), (), None)
+            try:
+                first = build(budget, None)
+                guarantee: Guarantee = first.guarantee
+            except CalibrationError as error:
+                yield index, replace(row, refused=str(error), access=_access(build))
+                continue
+            if budget is not None:
+                guarantee.require(budget)
+                neighbours.add((guarantee.change, guarantee.view, guarantee.person))
+                if len(neighbours) > 1:
+                    raise ValueError(
+                        "the learners' guarantees are about different changes, views or people"
+                    )
+            check_people(first, persons, rounds)
+            access = "offline" if plays(first) == "batch" else "online"
+            yield index, replace(row, guarantee=guarantee.to_dict(), access=access)
+
+
 def _access(build: Builder) -> str:
     """Tell what kind of learner was refused, by one without a budget."""
     try:
@@ -246,7 +264,9 @@ def _access(build: Builder) -> str:
 
 
 # How a game is played, which no learner takes.
-_PLAYING = ("repeats", "seed", "progress", "snapshot", "checkpoint", "resume", "skip_played")
+_PLAYING = (
+    "repeats", "seed", "progress", "snapshot", "checkpoint", "resume", "skip_played", "persons",
+)  # fmt: skip
 
 
 def _apart(
@@ -255,6 +275,10 @@ def _apart(
     """Return how to play, and what the learner takes, its horizon included."""
     how = {name: options.pop(name) for name in _PLAYING if name in options}
     return how, {"horizon": playing.horizon_of(horizon, rounds, how.get("resume")), **options}
+
+
+def _played(game: games.Game, budget: Budget, *, persons: Any = None, **how: Any) -> RunReport:
+    return playing.play_game(replace(game, persons=persons), budget, **how)
 
 
 def compare_private(
@@ -272,6 +296,7 @@ def compare_private(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
     skip_played: bool = False,
+    persons: Sequence[Any] | None = None,
     **options: Any,
 ) -> RunReport:
     """Play a private learner on a stream, and everything it should be compared with.
@@ -310,8 +335,11 @@ def compare_private(
     skip_played : bool, default False
         The stream holds the rounds that `resume` has played, too: as many rows are skipped. Without
         noise, these are played as well.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        Whose rounds they are, where a participation is enforced.
     **options
-        Further arguments of the learner: calibration, noise, sum_method, batch, ...
+        Further arguments of the learner: participation, calibration, noise, sum_method, batch, ...
+        With a participation the budget is for all rounds of a person.
 
     Returns
     -------
@@ -321,15 +349,16 @@ def compare_private(
     ------
     ValueError, TypeError
         For bad arguments, a `resume` that is of another problem or has no rounds left, or a stream
-        without rows for it.
+        without rows for it; for a participation that is enforced without `persons`, before anything
+        is played.
     CalibrationError
         If no noise scale meets the budget.
     """
     covered = playing.horizon_of(horizon, len(stream), resume)
-    return playing.play_game(
-        game_of_records(learner, stream, domain, loss, horizon=covered, **options),
+    return _played(
+        games.game_of_records(learner, stream, domain, loss, horizon=covered, **options),
         budget, repeats=repeats, seed=seed, progress=progress, snapshot=snapshot,
-        checkpoint=checkpoint, resume=resume, skip_played=skip_played,
+        checkpoint=checkpoint, resume=resume, skip_played=skip_played, persons=persons,
     )  # fmt: skip
 
 
@@ -354,7 +383,9 @@ def compare_private_experts(
         Of `dpoco.experts`.
     stream : dict, optional
         Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
+        As in `compare_private`.
+    **options
         As in `compare_private`.
 
     Returns
@@ -368,7 +399,7 @@ def compare_private_experts(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    return playing.play_game(game_of_experts(learner, losses, **options), budget, **how)
+    return _played(games.game_of_experts(learner, losses, **options), budget, **how)
 
 
 def compare_private_bandit(
@@ -405,7 +436,9 @@ def compare_private_bandit(
     nonprivate_flags : mapping of str to ndarray of bool, optional
         What was done to the stream before, of shape (T,) or (T, columns), for the report's
         ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
+        As in `compare_private`.
+    **options
         As in `compare_private`; ``reward_bound`` is set.
 
     Returns
@@ -421,7 +454,7 @@ def compare_private_bandit(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(contexts))
-    return playing.play_game(game_of_arms(learner, contexts, rewards, **options), budget, **how)
+    return _played(games.game_of_arms(learner, contexts, rewards, **options), budget, **how)
 
 
 def compare_private_lipschitz(
@@ -450,7 +483,9 @@ def compare_private_lipschitz(
     nonprivate_flags : mapping of str to ndarray of bool, optional
         What was done to the stream before, of shape (T,) or (T, columns), for the report's
         ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, **options
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
+        As in `compare_private`.
+    **options
         As in `compare_private`.
 
     Returns
@@ -466,8 +501,8 @@ def compare_private_lipschitz(
         As `compare_private`.
     """
     how, options = _apart(options, horizon, len(losses))
-    return playing.play_game(
-        game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how
+    return _played(
+        games.game_of_functions(losses, domain, lipschitz=lipschitz, **options), budget, **how
     )
 
 
@@ -524,7 +559,7 @@ def compare_private_fit(
         If no noise scale meets the budget.
     """
     count = len(stream) if records is None else min(positive_int("records", records), len(stream))
-    game = game_of_records(learner, stream, domain, loss, horizon=count, **options)
+    game = games.game_of_records(learner, stream, domain, loss, horizon=count, **options)
     return playing.fit_game(game, budget, repeats=repeats, seed=seed, progress=progress)
 
 

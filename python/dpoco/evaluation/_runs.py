@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpoco._learner import Progress
+from dpoco._learner import OnlineLearner, Progress
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, IntArray, float_array, positive_int, whole_number
 from dpoco.datasets import Stream
@@ -111,6 +111,7 @@ def repeat_runs(
     *,
     repeats: int,
     seed: int | None = None,
+    persons: Any = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
     """Play the same stream several times, each time with independent noise.
@@ -127,6 +128,8 @@ def repeat_runs(
     seed : int, optional
         Makes all runs reproducible; run i does not depend on `repeats`. None is the operating
         system's entropy.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        Whose rounds they are, where the learner enforces a participation.
     progress : callable, optional
         Called as ``progress(done, total)`` with rounds over all runs.
 
@@ -142,7 +145,7 @@ def repeat_runs(
     """
     count = positive_int("repeats", repeats, maximum=10**6)
     data = (features,) if labels is None else (features, labels)
-    return play_all(build, [root_source(seed)] * count, data, progress)
+    return play_all(build, [root_source(seed)] * count, data, progress, persons=persons)
 
 
 def repeat(
@@ -150,6 +153,7 @@ def repeat(
     *data: Any,
     repeats: int | Iterable[int],
     seed: int | SeedTree | None = None,
+    persons: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, Trace]:
     """Play the same stream several times, the noise of every run hanging on its number alone.
@@ -166,6 +170,8 @@ def repeat(
     seed : int or SeedTree, optional
         Root of the runs' seeds: run i is ``SeedTree(seed).child("run", i)``. None is the operating
         system's entropy.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        Whose rounds they are, where the learner enforces a participation.
     progress : callable, optional
         Called as ``progress(done, total)`` with rounds over all runs.
 
@@ -194,7 +200,7 @@ def repeat(
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
-    traces = play_all(build, sources_of(root, numbers), data, progress)
+    traces = play_all(build, sources_of(root, numbers), data, progress, persons=persons)
     return dict(zip(numbers, traces, strict=True))
 
 
@@ -218,6 +224,12 @@ def play_all(
     ]
 
 
+def check_people(learner: Any, persons: Any, rounds: int) -> None:
+    """Raise unless it is said whose rounds they are, if and only if the learner looks at it."""
+    if isinstance(learner, OnlineLearner):
+        learner._digests(persons, rounds)
+
+
 def part_of(progress: Progress | None, index: int, count: int) -> Progress:
     """Return the callback of one run of several, which tells the progress of them all."""
 
@@ -239,6 +251,8 @@ def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
         raise TypeError("learners of experts take losses, and no labels")
     if not keeps_decisions(learner):
         options["record_decisions"] = False
+    if options.get("persons") is None:
+        options.pop("persons", None)  # learners of other origin know nobody
     return learner.run(*data, **options)
 
 
@@ -335,6 +349,7 @@ def prequential(
     *,
     window: int | None = None,
     measures: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] | None = None,
+    persons: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PrequentialResult:
     """Play a stream and judge every decision on the record that comes next, before it is learned.
@@ -352,6 +367,9 @@ def prequential(
     measures : dict of str to callable, optional
         Further measures for records with labels: ``measure(margins, labels)``, both of shape (n,),
         returns a value for each round; the margin of a round is ``<decision, record>``.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        Whose rounds they are, where the learner enforces a participation. Records beyond it are
+        judged, too; they are only not learned from.
     progress : callable, optional
         Called as ``progress(done, total)``.
 
@@ -396,12 +414,13 @@ def prequential(
         raise ValueError("the stream must have at least one round")
     size = -(-rounds // _WINDOWS) if window is None else positive_int("window", window)
     learner._check_rounds(rounds)
+    learner._digests(persons, rounds)
     if experts:
-        trace = learner.run(rows, progress=progress)
+        trace = learner.run(rows, persons=persons, progress=progress)
         switches, values = trace.switches, {"loss": trace.losses}
     else:
         targets = float_array("labels", labels, (rounds,))
-        losses, margins, switches = _margins(learner, rows, targets, progress)
+        losses, margins, switches = _margins(learner, rows, targets, persons, progress)
         values = {"loss": losses, **_measured(learner.loss, margins, targets, measures or {})}
     starts = np.arange(0, rounds, size)
     ends = np.minimum(starts + size, rounds)
@@ -417,7 +436,7 @@ def prequential(
 
 
 def _margins(
-    learner: Any, rows: FloatArray, targets: FloatArray, progress: Callable[[int, int], None] | None
+    learner: Any, rows: FloatArray, targets: FloatArray, persons: Any, progress: Progress | None
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Play in parts; return losses and margins of all rounds, and those that end with a switch."""
     rounds, dimension = rows.shape
@@ -426,7 +445,8 @@ def _margins(
     part = max(1, _LARGEST_PART // dimension)
     for start in range(0, rounds, part):
         here = slice(start, min(rounds, start + part))
-        trace = learner.run(rows[here], targets[here])
+        people = None if persons is None else persons[here]
+        trace = learner.run(rows[here], targets[here], persons=people)
         losses[here] = trace.losses
         margins[here] = np.einsum("td,td->t", trace.decisions, rows[here])
         switches.append(start + trace.switches)

@@ -78,7 +78,7 @@ class Game:
         What the report says of them.
     nonprivate_flags : mapping of str to ndarray of bool
         What was done to the stream before.
-    persons : sequence of str or None
+    persons : sequence of int, str or bytes, or None
         Whose rows they are, where the learner enforces a participation.
     """
 
@@ -92,7 +92,7 @@ class Game:
     loss: dict[str, Any]
     stream: dict[str, Any]
     nonprivate_flags: Flags = field(default_factory=dict)
-    persons: Sequence[str] | None = None
+    persons: Sequence[Any] | None = None
     _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -77,7 +77,7 @@ def released_deviations(
     """Return the standard deviations of a coordinate of a draw, and of the noisiest sum."""
     variance = coordinate_variance(parameters.norm_order, dimension)
     one = float(parameters.noise_scale * np.sqrt(variance))
-    return one, one * continual_sum.worst_row_norm(parameters.sum_method, parameters.pushes)
+    return one, one * continual_sum.worst_row_norm(parameters.correlation, parameters.pushes)
 
 
 def versions() -> dict[str, str]:
@@ -118,8 +118,10 @@ def play_game(
     first, given = learner.round, len(game.data[0])
     rows = _played_rows(first, given, game.horizon, skip_played)
     data = tuple(column[rows] for column in game.data)
-    persons = game.persons
     length = len(data[0])
+    persons = None if game.persons is None else game.persons[: rows.stop]
+    own = None if persons is None else persons[rows.start :]
+    running.check_people(learner, own, length)
     tell = (lambda *_: None) if progress is None else progress
 
     tell("comparators", 0, 1)
@@ -135,8 +137,7 @@ def play_game(
         runs.append(
             _play(
                 player, data, running.part_of(partial(tell, "private"), index, count), checkpoint,
-                snapshot if index == 0 else None, fixed,
-                None if persons is None else persons[rows],
+                snapshot if index == 0 else None, fixed, own,
             )
         )  # fmt: skip
         seconds.append(time.perf_counter() - begun)
@@ -146,7 +147,7 @@ def play_game(
         game.build(None, _without_noise(seed)),
         tuple(column[: rows.stop] for column in game.data),
         progress=partial(tell, "without noise"),
-        persons=None if persons is None else persons[: rows.stop],
+        persons=persons,
     )
     free_seconds = time.perf_counter() - begun
 
@@ -238,7 +239,7 @@ def _play(
     checkpoint: str | os.PathLike[str] | None,
     snapshot: Callable[[running.Snapshot], None] | None,
     compared: FloatArray,
-    persons: Sequence[str] | None,
+    persons: Any,
 ) -> tuple[FloatArray, int]:
     """Return the losses of a run and how often the decision changed; `compared` are sums."""
     first, rounds = learner.round, len(data[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco._validation import choice, positive_int
+from dpoco._validation import choice, positive_int, real_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.experts._expert_learner import ExpertLearner, ExpertTrace
@@ -18,6 +18,8 @@ from dpoco.experts._selectors import (
     EpochSelectorParameters,
     ShiftDetector,
     ShiftDetectorParameters,
+    WindowSelector,
+    WindowSelectorParameters,
 )
 from dpoco.experts._weights import (
     BatchShare,
@@ -41,6 +43,8 @@ __all__ = [
     "PrefixHedgeParameters",
     "ShiftDetector",
     "ShiftDetectorParameters",
+    "WindowSelector",
+    "WindowSelectorParameters",
     "plan_experts",
 ]
 
@@ -62,8 +66,9 @@ class ExpertPlan:
         Privacy of all decisions together.
     regret_bound : float
         Bound on the regret against the best sequence of experts with the planned number of
-        switches, in units of the loss range. In expectation; for ``ShiftDetector`` and
-        ``EpochSelector`` as their accountants say.
+        switches, in units of the loss range. A worst case over all losses of `scope`, in
+        expectation; for ``EpochSelector``, ``WindowSelector`` and ``ShiftDetector`` as their
+        accountants say.
     scope : str
         For which losses the bound holds, one of ``ADVERSARIES``.
     """
@@ -96,6 +101,7 @@ def plan_experts(
     budget: Budget,
     switches: int = 0,
     adversary: str = "oblivious",
+    gap: float = 0.0,
 ) -> tuple[ExpertPlan, ...]:
     """Return every learner whose regret is bounded for these losses, smallest bound first.
 
@@ -113,6 +119,9 @@ def plan_experts(
         How the losses arise: drawn independently from one law; from a law that changes S times;
         fixed in advance; in reaction to the decisions. It is never weakened silently: a bound for
         special losses is not offered for general ones.
+    gap : float, default 0
+        For "stationary" and "shifting" losses: how much worse than the best expert's mean loss all
+        others' are, as a share of the range, in [0, 1]. ``WindowSelector`` makes use of it.
 
     Returns
     -------
@@ -126,7 +135,9 @@ def plan_experts(
     Notes
     -----
     Privacy holds for all losses, whatever `adversary` is: it concerns regret only. The bounds are
-    in units of the range of the losses. A second or two, without any data.
+    in units of the range of the losses, and for the worst losses there are: where the law of losses
+    shifts, ``WindowSelector`` often has many times less regret than learners with smaller bounds. A
+    second or two, without any data.
 
     Examples
     --------
@@ -146,6 +157,9 @@ def plan_experts(
     ]
     if switches == 0 and budget.delta > 0.0:
         candidates.insert(0, (PrefixHedge, {}))
+    if real_float("gap", gap) > 0.0 and level > ADVERSARIES.index("shifting"):
+        raise ValueError(f"gap is of laws that losses are drawn from, not of {adversary} losses")
+    candidates.insert(0, (WindowSelector, {"expected_shifts": switches, "gap": gap}))
     if switches == 0:
         candidates.insert(0, (EpochSelector, {}))
     attack = "adaptive" if adversary == "adaptive" else "oblivious"

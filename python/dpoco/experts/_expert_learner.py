@@ -328,5 +328,8 @@ class ExpertLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Losses clipped or not finite so far. **Not private**: publishing it is a leak."""
+        """Losses clipped or not finite so far. **Not private**: publishing it is a leak.
+
+        Losses that a participation does not let in count as not finite.
+        """
         return int(self._engine.nonprivate_violations())

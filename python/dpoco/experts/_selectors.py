@@ -1,4 +1,4 @@
-"""Selection on dyadic epochs: for stationary losses, and with restarts where the law changes."""
+"""Selection on epochs and windows: for stationary losses, and where the law changes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._participation import Participation
-from dpoco.accounting import Budget, epoch_selector, shift_detector
+from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
+from dpoco.accounting.window_selector import WindowSelectorParameters
 from dpoco.experts._expert_learner import ExpertLearner
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
 
-__all__ = ["EpochSelector", "EpochSelectorParameters", "ShiftDetector", "ShiftDetectorParameters"]
+__all__ = ["EpochSelector", "EpochSelectorParameters", "ShiftDetector", "ShiftDetectorParameters",
+           "WindowSelector", "WindowSelectorParameters"]  # fmt: skip
+
+# Windows that double forever: none becomes as long.
+DOUBLING = 2**62
 
 
 class Selector(ExpertLearner):
@@ -33,6 +38,17 @@ class Selector(ExpertLearner):
         if drawn is not None:
             noise, scale = drawn.law, drawn.scale
         return {"candidates": self._experts, "noise": noise, "scale": scale, "largest": False}
+
+    def _build_engine(self, claim: dict[str, Any]) -> Any:
+        p: EpochSelectorParameters = self._parameters
+        return _core.EpochSelector(
+            {
+                **self._shared_settings(claim),
+                "selection": self._selection(p.selection, p.scale),
+                "first": p.first,
+                "longest": p.window if isinstance(p, WindowSelectorParameters) else DOUBLING,
+            }
+        )
 
 
 class EpochSelector(Selector):
@@ -125,19 +141,118 @@ class EpochSelector(Selector):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.EpochSelector:
-        p = self._parameters
-        return _core.EpochSelector(
-            {
-                **self._shared_settings(claim),
-                "selection": self._selection(p.selection, p.scale),
-                "first": p.first,
-            }
-        )
-
     @property
     def parameters(self) -> EpochSelectorParameters:
         """Everything calibration fixed: law and scale of the noise, regret bound."""
+        return self._parameters
+
+
+class WindowSelector(Selector):
+    """Noisy argmin on windows of bounded length: pure privacy for losses whose law changes.
+
+    Plays as `EpochSelector`, but windows stop doubling at `window` rounds: in each it plays a noisy
+    argmin of the losses of the one before, so that a change of the law is forgotten after two
+    windows. The whole sequence of decisions is epsilon-differentially private for replacing the
+    losses of one round, also when they react to the decisions, and over any number of rounds.
+
+    Parameters
+    ----------
+    experts : int
+        Number of experts N, at most 2^32.
+    horizon : int or None
+        Number of rounds T, at most 1e12; None: unknown, at no price, but that the window is chosen
+        for 1e12 rounds unless it is given. Keyword-only, as all that follow.
+    budget : Budget or None
+        The target guarantee; its delta may be 0. None switches privacy off (baselines).
+    parameters : WindowSelectorParameters, optional
+        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight"}
+        Nothing is published.
+    expected_shifts : int, default 0
+        Changes S of the law to plan for: a guess, which privacy does not depend on.
+    gap : float, default 0
+        How much worse than the best expert all others are at all times, as a share of the range of
+        losses, in [0, 1]. Only the window and the regret bound rest on it: rather too small than
+        too large.
+    window : int, optional
+        Rounds W of the longest window; default: that of the least regret bound for S and `gap`.
+        With the horizon's length it is `EpochSelector`.
+    selection : {"exponential", "gumbel"}, optional
+        Law of the noise; default "exponential".
+    first : int, optional
+        Expert of the first round; None (default) draws it uniformly.
+    loss_range : (float, float), default (0, 1)
+        Public range of the losses, enforced by clipping.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
+    on_violation : {"clip", "raise"}
+        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
+        data: the exception depends on them).
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    BudgetExceeded
+        If `parameters` spend more than `budget`.
+
+    Notes
+    -----
+    Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1, with epochs that
+    stop growing.
+    O(N) time a round and O(N) memory; T/W draws of N variates in all.
+    `parameters.regret_bound` is for losses drawn independently from a law that changes at most S
+    times, a worst case over such laws: on most of them regret is many times smaller. Against
+    losses that know the windows, such as blocks of W rounds that each punish the last one's best
+    expert, regret is linear: see `ObliviousTracker` and `BatchShare`.
+    Proofs: ``docs/privacy/epoch_selector.md``, section "Windows".
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.experts.WindowSelector(
+    ...     10, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=0.0),
+    ...     expected_shifts=5, gap=0.4)
+    >>> learner.parameters.window, round(learner.parameters.regret_bound)
+    (107, 3024)
+    """
+
+    _parameters: WindowSelectorParameters
+    _accountant: ClassVar[ModuleType] = window_selector
+    _noise: ClassVar[str] = "fresh"
+    _parameters_class = WindowSelectorParameters
+
+    def __init__(
+        self,
+        experts: int,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        parameters: WindowSelectorParameters | None = None,
+        calibration: str = "tight",
+        expected_shifts: int = 0,
+        gap: float = 0.0,
+        window: int | None = None,
+        selection: str | None = None,
+        first: int | None = None,
+        loss_range: tuple[float, float] = (0.0, 1.0),
+        participation: Participation | None = None,
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        self._begin(
+            WindowSelector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            calibration=calibration, expected_shifts=expected_shifts, gap=gap, window=window,
+            selection=selection, first=first, loss_range=loss_range, participation=participation,
+            on_violation=on_violation, source=source,
+        )  # fmt: skip
+
+    @property
+    def parameters(self) -> WindowSelectorParameters:
+        """Everything calibration fixed: law and scale of the noise, window, regret bound."""
         return self._parameters
 
 

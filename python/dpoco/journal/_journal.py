@@ -338,7 +338,9 @@ class Journal:
             else:
                 self._accounts.join(group, size, learner, same_unit=same_unit)
             payload = payload_of(learner)
-            mine = learner_of(header, payload, self._siblings) if apart else learner
+            mine = learner
+            if apart:
+                mine = learner_of(header, payload, learner._people(), self._siblings)
             stream = self._added(name, header, origin, mine)
             transaction._touch(stream)
             learner._taken = place  # before the commit: two must never go on
@@ -363,8 +365,8 @@ class Journal:
                 raise RoundOrderError("a decision waits for its reward: fork after the round")
             origin = f"fork of {parent.name!r} in round {parent._round}"
             self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
-            payload = payload_of(parent._learner)
-            learner = learner_of(parent._row.header, payload, self._siblings)
+            payload, people = payload_of(parent._learner), parent._learner._people()
+            learner = learner_of(parent._row.header, payload, people, self._siblings)
             renew(learner)
             if getattr(learner, "_book", None) is not None:
                 learner._book = TicketBook()  # tickets that wait are the parent's
@@ -414,7 +416,8 @@ class Journal:
 
         Rounds are stored in the batches they were committed in: the batch of `before_round` is kept
         as a whole. A forgotten round can be neither read nor replayed: a replay raises
-        `StateError`, it is never played again.
+        `StateError`, it is never played again. Where a participation is enforced, the latest rounds
+        are kept: they say who has come since that was last stored as a whole.
 
         Raises
         ------
@@ -427,6 +430,8 @@ class Journal:
             rows, row = self._rows, stream._row
             if before > stream._round:
                 raise RoundOrderError(f"the stream is in round {stream._round}")
+            if stream._learner._limiter is not None:
+                before = min(before, stream._since)
             if before <= row.kept_from:
                 return row.kept_from
             # The chunk that holds round `before`, if there is one, begins what is kept.

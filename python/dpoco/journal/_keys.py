@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._state import write_atomically
+from dpoco._validation import FloatArray
 from dpoco.errors import StateError
 
 if TYPE_CHECKING:
@@ -67,20 +67,28 @@ class StreamDigests:
         self._contexts = _derived(key, uid, b"contexts")
         self._arrivals = _derived(key, uid, b"arrivals")
 
-    def records(self, first: int, *rows: NDArray[np.float64]) -> bytes:
+    def records(self, first: int, *rows: FloatArray) -> bytes:
         """Return 16 bytes for each row of one (n, w), or of two such side by side.
 
         They are the records of the rounds first, first + 1, ....
         """
         return _core.keyed_digests(self._records, first, *rows)
 
-    def arrival(self, ticket: int, rows: tuple[NDArray[np.float64], ...]) -> bytes:
+    def arrival(self, ticket: int, rows: tuple[FloatArray, ...]) -> bytes:
         """Return the digest of the record, (1, w) or two such, that a ticket is redeemed with."""
         return _core.keyed_digests(self._arrivals, ticket, *rows)
 
-    def context(self, turn: int, context: NDArray[np.float64]) -> bytes:
+    def context(self, turn: int, context: FloatArray) -> bytes:
         """Return the digest of a context alone, shape (d,)."""
         return _core.keyed_digests(self._contexts, turn, context[None, :])
+
+
+def with_people(rows: tuple[FloatArray, ...], people: bytes) -> tuple[FloatArray, ...]:
+    """Return records with two doubles more in each row: the words of its person's digest."""
+    if not people:
+        return rows
+    words = np.frombuffer(people, dtype=np.float64).reshape(-1, 2)
+    return (*rows[:-1], np.hstack((rows[-1], words)))
 
 
 class RowSeals:

@@ -31,6 +31,7 @@ _HEAD = struct.Struct("<I16sQ16sQ16s")
 _KEY = struct.Struct("<I16s")
 _STATE = struct.Struct("<QI")
 _COUNT = struct.Struct("<I")
+_NAMED = 2**31  # added to the number of rounds of a chunk that has people
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,15 @@ class StateRow:
         State of the compiled engine after them: secret.
     pending : bytes
         The release of the current round, if it precedes the round's record: already decided.
+    people : bytes
+        Who has come in them, to be stored in a row beside; none: the chunks since say who came.
     """
 
     stream: int
     round: int
     payload: bytes
     pending: bytes
+    people: bytes = b""
 
     def to_bytes(self) -> bytes:
         """Return the row's body."""
@@ -164,13 +168,13 @@ class StateRow:
 
 def payload_of(learner: Any) -> bytes:
     """Return the state of the engine; framed with the tickets, once some were issued."""
-    state: bytes = learner._payload()
+    state: bytes = learner._engine.state()
     book = getattr(learner, "_book", None)
     return state if book is None else pack({"tickets": book.to_record()}, state)
 
 
-def learner_of(header: str, payload: bytes, siblings: dict[str, Any]) -> Any:
-    """Return the learner of a stored header and state.
+def learner_of(header: str, payload: bytes, people: bytes, siblings: dict[str, Any]) -> Any:
+    """Return the learner of a stored header and state, and of the people who have come.
 
     What follows from the header, the guarantee above all, is computed for its first learner, of
     which `siblings` keeps one.
@@ -179,12 +183,12 @@ def learner_of(header: str, payload: bytes, siblings: dict[str, Any]) -> Any:
     framed = payload.startswith(FRAME_SIGNATURE)
     known = None if framed else siblings.get(header)
     if known is not None:
-        return continued(known, payload)
+        return continued(known, payload + people)
     record = json.loads(header)
     if framed:
         front, payload = unpack(payload)
         record["object"]["tickets"] = front["tickets"]
-    learner = _class_of(record.get("kind"))._from_bytes(pack(record, payload))
+    learner = _class_of(record.get("kind"))._from_bytes(pack(record, payload + people))
     if "tickets" not in record["object"]:  # those are each learner's own
         siblings[header] = learner._sibling(_REPLACED_CLAIM)
     return learner
@@ -218,6 +222,8 @@ class Chunk:
         16 bytes a round: keyed digest of its record.
     releases : bytes
         The releases, see ``_releases``.
+    people : bytes
+        16 bytes a round where a participation is enforced: the limiter's digest of its person.
     """
 
     stream: int
@@ -225,6 +231,7 @@ class Chunk:
     key: int
     digests: bytes
     releases: bytes
+    people: bytes = b""
 
     @property
     def count(self) -> int:
@@ -238,13 +245,18 @@ class Chunk:
 
     def to_bytes(self) -> bytes:
         """Return the row's body."""
-        return b"".join((_COUNT.pack(self.count), self.digests, self.releases))
+        count = self.count | (_NAMED if self.people else 0)
+        return b"".join((_COUNT.pack(count), self.digests, self.people, self.releases))
 
     @classmethod
     def from_bytes(cls, stream: int, first: int, key: int, body: bytes) -> Chunk:
         """Return the chunk of a body."""
-        middle = _COUNT.size + DIGEST_BYTES * _COUNT.unpack_from(body)[0]
-        return cls(stream, first, key, body[_COUNT.size : middle], body[middle:])
+        (count,) = _COUNT.unpack_from(body)
+        size = DIGEST_BYTES * (count & ~_NAMED)
+        middle = _COUNT.size + size
+        end = middle + (size if count & _NAMED else 0)
+        digests, people = body[_COUNT.size : middle], body[middle:end]
+        return cls(stream, first, key, digests, body[end:], people)
 
 
 _LAYOUT = struct.Struct("<c3xIII")

@@ -40,6 +40,7 @@ _TOTAL_BYTES = 16
 _END = 2**63 - 1
 _LONGEST = 4096  # rounds of a merged chunk
 _LISTED = struct.Struct("<QQQ")
+_ROUND = struct.Struct("<Q")
 
 Place = tuple[int, int, int]
 
@@ -293,8 +294,18 @@ class Rows:
         return StateRow.from_bytes(stream, body)
 
     def put_states(self, rows: Iterable[StateRow]) -> None:
-        """Write or replace states."""
-        self._put(((_STATE, 0, row.stream), row.to_bytes()) for row in rows)
+        """Write or replace states, and beside them who has come, where that is to be stored."""
+        entries = []
+        for row in rows:
+            entries.append(((_STATE, 0, row.stream), row.to_bytes()))
+            if row.people:
+                entries.append(((_STATE, 1, row.stream), _ROUND.pack(row.round) + row.people))
+        self._put(entries)
+
+    def people(self, stream: int) -> tuple[int, bytes]:
+        """Return who has come, and in how many rounds; nothing if that was never stored."""
+        body = self._body((_STATE, 1, stream))
+        return (0, b"") if body is None else (_ROUND.unpack_from(body)[0], body[_ROUND.size :])
 
     # -- releases ---------------------------------------------------------------------------------
 
@@ -341,8 +352,9 @@ class Rows:
         stream, first, key = group[0].stream, group[0].first, group[0].key
         releases = np.concatenate([decoded(chunk.releases, chunk.count) for chunk in group])
         digests = b"".join(chunk.digests for chunk in group)
+        people = b"".join(chunk.people for chunk in group)
         self.drop_chunks(stream, first, group[-1].stop)
-        self.add_chunks([Chunk(stream, first, key, digests, encoded(releases))])
+        self.add_chunks([Chunk(stream, first, key, digests, encoded(releases), people)])
 
     # -- keys -------------------------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._families import Family, Parts, family_of
+from dpoco._participation import Digests, Person
 from dpoco._tickets import Ticket, TicketBook
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError, StateError
-from dpoco.journal._keys import DIGEST_BYTES, StreamDigests
+from dpoco.journal._keys import DIGEST_BYTES, StreamDigests, with_people
 from dpoco.journal._releases import (
     CONTEXT,
     Recipe,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dpoco.journal._journal import Journal
 
 _SEARCHED = 1024  # rounds that are searched at once for that of a ticket
+_WRITTEN = 256  # bytes a round, about, that storing all people may take in the long run
 
 
 class Stream:
@@ -41,6 +43,8 @@ class Stream:
     _learner: Any  # None: to be loaded from the journal
     _round: int
     _pending: bytes  # the release of the current round, if it precedes the round's record
+    _since = -1  # rounds whose people are stored as a whole, in so many bytes
+    _size = 0
 
     def __init__(self, journal: Journal, row: StreamRow, learner: Any = None) -> None:
         self._journal, self._row = journal, row
@@ -90,7 +94,10 @@ class Stream:
                 raise HorizonExceeded(f"the horizon of {self._learner.horizon} rounds is used up")
             return self._family.present(decoded(self._pending, 1)[0])
 
-    def observe(self, *record: Any, round: int | None = None, ticket: Ticket | None = None) -> Any:
+    def observe(
+        self, *record: Any, round: int | None = None, person: Person = None,
+        ticket: Ticket | None = None,
+    ) -> Any:  # fmt: skip
         """End a round with its record; for mechanisms, return the answer to it.
 
         Parameters
@@ -101,6 +108,9 @@ class Stream:
         round : int, optional
             The round that this record is for. One that is over already is compared with the record
             it was released for, and nothing else happens.
+        person : int, str or bytes
+            Whose record it is, where the learner enforces a participation: one too many counts as
+            zero, silently. The same record of somebody else is another one.
         ticket : Ticket, optional
             The decision, made earlier, that the record is for: it ends the current round. Bandits:
             the reward alone. A ticket that was redeemed already is compared with the record it was
@@ -127,19 +137,22 @@ class Stream:
         """
         if self._family.contextual and ticket is None:
             with self._journal.transaction() as transaction:
-                return transaction._observe_reward(self, record, round)
+                return transaction._observe_reward(self, record, round, person)
         while record and record[-1] is None:
             record = record[:-1]
         if ticket is not None:
             if round is not None or not record:
                 raise TypeError("a ticket needs a record, and no round: it ends the current one")
             with self._journal.transaction() as transaction:
-                transaction.redeem(self, ticket, *record)
+                transaction.redeem(self, ticket, *record, person=person)
             return None
-        decisions = self.process(*self._family.record(record), first_round=round)
+        who = None if person is None else [person]
+        decisions = self.process(*self._family.record(record), first_round=round, person=who)
         return self._family.present(decisions[0]) if self._family.answers else None
 
-    def skip(self, *, round: int | None = None, ticket: Ticket | None = None) -> None:
+    def skip(
+        self, *, round: int | None = None, person: Person = None, ticket: Ticket | None = None
+    ) -> None:
         """End a bandit's round whose reward, or context, is lost: an empty record.
 
         It counts as zero for every arm, and the noise advances as in any other round.
@@ -149,6 +162,9 @@ class Stream:
         round : int, optional
             The round of the decision; default: the current one. One that is over already must have
             been skipped, and nothing else happens.
+        person : int, str or bytes
+            The round's user, where the learner enforces a participation: the round counts. If that
+            is lost, too, a name that nobody has.
         ticket : Ticket, optional
             The decision, made earlier, whose reward never came: see `observe`.
 
@@ -167,9 +183,9 @@ class Stream:
             raise TypeError("only bandits skip: end the round with a record of NaNs")
         with self._journal.transaction() as transaction:
             if ticket is None:
-                transaction._skip(self, round)
+                transaction._skip(self, round, person)
             elif round is None:
-                transaction.redeem(self, ticket)
+                transaction.redeem(self, ticket, person=person)
             else:
                 raise TypeError("a ticket needs no round: it ends the current one")
 
@@ -198,7 +214,9 @@ class Stream:
             transaction._touch(self)
             self._learner.expire(ticket)
 
-    def process(self, *batch: Any, first_round: int | None = None) -> NDArray[Any]:
+    def process(
+        self, *batch: Any, first_round: int | None = None, person: Any = None
+    ) -> NDArray[Any]:
         """Play a micro-batch: its releases are committed in one transaction, then returned.
 
         Parameters
@@ -210,6 +228,8 @@ class Stream:
             The round of the first record; default: the current round. Name it to be safe against
             doubled batches: rounds that are over are compared with the records they were released
             for, and their stored releases are returned.
+        person : array_like of int, str or bytes with shape (n,)
+            Whose records they are, where the learner enforces a participation.
 
         Returns
         -------
@@ -222,7 +242,7 @@ class Stream:
             If a round was released for another record; nothing of the batch is played.
         RoundOrderError
             If `first_round` is beyond the current round: rounds are missing, or the journal was
-            restored from an old copy.
+            restored from an old copy. If there is no room for more people.
         HorizonExceeded, ValueError, TypeError
             As the learner's ``run``; nothing changed.
         JournalFenced
@@ -233,10 +253,11 @@ class Stream:
         Notes
         -----
         One commit, which waits for the disk; 16 bytes a round, the releases (repeated ones once),
-        and one state.
+        and one state. Where a participation is enforced, 16 bytes more, a person's digest, and now
+        and then all that is known of people: at most some 300 bytes a round, in the long run.
         """
         with self._journal.transaction() as transaction:
-            work = transaction.process(self, *batch, first_round=first_round)
+            work = transaction.process(self, *batch, first_round=first_round, person=person)
         return work.decisions
 
     def process_many(
@@ -254,7 +275,8 @@ class Stream:
         Parameters
         ----------
         batches : iterable of tuples
-            What `process` would be called with, one after the other. It is read up to
+            What `process` would be called with, one after the other; where the learner enforces a
+            participation, with the records' people at the end. It is read up to
             ``2 together`` batches beyond the releases yielded so far: it must not wait for them.
         first_round : int, optional
             Of the first batch, as for `process`; the others follow.
@@ -415,7 +437,11 @@ class Stream:
     def _restored(self) -> Any:
         """Return the learner of the stored state, checked against what was committed with it."""
         row = self._journal._rows.state(self._row.id)
-        learner = learner_of(self._row.header, row.payload, self._journal._siblings)
+        since, people = self._journal._rows.people(self._row.id)
+        learner = learner_of(self._row.header, row.payload, people, self._journal._siblings)
+        if learner._limiter is not None:
+            self._remember(since, people)
+            self._count(learner._limiter, row.round)
         if learner.round != row.round:
             raise StateError("the journal is corrupt: a state of another round")
         family = family_of(learner)
@@ -432,7 +458,25 @@ class Stream:
         self._context = None
 
     def _state(self) -> StateRow:
-        return StateRow(self._row.id, self._round, payload_of(self._learner), self._pending)
+        learner, people = self._learner, b""
+        rounds = self._round - self._since
+        if learner._limiter is not None and _WRITTEN * rounds > self._size:
+            people = learner._people()
+            self._remember(self._round, people)
+        return StateRow(self._row.id, self._round, payload_of(learner), self._pending, people)
+
+    def _remember(self, since: int, people: bytes) -> None:
+        """Note that the people of the rounds before `since` are stored as a whole."""
+        # Before anybody has come it is not known what names are: the first round says it.
+        self._since, self._size = since, len(people) if since else 0
+
+    def _count(self, limiter: Any, stop: int) -> None:
+        """Count who has come since that was stored as a whole, as it was counted then."""
+        at = self._since
+        while at < stop:
+            for chunk in self._journal._rows.chunks(self._row.id, at, min(at + _SEARCHED, stop)):
+                limiter.admit(at, chunk.people[DIGEST_BYTES * (at - chunk.first) :])
+                at = chunk.stop
 
     def _advance(self, rounds: int) -> None:
         self._pending = _decided(self._family, self._learner)
@@ -507,8 +551,8 @@ class Stream:
             pieces.append(decoded(chunk.releases, chunk.count)[part])
         return _joined(pieces) if pieces else self._nothing()
 
-    def _replayed(self, first: int, parts: Parts) -> NDArray[Any]:
-        """Return the releases of rounds that are over, if these are their records."""
+    def _replayed(self, first: int, parts: Parts, people: bytes) -> NDArray[Any]:
+        """Return the releases of rounds that are over, if these are their records and people."""
         last = first + int(parts[0].shape[0])
         self._check_kept(first, last)
         pieces = []
@@ -518,7 +562,8 @@ class Stream:
             recipe = Recipe.of(chunk.releases)
             within = slice(start - chunk.first, stop - chunk.first)
             stored = None if recipe is not None else decoded(chunk.releases, chunk.count)[within]
-            rows = self._family.rows(records, stored)
+            who = people[DIGEST_BYTES * (start - first) : DIGEST_BYTES * (stop - first)]
+            rows = with_people(self._family.rows(records, stored), who)
             digests = self._digests_under(chunk.key).records(start, *rows)
             at = within.start * DIGEST_BYTES
             _compare(start, digests, chunk.digests[at : at + len(digests)])
@@ -533,10 +578,10 @@ class Stream:
         return _joined(pieces)
 
     def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> NDArray[Any]:
-        learner = learner_of(self._row.header, recipe.start, self._journal._siblings)
+        learner = learner_of(self._row.header, recipe.start, b"", self._journal._siblings)
         if learner.round != first:
             raise StateError("the journal is corrupt: a state of another round")
-        releases = self._family.play(learner, records)
+        releases = self._family.play(learner, records, Digests())
         if not np.array_equal(Recipe.sums_of(releases), recipe.sums[: releases.shape[0]]):
             raise StateError(
                 "the records do not give the releases that they gave: was the journal written by "

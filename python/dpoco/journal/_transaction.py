@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._families import Parts
+from dpoco._participation import Digests, Person
 from dpoco._tickets import Ticket
 from dpoco._validation import LARGEST_HORIZON, float_array, positive_int, whole_number
 from dpoco.errors import RoundOrderError, StateError
-from dpoco.journal._keys import DIGEST_BYTES
+from dpoco.journal._keys import DIGEST_BYTES, with_people
 from dpoco.journal._releases import CONTEXT, Chunk, StateRow, decoded, encoded, kept_form
 
 if TYPE_CHECKING:
@@ -42,11 +43,14 @@ class Work:
         The first round that is new; earlier ones of the batch were committed before.
     parts : tuple of ndarray
         Records of the new rounds, as the learner sees them; first axis the rounds.
+    people : bytes
+        16 bytes a round where a participation is enforced: whose they are.
     """
 
     stream: Stream
     first: int
     parts: Parts
+    people: bytes
     _stored: NDArray[Any] | None
     _start: bytes | None = None
     _fresh: NDArray[Any] | None = None
@@ -102,7 +106,9 @@ class Transaction:
         self._moved: dict[int, Stream] = {}
         self._open = False
 
-    def process(self, stream: Stream, *batch: Any, first_round: int | None = None) -> Work:
+    def process(
+        self, stream: Stream, *batch: Any, first_round: int | None = None, person: Any = None
+    ) -> Work:
         """Play rounds of one stream; see `Stream.process`.
 
         Returns
@@ -110,12 +116,14 @@ class Transaction:
         Work
             Its `decisions` are there once the transaction is committed.
         """
-        work = self.take(stream, *batch, first_round=first_round)
+        work = self.take(stream, *batch, first_round=first_round, person=person)
         if work.rounds:
-            self.put(work, stream._family.play(stream._learner, work.parts))
+            self.put(work, stream._family.play(stream._learner, work.parts, work.people))
         return work
 
-    def take(self, stream: Stream, *batch: Any, first_round: int | None = None) -> Work:
+    def take(
+        self, stream: Stream, *batch: Any, first_round: int | None = None, person: Any = None
+    ) -> Work:
         """Check a batch and its replayed part, and hand out what is to be played.
 
         For callers that play many learners at once: they play the rounds ``work.parts`` on
@@ -132,17 +140,18 @@ class Transaction:
                 f"round {first} is offered, the stream is in round {turn}: rounds are missing, or "
                 "the journal was restored from an old copy"
             )
+        people = stream._learner._digests(person, rounds)
         again = min(rounds, turn - first)
         stored = None if rounds else stream._nothing()
         if again:
             self._flush()
-            stored = stream._replayed(first, tuple(part[:again] for part in parts))
+            stored = stream._replayed(first, tuple(part[:again] for part in parts), people)
         fresh = tuple(part[again:] for part in parts)
         if stream._family.contextual and rounds > again:
             stream._check_pending_context(fresh[0][0])
-        recompute = self._journal._recompute and not stream._family.contextual
+        recompute = self._journal._recompute and not (stream._family.contextual or people)
         start = stream._learner._engine.state() if recompute and rounds > again else None
-        work = Work(stream, turn, fresh, stored, start)
+        work = Work(stream, turn, fresh, Digests(people[DIGEST_BYTES * again :]), stored, start)
         self._works.append(work)
         if work.rounds:
             self._touch(stream)  # from here on the engine may have moved
@@ -154,11 +163,12 @@ class Transaction:
         if releases.shape[0] != work.rounds or stream._learner.round != work.first + work.rounds:
             raise StateError("the rounds handed out are not the rounds played")
         stream._check_pending(releases)
-        rows = stream._family.rows(work.parts, releases)
-        self._end_rounds(stream, stream._digests.records(work.first, *rows), releases, work._start)
+        rows = with_people(stream._family.rows(work.parts, releases), work.people)
+        digests = stream._digests.records(work.first, *rows)
+        self._end_rounds(stream, digests, releases, work.people, work._start)
         work._fresh = releases
 
-    def redeem(self, stream: Stream, ticket: Ticket, *record: Any) -> None:
+    def redeem(self, stream: Stream, ticket: Ticket, *record: Any, person: Person = None) -> None:
         """Play the round of a ticket's record, if that was not done before: see `Stream.observe`.
 
         Without a record: the reward of a bandit's user never came.
@@ -168,7 +178,8 @@ class Transaction:
         book.authenticate(ticket)
         learner = stream._learner
         parts = stream._family.arrival(learner, record)
-        rows = tuple(part.reshape(1, -1) for part in parts)
+        people = learner._digests(person, None)
+        rows = with_people(tuple(part.reshape(1, -1) for part in parts), people)
         if not book.waits(ticket):
             self._flush()
             stream._check_redeemed(ticket, book, rows)
@@ -176,15 +187,16 @@ class Transaction:
         stream._check_no_decision()
         self._touch(stream)
         if record:
-            learner.observe(*(part[0] for part in parts), ticket=ticket)
+            learner.observe(*(part[0] for part in parts), person=people, ticket=ticket)
         else:
-            learner.skip(ticket=ticket)
+            learner.skip(person=people, ticket=ticket)
         if learner.round == stream._round:
             book.dropped.add(ticket.number)
         else:
             contextual = stream._family.contextual
             release = np.array([ticket.decision]) if contextual else decoded(stream._pending, 1)
-            self._end_rounds(stream, stream._digests.arrival(ticket.number, rows), release)
+            digest = stream._digests.arrival(ticket.number, rows)
+            self._end_rounds(stream, digest, release, people)
 
     def _issue(self, stream: Stream, context: Any) -> tuple[Any, Ticket]:
         """Return a decision and a ticket, for `stream` to hand out once this is committed."""
@@ -215,7 +227,9 @@ class Transaction:
         stream._context = row.copy()
         return arm
 
-    def _observe_reward(self, stream: Stream, record: tuple[Any, ...], turn: int | None) -> None:
+    def _observe_reward(
+        self, stream: Stream, record: tuple[Any, ...], turn: int | None, person: Any
+    ) -> None:
         """End a bandit's round with its reward, or with context and reward."""
         if len(record) not in (1, 2):
             raise TypeError("expected the reward, or the context and the reward")
@@ -227,45 +241,48 @@ class Transaction:
             raise RoundOrderError("a reward needs the context of its round: decide() first")
         rewards = np.zeros((1, learner.arms))
         rewards[:] = float_array("reward", [record[-1]], (1,))
+        people = learner._digests(person, None)
         if not current:
-            self.process(stream, [context], rewards, first_round=turn)
+            self.process(stream, [context], rewards, first_round=turn, person=people)
             return
         # One by one, as it was decided: `run` refuses while a decision waits.
-        work = self.take(stream, [context], rewards)
+        work = self.take(stream, [context], rewards, person=people)
         arm = learner.decide(work.parts[0][0])
-        learner.observe(float(rewards[0, 0]))
+        learner.observe(float(rewards[0, 0]), person=people)
         self.put(work, np.array([arm], dtype=np.int64))
 
-    def _skip(self, stream: Stream, turn: int | None) -> None:
+    def _skip(self, stream: Stream, turn: int | None, person: Any) -> None:
         """End a bandit's round with an empty record, which is digested as NaNs."""
         stream._ready()
         learner = stream._learner
+        people = learner._digests(person, None)
         context, reward = np.full((1, learner.dimension), np.nan), np.full((1, 1), np.nan)
         if turn is not None and turn != stream._round:
             rewards = np.repeat(reward, learner.arms, axis=1)
-            self.process(stream, context, rewards, first_round=turn)
+            self.process(stream, context, rewards, first_round=turn, person=people)
             return
         if not stream._pending:
             raise RoundOrderError("no decision waits for its reward")
         self._touch(stream)
         if stream._context is None:  # lost in a crash: any other one, an empty record has none
             learner.decide(np.zeros(learner.dimension))
-        learner.skip()
-        digest = stream._digests.records(stream._round, context, reward)
-        self._end_rounds(stream, digest, decoded(stream._pending[CONTEXT.size :], 1))
+        learner.skip(person=people)
+        digest = stream._digests.records(stream._round, *with_people((context, reward), people))
+        self._end_rounds(stream, digest, decoded(stream._pending[CONTEXT.size :], 1), people)
 
     def _end_rounds(
         self,
         stream: Stream,
         digests: bytes,
         releases: NDArray[Any],
+        people: bytes,
         start: bytes | None = None,
     ) -> None:
         """Enter rounds that were played; `start`: the state to compute their releases from."""
         assert len(digests) == DIGEST_BYTES * releases.shape[0]
         kept = kept_form(releases, start)
         key = stream._digests.number
-        self._chunks.append(Chunk(stream._row.id, stream._round, key, digests, kept))
+        self._chunks.append(Chunk(stream._row.id, stream._round, key, digests, kept, people))
         stream._advance(releases.shape[0])
 
     def _touch(self, stream: Stream) -> None:
@@ -378,14 +395,15 @@ class Pipeline:
     def _play(self, batch: tuple[Any, ...]) -> None:
         stream, played = self._stream, self._played
         self._journal._check_process()
+        *records, person = batch if stream._learner._limiter is not None else (*batch, None)
         if self._first is not None and self._first < stream._round:
             # Rounds that were over before the pipeline began, in part at least.
             with Transaction(self._journal, self) as replay:
-                work = replay.process(stream, *batch, first_round=self._first)
+                work = replay.process(stream, *records, first_round=self._first, person=person)
             played._works.append(work)
         else:
             played._open = True
-            work = played.process(stream, *batch, first_round=self._first)
+            work = played.process(stream, *records, first_round=self._first, person=person)
         if self._first is not None:
             self._first += work.offered
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpoco import _core
-from dpoco._validation import FloatArray
+from dpoco._validation import FloatArray, real_in
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
@@ -31,15 +31,9 @@ _lock = threading.Lock()
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
-def _check_mixing(mixing: float) -> float:
-    if not 0.0 < mixing <= 1.0:
-        raise ValueError(f"mixing must be in (0, 1]; got {mixing!r}")
-    return float(mixing)
-
-
 def loss_diameter(hypotheses: int, mixing: float) -> float:
     """Return D = log(1 + (1 - mixing) K / mixing): no two losses of a label differ by more."""
-    lam = _check_mixing(mixing)
+    lam = real_in("mixing", mixing, "(0, 1]")
     return float(_core.local_log(1.0 + (1.0 - lam) * hypotheses / lam))
 
 
@@ -49,9 +43,8 @@ def losses(matrix: FloatArray, mixing: float) -> FloatArray:
     `matrix` holds distributions in rows, shape (K, M); u_j(y), the same shape, is in [-D/2, D/2]
     nats, for a mixing lam in (0, 1].
     """
-    lam = _check_mixing(mixing)
-    values: FloatArray = _core.local_centred_losses(np.ascontiguousarray(matrix, float), lam)
-    return values
+    lam = real_in("mixing", mixing, "(0, 1]")
+    return _core.local_centred_losses(np.ascontiguousarray(matrix, float), lam)
 
 
 def loss_ranges(matrix: FloatArray | int, mixing: float) -> tuple[FloatArray, FloatArray]:
@@ -63,7 +56,7 @@ def loss_ranges(matrix: FloatArray | int, mixing: float) -> tuple[FloatArray, Fl
     if isinstance(matrix, int):
         half = max(0.5 * loss_diameter(matrix, mixing), SMALLEST_HALF_RANGE)
         return np.zeros(matrix), np.full(matrix, half)
-    lam = _check_mixing(mixing)
+    lam = real_in("mixing", mixing, "(0, 1]")
     middle, half_range, _ = _core.local_loss_ranges(np.ascontiguousarray(matrix, float), lam)
     return middle, half_range
 
@@ -254,10 +247,8 @@ def tempered_bound(
     1/2; for temperatures a in (1/2, 1), log K becomes ``log K / (2 (1 - a))``. Infinite outside
     [1/2, 1). With a falling mixing, D is that of the last round.
     """
-    if not 0.5 <= temperature < 1.0 or not math.isfinite(inverse_contrast):
-        return math.inf
     last = mixings(rounds)
-    if last <= 0.0:
+    if not 0.5 <= temperature < 1.0 or not math.isfinite(inverse_contrast) or last <= 0.0:
         return math.inf
     widest = loss_diameter(hypotheses, last)
     spent = math.log(hypotheses) / (2.0 * (1.0 - temperature))
@@ -278,10 +269,8 @@ def bayes_bound(
     ``sum TV <= s sqrt(T log K / 2)``, s the `strength` of the channel: ``TV(f_*, p_t)^2 <= s^2
     KL(g_*, g_t) / 2``, ``C sqrt(M)`` for Hadamard queries, 1/c for randomized response.
     """
-    if not math.isfinite(strength):
-        return math.inf
     last = mixings(rounds)
-    if last <= 0.0:
+    if not math.isfinite(strength) or last <= 0.0:
         return math.inf
     ratio = hypotheses / last
     if ratio <= 1.0:

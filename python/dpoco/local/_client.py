@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import choice, float_array, positive_float, positive_int, real_float
+from dpoco._validation import (
+    IntArray,
+    choice,
+    float_array,
+    instance,
+    positive_float,
+    positive_int,
+)
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import client_guarantee
 from dpoco.local._hypotheses import Hypotheses, Prediction
@@ -19,8 +26,6 @@ from dpoco.local._ledger import Ledger, Ledgers, NotCopied
 from dpoco.local._messages import Report, ReportBatch, RoundSpec
 from dpoco.local._randomizers import draws
 from dpoco.random import Source
-
-IntArray = NDArray[np.int64]
 
 # Weights in double precision sum to 1 up to far less; those sent as float32 do up to this.
 _TOLERANCE = 1e-6
@@ -37,7 +42,7 @@ class Devices(NotCopied):
         protect: str,
         simulation_seed: int | None,
     ) -> None:
-        self._hypotheses = _checked_hypotheses(hypotheses)
+        self._hypotheses = instance("hypotheses", hypotheses, Hypotheses, "dpoco.local.Hypotheses")
         self._protect = choice("protect", protect, ("label", "label_and_context"))
         self._epsilon_max = positive_float("epsilon_max", epsilon_max)
         self._max_reports = positive_int("max_reports", max_reports)
@@ -66,7 +71,7 @@ class Devices(NotCopied):
         """
         if isinstance(given, (bytes, bytearray, memoryview)):
             given = RoundSpec.from_bytes(bytes(given))
-        if type(given) is not RoundSpec:
+        if type(given) is not RoundSpec:  # one derived from it may say anything
             raise TypeError(f"spec must be a RoundSpec; got {type(given).__name__}")
         spec: RoundSpec = replace(given)
         hypotheses = self._hypotheses
@@ -237,8 +242,8 @@ class ClientPool(Devices):
         simulation_seed: int | None = None,
     ) -> None:
         super().__init__(hypotheses, epsilon_max, max_reports, protect, simulation_seed)
-        self._users = positive_int("users", users, maximum=2**31)
-        self._ledgers = Ledgers(self._users)
+        self.users = positive_int("users", users, maximum=2**31)
+        self._ledgers = Ledgers(self.users)
 
     def respond(
         self, spec: RoundSpec | bytes, x: Any, labels: Any, users: Any = None
@@ -274,7 +279,7 @@ class ClientPool(Devices):
             self._ledgers.check_process()
             spec = self._checked(spec)
             members = self._members(users)
-            count = self._users if members is None else members.size
+            count = self.users if members is None else members.size
             _check_labels(labels, spec.labels)
             if len(labels) != count:
                 raise ValueError(f"there must be one label for each of {count} users")
@@ -287,11 +292,6 @@ class ClientPool(Devices):
         return ReportBatch(
             spec.round, spec.digest, spec.channel, nonces, values, self._source.is_seeded
         )
-
-    @property
-    def users(self) -> int:
-        """Number of users."""
-        return self._users
 
     @property
     def spent(self) -> NDArray[np.float64]:
@@ -317,15 +317,15 @@ class ClientPool(Devices):
         if members.ndim != 1 or (members.dtype.kind not in "iu" and members.size):
             raise TypeError("users must be a sequence of ints")
         members = members.astype(np.int64)
-        if members.size and not 0 <= int(members.min()) <= int(members.max()) < self._users:
-            raise ValueError(f"users must be in [0, {self._users})")
+        if members.size and not 0 <= int(members.min()) <= int(members.max()) < self.users:
+            raise ValueError(f"users must be in [0, {self.users})")
         if np.unique(members).size != members.size:
             raise ValueError("a user is named twice")
         return members
 
     def __repr__(self) -> str:
         simulated = ", simulated" if self._source.is_seeded else ""
-        return f"<ClientPool: {self._users} users, protects {self._protect}{simulated}>"
+        return f"<ClientPool: {self.users} users, protects {self._protect}{simulated}>"
 
 
 def _check_labels(labels: Any, count: int | None) -> None:
@@ -348,7 +348,7 @@ class DevicePredictor:
     """
 
     def __init__(self, hypotheses: Hypotheses) -> None:
-        self._hypotheses = _checked_hypotheses(hypotheses)
+        self._hypotheses = instance("hypotheses", hypotheses, Hypotheses, "dpoco.local.Hypotheses")
 
     def predict(self, weights: Any, x: Any = None, mixing: float = 0.0) -> Prediction:
         """Return the prediction for the device's own context.
@@ -373,17 +373,10 @@ class DevicePredictor:
             np.isfinite(values).all() and values.min() >= 0.0 and abs(total - 1.0) < _TOLERANCE
         ):
             raise ValueError("weights must be nonnegative and sum to 1")
-        share = real_float("mixing", mixing)
         if self._hypotheses.kind == "likelihood":
             column = partial(self._hypotheses.column, x)
-            return Prediction(values / total, share, column=column)
-        return Prediction(values / total, share, matrix=self._hypotheses.matrix(x))
+            return Prediction(values / total, mixing, column=column)
+        return Prediction(values / total, mixing, matrix=self._hypotheses.matrix(x))
 
     def __repr__(self) -> str:
         return f"DevicePredictor({self._hypotheses!r})"
-
-
-def _checked_hypotheses(value: Any) -> Hypotheses:
-    if not isinstance(value, Hypotheses):
-        raise TypeError(f"hypotheses must be dpoco.local.Hypotheses; got {type(value).__name__}")
-    return value

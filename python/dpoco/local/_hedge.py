@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray
+from dpoco._validation import FloatArray, IntArray
 from dpoco.local._bounds import (
     SMALLEST_HALF_RANGE,
     adaptive_hedge_bound,
@@ -30,8 +30,6 @@ from dpoco.local._messages import RoundSpec
 from dpoco.local._queries import PublicCoins, loss_of
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
-
-IntArray = NDArray[np.int64]
 
 _ROWS = 4096
 # Share of the uniform distribution in adaptive sampling.
@@ -73,8 +71,7 @@ class Hedge:
     @property
     def weights(self) -> FloatArray:
         """Current weights, shape (K,)."""
-        weights: FloatArray = self._engine.weights()
-        return weights
+        return self._engine.weights()
 
     def mixing(self, round: int) -> float:
         """Return the mixing that minimises the bound; falling with t in an endless stream.
@@ -254,8 +251,7 @@ def _adaptive_shares(weights: FloatArray, half_range: FloatArray) -> FloatArray:
     count = weights.size
     if not total > 0.0:
         return np.full(count, 1.0 / count)
-    shares: FloatArray = (1.0 - _EXPLORATION) * importance / total + _EXPLORATION / count
-    return shares
+    return (1.0 - _EXPLORATION) * importance / total + _EXPLORATION / count
 
 
 def _drawn_loss(coins: PublicCoins, shares: FloatArray) -> tuple[int, float]:

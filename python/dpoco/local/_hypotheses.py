@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import FloatArray, float_array, label_index, positive_int, real_in
 
 _LARGEST_COUNT = 2**31 - 1
 # A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.
@@ -242,17 +242,13 @@ def _owned_array(source: Any) -> FloatArray:
         and not source.flags.writeable
     ):
         return source
-    if isinstance(source, np.ma.MaskedArray):
-        raise TypeError("hypotheses must be an array of real numbers; got a masked array")
     try:
-        given = np.asarray(source)
+        shape = np.shape(source)
     except (TypeError, ValueError):
         raise TypeError(
             f"hypotheses must be an array of real numbers; got {type(source).__name__}"
         ) from None
-    if given.dtype.kind not in "fiub":
-        raise TypeError(f"hypotheses must have a real dtype; got {given.dtype.type.__name__}")
-    owned = np.array(given, dtype=np.float64, order="C", copy=True)
+    owned = float_array("hypotheses", source, shape).copy()
     owned.flags.writeable = False
     return owned
 
@@ -284,14 +280,6 @@ def _context_key(x: Any) -> Any:
     if isinstance(x, _ATOMS):
         return (type(x).__name__, x)
     return None
-
-
-def label_index(y: Any, labels: int) -> int | None:
-    """Return `y` as an index below `labels`, or None for anything that is no such label."""
-    if isinstance(y, (bool, np.bool_)) or not isinstance(y, (int, np.integer)):
-        return None
-    index = int(y)
-    return index if 0 <= index < labels else None
 
 
 def label_indices(labels: Sequence[Any] | NDArray[Any], count: int) -> NDArray[np.int64]:
@@ -335,14 +323,12 @@ class Prediction:
     ) -> None:
         if (matrix is None) == (column is None):
             raise ValueError("exactly one of matrix and column must be given")
-        if not 0.0 <= mixing <= 1.0:
-            raise ValueError(f"mixing must be in [0, 1]; got {mixing!r}")
         held = np.array(weights, dtype=np.float64)
         if held.ndim != 1 or (matrix is not None and matrix.shape[0] != held.size):
             raise ValueError("weights must have one entry a hypothesis")
         held.flags.writeable = False
         self.weights = held
-        self.mixing = float(mixing)
+        self.mixing = real_in("mixing", mixing, "[0, 1]")
         self._matrix, self._column = matrix, column
         if matrix is not None:
             self._matrix = np.require(matrix, dtype=np.float64, requirements=["C", "A"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import FloatArray, instance, positive_int
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError, StateError
 from dpoco.local._bounds import trivial_bound
 from dpoco.local._hedge import Hedge
@@ -21,7 +21,7 @@ from dpoco.local._hypotheses import Hypotheses, Prediction
 from dpoco.local._messages import Report, ReportBatch, RoundSpec, batches
 from dpoco.local._posterior import Posterior
 from dpoco.local._server import Arrays, Nonces, Server
-from dpoco.local._settings import Settings, settings_of
+from dpoco.local._settings import settings_of
 
 
 class DistributionLearner(Server):
@@ -73,6 +73,11 @@ class DistributionLearner(Server):
     max_message_bits : int, default 4096
         Longest subset that ``auto`` may choose, d log2 M.
 
+    Attributes
+    ----------
+    round : int
+        Number of rounds opened so far.
+
     Notes
     -----
     Everything here is post-processing of reports that are private already: the server adds no
@@ -110,18 +115,13 @@ class DistributionLearner(Server):
             open_rounds=open_rounds, track_information=track_information,
             max_message_bits=max_message_bits,
         )  # fmt: skip
-        if not isinstance(hypotheses, Hypotheses):
-            raise TypeError(f"hypotheses must be Hypotheses; got {type(hypotheses).__name__}")
-        settings = settings_of(hypotheses, arguments)
+        settings = settings_of(
+            instance("hypotheses", hypotheses, Hypotheses, "Hypotheses"), arguments
+        )
         rule = Posterior(settings) if learner == "posterior" else Hedge(settings)
         self._begin(hypotheses, settings, arguments, rule)
-        self._round = 0
+        self.round = 0
         self._open: dict[int, OpenRound] = {}
-
-    @property
-    def round(self) -> int:
-        """Number of rounds opened so far."""
-        return self._round
 
     @property
     def weights(self) -> FloatArray:
@@ -153,7 +153,7 @@ class DistributionLearner(Server):
         """
         with self._lock:
             self._check_left(1)
-            number = self._round + 1
+            number = self.round + 1
             if self.settings.protect == "label":
                 matrix = self.hypotheses.matrix(x)
             elif x is None:
@@ -164,15 +164,15 @@ class DistributionLearner(Server):
             context = int(x) if self.hypotheses.kind == "table" and matrix is not None else None
             self._open[number] = OpenRound(spec, matrix, context)
             self._open.pop(number - self.settings.open_rounds, None)
-            self._round = number
+            self.round = number
         return spec
 
     def _check_left(self, count: int) -> None:
         """Raise if fewer than `count` rounds are left."""
         horizon = self.settings.horizon
-        if horizon is not None and self._round + count > horizon:
+        if horizon is not None and self.round + count > horizon:
             raise HorizonExceeded(
-                f"{count} rounds asked for, {horizon - self._round} left of {horizon}"
+                f"{count} rounds asked for, {horizon - self.round} left of {horizon}"
             )
 
     def predict(self, x: Any = None) -> Prediction:
@@ -199,8 +199,8 @@ class DistributionLearner(Server):
             return self._rule.mixing(self._turn())
 
     def _turn(self) -> int:
-        latest = self._open.get(self._round)
-        turn = self._round + (latest is None or len(latest.nonces) > 0)
+        latest = self._open.get(self.round)
+        turn = self.round + (latest is None or len(latest.nonces) > 0)
         horizon = self.settings.horizon
         return turn if horizon is None else min(turn, horizon)
 
@@ -230,15 +230,14 @@ class DistributionLearner(Server):
                 nonces.add(batch.nonces)
             for batch in taken:
                 self._rule.apply(opened.spec, opened.matrix, batch.values)
-                self._reports += len(batch)
+                self.reports += len(batch)
                 self._simulated = self._simulated or batch.simulated
             opened.nonces = nonces
 
     def _opened(self, spec: RoundSpec) -> OpenRound:
         """Return the open round of a specification, or raise."""
-        if not isinstance(spec, RoundSpec):
-            raise TypeError(f"spec must be a RoundSpec; got {type(spec).__name__}")
-        if spec.round > self._round:
+        instance("spec", spec, RoundSpec, "a RoundSpec")
+        if spec.round > self.round:
             raise RoundOrderError(f"round {spec.round} has not been opened")
         if spec.round not in self._open:
             raise RoundOrderError(f"late: round {spec.round} is closed")
@@ -301,13 +300,19 @@ class DistributionLearner(Server):
         return bound
 
     def _stored(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        rounds, arrays = stored_rounds(self._open.values(), self.hypotheses)
-        if self.hypotheses.array is not None:
-            arrays["hypotheses"] = self.hypotheses.array
+        known, rounds, arrays = self.hypotheses, [], dict[str, NDArray[Any]]()
+        for index, opened in enumerate(self._open.values()):
+            spec = base64.b64encode(opened.spec.to_bytes()).decode()
+            rounds.append({"spec": spec, "context": opened.context})
+            arrays[f"nonces.{index}"] = opened.nonces.all()
+            if known.kind == "callable" and opened.matrix is not None:
+                arrays[f"matrix.{index}"] = opened.matrix  # the context itself may be anything
+        if known.array is not None:
+            arrays["hypotheses"] = known.array
         body = {
-            "hypotheses": self.hypotheses.to_dict(),
-            "round": self._round,
-            "reports": self._reports,
+            "hypotheses": known.to_dict(),
+            "round": self.round,
+            "reports": self.reports,
             "rounds": rounds,
         }
         return body, arrays
@@ -339,10 +344,43 @@ class DistributionLearner(Server):
             or (isinstance(self._rule, Posterior) and self._rule.reports != reports)
         ):
             raise StateError("state is corrupt: impossible counts")
-        self._open = reopened(body, arrays, self.hypotheses, self.settings, self._rule)
+        self._open = self._reopened(body, arrays)
         if sum(len(opened.nonces) for opened in self._open.values()) > reports:
             raise StateError("state is corrupt: impossible counts")
-        self._round, self._reports = last, reports
+        self.round, self.reports = last, reports
+
+    def _reopened(self, body: Mapping[str, Any], arrays: Arrays) -> dict[int, OpenRound]:
+        """Return the open rounds of a state by number, or raise for impossible ones."""
+        hypotheses, settings = self.hypotheses, self.settings
+        if body.get("blocks"):
+            raise StateError("the state has rounds that were opened together: no longer supported")
+        found: list[OpenRound] = []
+        for index, record in enumerate(body["rounds"]):
+            spec = RoundSpec.from_bytes(base64.b64decode(record["spec"], validate=True))
+            context, matrix = record["context"], None
+            if settings.protect == "label":
+                if hypotheses.kind == "callable":
+                    given = arrays[f"matrix.{index}"]
+                    matrix = Hypotheses(given, hypotheses.count, hypotheses.labels).matrix()
+                else:
+                    matrix = hypotheses.matrix(context)
+            asked = (spec.hypotheses, spec.labels, spec.fingerprint, spec.epsilon)
+            own = (settings.hypotheses, settings.labels, settings.fingerprint, settings.epsilon)
+            if asked != own or not self._rule.accepts(spec, matrix):
+                raise StateError("state is corrupt: a round is not of this learner")
+            nonces = arrays[f"nonces.{index}"]
+            if nonces.dtype != np.uint64 or nonces.ndim != 1:
+                raise StateError("state is corrupt: impossible nonces")
+            found.append(OpenRound(spec, matrix, context))
+            if nonces.size:
+                found[-1].nonces.add(nonces)
+        numbers = [opened.spec.round for opened in found]
+        if any(later <= earlier for earlier, later in pairwise(numbers)):
+            raise StateError("state is corrupt: a round comes twice")
+        last = body["round"]
+        if numbers and not (last - settings.open_rounds < numbers[0] and numbers[-1] <= last):
+            raise StateError("state is corrupt: impossible counts")
+        return {opened.spec.round: opened for opened in found}
 
 
 @dataclass
@@ -353,57 +391,3 @@ class OpenRound:
     matrix: NDArray[np.float64] | None
     context: int | None
     nonces: Nonces = field(default_factory=Nonces)
-
-
-def stored_rounds(
-    found: Iterable[OpenRound], hypotheses: Hypotheses
-) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """Return the records of open rounds, and their arrays."""
-    arrays: dict[str, NDArray[Any]] = {}
-    records = []
-    for index, opened in enumerate(found):
-        spec = base64.b64encode(opened.spec.to_bytes()).decode()
-        records.append({"spec": spec, "context": opened.context})
-        arrays[f"nonces.{index}"] = opened.nonces.all()
-        if hypotheses.kind == "callable" and opened.matrix is not None:
-            arrays[f"matrix.{index}"] = opened.matrix  # the context itself may be anything
-    return records, arrays
-
-
-def reopened(
-    body: Mapping[str, Any],
-    arrays: Arrays,
-    hypotheses: Hypotheses,
-    settings: Settings,
-    rule: Posterior | Hedge,
-) -> dict[int, OpenRound]:
-    """Return the open rounds of a state by number, or raise for impossible ones."""
-    if body.get("blocks"):
-        raise StateError("the state has rounds that were opened together: no longer supported")
-    found: list[OpenRound] = []
-    for index, record in enumerate(body["rounds"]):
-        spec = RoundSpec.from_bytes(base64.b64decode(record["spec"], validate=True))
-        context, matrix = record["context"], None
-        if settings.protect == "label":
-            if hypotheses.kind == "callable":
-                given = arrays[f"matrix.{index}"]
-                matrix = Hypotheses(given, hypotheses.count, hypotheses.labels).matrix()
-            else:
-                matrix = hypotheses.matrix(context)
-        asked = (spec.hypotheses, spec.labels, spec.fingerprint, spec.epsilon)
-        own = (settings.hypotheses, settings.labels, settings.fingerprint, settings.epsilon)
-        if asked != own or not rule.accepts(spec, matrix):
-            raise StateError("state is corrupt: a round is not of this learner")
-        nonces = arrays[f"nonces.{index}"]
-        if nonces.dtype != np.uint64 or nonces.ndim != 1:
-            raise StateError("state is corrupt: impossible nonces")
-        found.append(OpenRound(spec, matrix, context))
-        if nonces.size:
-            found[-1].nonces.add(nonces)
-    numbers = [opened.spec.round for opened in found]
-    if any(later <= earlier for earlier, later in pairwise(numbers)):
-        raise StateError("state is corrupt: a round comes twice")
-    last = body["round"]
-    if numbers and not (last - settings.open_rounds < numbers[0] and numbers[-1] <= last):
-        raise StateError("state is corrupt: impossible counts")
-    return {opened.spec.round: opened for opened in found}

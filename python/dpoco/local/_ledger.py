@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import write_atomically
-from dpoco._validation import FloatArray
+from dpoco._validation import FloatArray, IntArray
 from dpoco.errors import BudgetExceeded, StateError
 
 if sys.platform == "win32":
@@ -26,7 +26,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-IntArray = NDArray[np.int64]
 
 _FIRST_LINE = b"dpoco ledger 1"
 # What the lock file says: of constant length, so that it is overwritten in place.
@@ -236,8 +235,7 @@ class Ledgers:
         pick = slice(None) if members is None else members
         total, rest = _add(self._epsilon[pick], self._epsilon_rest[pick], epsilon)
         room = (epsilon_max - total) - rest >= -float(_ROUNDING) * epsilon_max
-        fits: NDArray[np.bool_] = room & (self.reports[pick] < max_reports)
-        return fits
+        return room & (self.reports[pick] < max_reports)
 
     def charge(
         self, members: IntArray | None, epsilon: float, epsilon_max: float, max_reports: int

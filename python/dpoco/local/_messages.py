@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_int, real_float
+from dpoco._validation import IntArray, positive_int, real_in
 from dpoco.local._queries import LossQuery, Query, read_query
 
-IntArray = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 CHANNELS = ("bit", "subset", "coordinate")
@@ -34,18 +33,14 @@ _MAGIC = b"dpocospc"
 _SPEC = struct.Struct("<8sHQBd8xQIIH3xq16s")
 _CHECK = 8
 
-# Beyond it the rarer of two outcomes has probability below 1e-13: that is no privacy.
-LARGEST_EPSILON = 30.0
 LARGEST_BITS = 64
 _LARGEST_COUNT = 2**31 - 1
 
 
 def checked_epsilon(value: Any) -> float:
     """Return `value` as a float in (0, 30], or raise."""
-    epsilon = real_float("epsilon", value)
-    if not 0.0 < epsilon <= LARGEST_EPSILON:
-        raise ValueError(f"epsilon must be in (0, {LARGEST_EPSILON:g}]; got {epsilon!r}")
-    return epsilon
+    # Beyond it the rarer of two outcomes has probability below 1e-13: that is no privacy.
+    return real_in("epsilon", value, "(0, 30]")
 
 
 @dataclass(frozen=True)

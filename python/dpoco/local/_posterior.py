@@ -16,15 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray
+from dpoco._validation import FloatArray, IntArray
 from dpoco.local._bounds import bayes_bound, tempered_bound
 from dpoco.local._messages import RoundSpec
 from dpoco.local._queries import Query, questions_of
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
-
-IntArray = NDArray[np.int64]
-
 
 # Above it, the law of a subset is replaced by that of one of its labels: less information.
 _LARGEST_LISTED_LAW = 5000
@@ -57,8 +54,7 @@ class Posterior:
     @property
     def weights(self) -> FloatArray:
         """Tempered weights, shape (K,)."""
-        weights: FloatArray = self._engine.weights(self._temperature)
-        return weights
+        return self._engine.weights(self._temperature)
 
     @property
     def reports(self) -> int:
@@ -67,8 +63,7 @@ class Posterior:
 
     def posterior(self) -> FloatArray:
         """Return the untempered posterior, shape (K,)."""
-        weights: FloatArray = self._engine.weights(1.0)
-        return weights
+        return self._engine.weights(1.0)
 
     def mixing(self, round: int) -> float:
         """Return 1/T, or 1/(t + 1) in round t of an endless stream, unless it was given."""
@@ -264,8 +259,7 @@ def bit_gap(means: FloatArray, contrast: float, labels: int) -> FloatArray:
     differences = _without_rounding(means[:, None] - means[None, :], labels)
     ones, zeros = np.sqrt(0.5 * (1.0 + contrast * means)), np.sqrt(0.5 * (1.0 - contrast * means))
     shares = np.add.outer(ones, ones) ** -2.0 + np.add.outer(zeros, zeros) ** -2.0
-    gap: FloatArray = 0.125 * (contrast * differences) ** 2 * shares
-    return gap
+    return 0.125 * (contrast * differences) ** 2 * shares
 
 
 def subset_gap(matrix: FloatArray, size: int, gain: float) -> FloatArray:
@@ -296,8 +290,7 @@ def subset_gap(matrix: FloatArray, size: int, gain: float) -> FloatArray:
 
 def information_of(gap: FloatArray) -> FloatArray:
     """Return ``-log BC`` of gaps ``1 - BC``, in nats; independent reports add up."""
-    information: FloatArray = 0.0 - np.log1p(-gap)  # 0, and never -0
-    return information
+    return 0.0 - np.log1p(-gap)  # 0, and never -0
 
 
 def _without_rounding(differences: FloatArray, labels: int) -> FloatArray:

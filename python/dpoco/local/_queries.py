@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, float_array, number, positive_int
+from dpoco._validation import FloatArray, float_array, label_index, number, positive_int
 from dpoco.local._bounds import loss_ranges
-from dpoco.local._hypotheses import label_index
 
 if TYPE_CHECKING:
     from dpoco.local._settings import Settings
@@ -170,8 +169,7 @@ class HadamardQuery(Query):
         common = labels.astype(np.uint64) & np.uint64(self.row)
         for shift in (32, 16, 8, 4, 2, 1):
             common ^= common >> np.uint64(shift)
-        signs: FloatArray = 1.0 - 2.0 * (common & np.uint64(1)).astype(np.float64)
-        return signs
+        return 1.0 - 2.0 * (common & np.uint64(1)).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

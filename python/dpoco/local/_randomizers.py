@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, positive_int
-from dpoco.local._hypotheses import Hypotheses, label_index, label_indices
+from dpoco._validation import FloatArray, IntArray, label_index, positive_int
+from dpoco.local._hypotheses import Hypotheses, label_indices
 from dpoco.local._messages import LARGEST_BITS, RoundSpec, checked_epsilon
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source
 
-IntArray = NDArray[np.int64]
 Law = dict[tuple[int, ...], Fraction]
 
 _UNITS = 2**53
@@ -116,11 +115,8 @@ class BitRandomizer:
 
     def respond(self, phis: float | Sequence[float], source: Source) -> tuple[int, ...]:
         """Return the bits for one value of each query; draws `bits` words."""
-        values = self._phis(phis)
-        words = source.words(self.bits).tolist()
-        return tuple(
-            int(word >> 11 < self.threshold(phi)) for word, phi in zip(words, values, strict=True)
-        )
+        thresholds = np.array([self.threshold(phi) for phi in self._phis(phis)], dtype=np.uint64)
+        return tuple(self.respond_many(thresholds, np.arange(self.bits), source).tolist())
 
     def respond_many(
         self, thresholds: NDArray[np.uint64], places: NDArray[np.int64], source: Source

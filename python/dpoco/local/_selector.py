@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._divergences import total_variations
-from dpoco._validation import FloatArray, float_array, positive_int, real_float
+from dpoco._validation import FloatArray, float_array, positive_int, real_float, real_in
 from dpoco.errors import StateError
 from dpoco.local._client import ClientPool
 from dpoco.local._hypotheses import Hypotheses, Prediction
@@ -19,7 +19,7 @@ from dpoco.local._messages import Report, ReportBatch, RoundSpec, batches
 from dpoco.local._posterior import Posterior
 from dpoco.local._queries import all_questions
 from dpoco.local._server import Arrays, Nonces, Server
-from dpoco.local._settings import LARGEST_INFORMATION, probability, settings_of
+from dpoco.local._settings import LARGEST_INFORMATION, settings_of
 
 IndexArray = NDArray[np.intp]
 
@@ -120,7 +120,7 @@ class LocalHypothesisSelector(Server):
                     self._weight_sum += self._rule.weights
                     self._rule.apply(spec, matrix, values[None, :])
                 self._answered[spec.round] = self._answered.get(spec.round, 0) + len(batch)
-                self._reports += len(batch)
+                self.reports += len(batch)
                 self._simulated = self._simulated or batch.simulated
             self._nonces = nonces
 
@@ -163,7 +163,7 @@ class LocalHypothesisSelector(Server):
         """
         with self._lock:
             count = self.hypotheses.count
-            mean = self._weight_sum / self._reports if self._reports else np.full(count, 1 / count)
+            mean = self._weight_sum / self.reports if self.reports else np.full(count, 1 / count)
         return Prediction(mean, 0.0, matrix=self.hypotheses.matrix())
 
     def decided(self, alpha: float, beta: float) -> bool:
@@ -183,7 +183,7 @@ class LocalHypothesisSelector(Server):
         s = C sqrt(M) for bits with ``query="hadamard"`` and 1/c for subsets of one label; 1 for
         other questions, which have no such bound.
         """
-        number = self._reports if users is None else positive_int("users", users)
+        number = self.reports if users is None else positive_int("users", users)
         count = self.hypotheses.count
         if count == 1 or self.hypotheses.labels == 1:
             return 0.0
@@ -225,7 +225,7 @@ class LocalHypothesisSelector(Server):
         none left, `error_bound` is at most `beta`. Pairs that stay however many answer cannot be
         told apart by this family of questions: choose another.
         """
-        near, level = real_float("alpha", alpha), probability("beta", beta)
+        near, level = real_float("alpha", alpha), real_in("beta", beta, "(0, 1)")
         known = self.information()
         apart = np.triu(total_variations(self.hypotheses.matrix()) > near, 1)
         short = known < math.log(max(known.shape[0] - 1, 1) / level)
@@ -255,7 +255,7 @@ class LocalHypothesisSelector(Server):
         ):
             raise StateError("state is corrupt: impossible counts")
         self._answered = {number: times for number, times in answered.tolist()}
-        self._reports, self._weight_sum = count, total
+        self.reports, self._weight_sum = count, total
         if count:
             self._nonces.add(nonces)
 
@@ -305,9 +305,7 @@ def required_users(
     many to list, they count as little as one label drawn from them: n is then an upper bound.
     O(K^2) a question, besides O(K M) for its means. `docs/privacy/local_learning.md`, B5.
     """
-    near, failure = real_float("alpha", alpha), probability("beta", beta)
-    if not 0.0 <= near < 1.0:
-        raise ValueError(f"alpha must be in [0, 1); got {near!r}")
+    near, failure = real_in("alpha", alpha, "[0, 1)"), real_in("beta", beta, "(0, 1)")
     selector = LocalHypothesisSelector(
         hypotheses, epsilon=epsilon, channel=channel, query=query, bits=bits,
         subset_size=subset_size, max_message_bits=max_message_bits, public_seed=seed,

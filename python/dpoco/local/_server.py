@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import pack, unpack, write_atomically
-from dpoco._validation import FloatArray, positive_int, real_float
+from dpoco._validation import FloatArray, positive_int, real_float, real_in
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.errors import StateError
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior
-from dpoco.local._settings import Settings, probability
+from dpoco.local._settings import Settings
 from dpoco.privacy.losses.responses import LARGEST_REPORTS
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
@@ -83,7 +83,11 @@ class Server:
     hypotheses : Hypotheses
         The hypothesis class.
     settings : Settings
-        The resolved public settings, the public seed among them.
+        The resolved public settings.
+    public_seed : int
+        Seed of the public coins.
+    reports : int
+        Number of reports taken so far.
     """
 
     _kind: ClassVar[str]
@@ -98,19 +102,9 @@ class Server:
     ) -> None:
         self.hypotheses, self.settings = hypotheses, settings
         self._arguments, self._rule = arguments, rule
-        self._reports = 0
+        self.public_seed, self.reports = settings.public_seed, 0
         self._simulated = False
         self._lock = threading.RLock()
-
-    @property
-    def public_seed(self) -> int:
-        """Seed of the public coins."""
-        return self.settings.public_seed
-
-    @property
-    def reports(self) -> int:
-        """Number of reports taken so far."""
-        return self._reports
 
     @property
     def guarantee(self) -> Guarantee:
@@ -149,7 +143,7 @@ class Server:
         If one hypothesis is right, the sets at all times together contain it with probability at
         least ``1 - beta``, in (0, 1), whatever was asked and whenever one looks.
         """
-        level = probability("beta", beta)
+        level = real_in("beta", beta, "(0, 1)")
         return np.flatnonzero(self.posterior() >= level / self.hypotheses.count)
 
     def _bayes(self) -> Posterior:

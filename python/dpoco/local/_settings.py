@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from dpoco._validation import choice, positive_int, real_float
+from dpoco._validation import choice, positive_float, positive_int, real_in
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._messages import RoundSpec, checked_epsilon
 from dpoco.local._randomizers import BitRandomizer, best_subset_size, subset_randomizer
@@ -162,7 +162,7 @@ def settings_of(hypotheses: Hypotheses, arguments: Mapping[str, Any]) -> Setting
         interactive=bool(given.interactive),
         protect=given.protect,
         range=choice("range", given.range or default_range, ("exact", "worst_case")),
-        mixing=None if given.mixing is None else _share("mixing", given.mixing, zero=bayes),
+        mixing=_mixing(given.mixing, bayes),
         subset_size=_subset_size(given, hypotheses.labels, epsilon),
         open_rounds=positive_int("open_rounds", given.open_rounds, maximum=_LARGEST_OPEN),
         track_information=bool(given.track_information),
@@ -186,29 +186,15 @@ def _subset_size(given: Any, labels: int | None, epsilon: float) -> int | None:
     return None if chosen and too_many else size
 
 
-def probability(name: str, value: Any) -> float:
-    """Return `value` as a float in (0, 1), or raise."""
-    share = real_float(name, value)
-    if not 0.0 < share < 1.0:
-        raise ValueError(f"{name} must be in (0, 1); got {share!r}")
-    return share
-
-
-def _share(name: str, value: Any, *, zero: bool = False) -> float:
-    share = real_float(name, value)
-    if not 0.0 <= share <= 1.0 or (share == 0.0 and not zero):
-        raise ValueError(f"{name} must be in (0, 1], or 0 where nothing is mixed; got {share!r}")
-    return share
+def _mixing(value: Any, bayes: bool) -> float | None:
+    return None if value is None else real_in("mixing", value, "[0, 1]" if bayes else "(0, 1]")
 
 
 def _learning_rate(value: Any, bayes: bool) -> float | str | None:
     if bayes:
-        return _share("learning_rate", _DEFAULT_POWER if value is None else value)
+        return real_in("learning_rate", _DEFAULT_POWER if value is None else value, "(0, 1]")
     if value is None or (isinstance(value, str) and value == "worst_case"):
         return value
     if isinstance(value, str):
         raise ValueError("learning_rate of 'hedge' must be None, 'worst_case' or positive")
-    rate = real_float("learning_rate", value)
-    if not rate > 0.0:
-        raise ValueError(f"learning_rate must be positive; got {rate!r}")
-    return rate
+    return positive_float("learning_rate", value)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._divergences import kl_divergence, total_variation
 from dpoco._learner import Progress
-from dpoco._validation import FloatArray, positive_int
+from dpoco._validation import FloatArray, IntArray, instance, positive_int, real_in
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Prediction
@@ -21,10 +20,7 @@ from dpoco.local._learner import DistributionLearner
 from dpoco.local._messages import Report
 from dpoco.local._posterior import Posterior, contraction, signal
 from dpoco.local._randomizers import SubsetRandomizer, draws
-from dpoco.local._settings import probability
-from dpoco.random import Source
-
-IntArray = NDArray[np.int64]
+from dpoco.random import Source, checked_source
 
 _CHUNK = 8192
 _CHUNK_ENTRIES = 2**26  # a chunk takes a fraction of a second
@@ -128,18 +124,14 @@ def simulate(
     for uniformly drawn coordinates; otherwise round by round in Python. Both give the same reports
     and weights, bit for bit. An interrupt stops between chunks of rounds.
     """
-    if not isinstance(learner, DistributionLearner):
-        raise TypeError(f"learner must be a DistributionLearner; got {type(learner).__name__}")
+    instance("learner", learner, DistributionLearner, "a DistributionLearner")
     own = np.asarray(labels)
     if own.ndim != 1 or own.dtype.kind not in "iu":
         raise TypeError("labels must be a sequence of ints, one a round")
     run = _Run(learner, np.ascontiguousarray(own, dtype=np.int64), contexts, checkpoints, beta)
     if truth is not None:
         run.measure(truth)
-    origin = Source() if source is None else source
-    if not isinstance(origin, Source):
-        raise TypeError(f"source must be a dpoco.random.Source; got {type(origin).__name__}")
-    noise = origin.spawn()
+    noise = checked_source(Source() if source is None else source).spawn()
     with learner._lock:
         learner._check_left(own.size)
         # One process has seen all labels, whatever the noise.
@@ -175,7 +167,7 @@ class _Run:
         self.contexts = self._contexts(contexts)
         array = learner.hypotheses.array
         self.table = None if array is None else array.reshape(-1, *array.shape[-2:])  # (C, K, M)
-        self.beta = probability("beta", beta)
+        self.beta = real_in("beta", beta, "(0, 1)")
         self.named = -1  # the true hypothesis, if it is one
         self.truth: FloatArray | None = None  # its distributions, shape (C, M), of arrays
         self.kl: FloatArray | None = None
@@ -302,8 +294,8 @@ class _Run:
         if isinstance(rule, Hedge):
             rule.charge(first, count)
         learner._open.clear()
-        learner._round += count
-        learner._reports += count
+        learner.round += count
+        learner.reports += count
 
     def step_by_step(self, part: slice, noise: Source) -> None:
         """Play a slice of rounds as a server and its devices would."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco._participation import Participation
 from dpoco._validation import (
     float_array,
     positive_int,
@@ -20,7 +21,7 @@ from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
-from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments, Summand
+from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -75,7 +76,7 @@ def clipper_of(summand: Summand) -> _core.RecordClipper:
     """Return what enforces the bounds on a round's vector, or on the features it is made of."""
     if isinstance(summand, ClippedVector):
         return _core.RecordClipper(summand.dimension, summand.bound, summand.norm, summand.bound_l2)
-    if isinstance(summand, (GlmGradient, SecondMoments)):
+    if isinstance(summand, FeatureSummand):
         return _core.RecordClipper(
             summand.dimension, summand.features, summand.norm, summand.features_l2
         )
@@ -110,6 +111,10 @@ class ContinualSum(Mechanism):
         Order of the generalized Gaussian, in [2, max(2, norm)].
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one vector, replaced or emptied.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her vectors, and parameters of
+        "blt" and "blt_normalised" are searched for. ``enforced=False`` only: a sum knows no people,
+        and whoever pushes keeps them to it.
     numerics : {"auto", "float", "lattice"}
         Arithmetic. "lattice": exact integers and exactly rounded noise, whose proof covers the
         program itself; Gaussian noise only. "float": doubles, whose rounding the proof leaves out.
@@ -157,10 +162,13 @@ class ContinualSum(Mechanism):
         noise: str = "gaussian",
         norm_order: float | None = None,
         relation: str = "replace",
+        participation: Participation | None = None,
         numerics: str = DEFAULT_NUMERICS,
         parameters: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
+        if isinstance(participation, Participation) and participation.enforced:
+            raise ValueError("a sum knows no people: participation must have enforced=False")
         self._begin(
             ContinualSum,
             dimension=dimension,
@@ -172,10 +180,17 @@ class ContinualSum(Mechanism):
             noise=noise,
             norm_order=norm_order,
             relation=relation,
+            participation=participation,
             numerics=numerics,
             parameters=parameters,
             source=source,
         )
+
+    def _saved_arguments(self) -> dict[str, Any]:
+        saved = super()._saved_arguments()
+        if saved["participation"] is None:  # as states were written before there was any
+            del saved["participation"]
+        return saved
 
     def _entries(self) -> dict[str, float]:
         return sum_entries(self._mechanism)

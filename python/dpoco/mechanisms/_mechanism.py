@@ -52,6 +52,7 @@ class Mechanism(Calibrated, Stateful):
         self._guarantee = self._accountant.guarantee(
             parameters, budget=arguments["budget"], seeded=seeded
         )
+        self._guarantee = self._of_people(arguments, self._guarantee, self.horizon)
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
         self._engine = self._build_engine(claim)

@@ -409,7 +409,10 @@ class LipschitzLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Differences clipped and values replaced so far. **Not private**: publishing it leaks."""
+        """Differences clipped and values replaced so far. **Not private**: publishing it leaks.
+
+        Losses that a participation does not let in are replaced, too.
+        """
         return int(self._engine.nonprivate_violations())
 
 

@@ -274,8 +274,7 @@ def density(columns: NDArray[np.int64], places: Sequence[IntArray], rows: int = 
     """
     width = int(columns[-1]) + 1
     met = sum(np.bincount(each, minlength=rows * width) for each in places)
-    share: FloatArray = np.reshape(met, (rows, width)) / (len(places) * np.bincount(columns))
-    return share
+    return np.reshape(met, (rows, width)) / (len(places) * np.bincount(columns))
 
 
 def shades(lightest: str) -> Any:

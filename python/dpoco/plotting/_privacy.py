@@ -300,8 +300,8 @@ def plot_noise(
 def deviations(source: Any, rounds: IntArray) -> FloatArray:
     """Return the standard deviation of a coordinate's noise at the end of rounds, shape (n,)."""
     p = getattr(source, "parameters", source)
-    method = getattr(p, "method", getattr(p, "sum_method", None))
-    if isinstance(method, str) and hasattr(p, "noise_scale"):
+    method = getattr(p, "correlation", None)
+    if method is not None:
         batch = getattr(p, "batch", 1)
         horizon = getattr(p, "pushes", p.horizon // batch)
         at = np.minimum(rounds // batch, horizon)  # some leave out the last round

@@ -288,7 +288,11 @@ def _players(
     stated, larger = Budget._derived(epsilon, delta), _LARGER * epsilon
     everyone: list[tuple[str, bool, Callable[[], FloatArray]]] = [
         ("uniformly random", True, uniform),
-        ("LinUCB", True, partial(learners, LinUCB, d, stated, context_bound=math.sqrt(d))),
+        (
+            "LinUCB",
+            True,
+            partial(learners, LinUCB, d, stated, context_bound=math.sqrt(d), exploration=1.0),
+        ),
         ("HDB", True, partial(high, stated)),
         (f"HDB, epsilon = {larger:g}", False, partial(high, Budget._derived(larger, delta))),
         ("HDB, no noise", False, partial(high, None)),

@@ -19,15 +19,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import noise
-from dpoco._validation import FloatArray, choice, positive_float, positive_int, real_float
+from dpoco._validation import (
+    FloatArray,
+    IntArray,
+    choice,
+    label_index,
+    positive_float,
+    positive_int,
+    real_in,
+)
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
-from dpoco.reproduce._vector_noise import label_index, lattice_step
-
-IntArray = NDArray[np.int64]
+from dpoco.reproduce._vector_noise import lattice_step
 
 SENSITIVITIES = ("round", "worst_case", "exact", "printed")
 # A product M max_j F[j, y] that rounding has lifted above an integer is that integer.
@@ -193,8 +198,7 @@ class PublishedChannel:
 
     def normalised(self, values: IntArray) -> FloatArray:
         """Return the losses ``-c (r - c')`` of reports, as published: mostly in [0, 1]."""
-        losses: FloatArray = -self.c * (values.astype(np.float64) * self.step - self.shift)
-        return losses
+        return -self.c * (values.astype(np.float64) * self.step - self.shift)
 
 
 def _below(n: int, source: Source) -> int:
@@ -250,10 +254,8 @@ class PublishedDistributionLearner:
     ) -> None:
         self._hypotheses, self._seed = hypotheses, public_seed
         self._epsilon = positive_float("epsilon", epsilon)
-        self._horizon = positive_int("horizon", horizon)
-        self._delta = real_float("delta", delta)
-        if horizon < 2 or not 0.0 <= delta < 1.0:
-            raise ValueError("horizon must be at least 2, and delta in [0, 1)")
+        self._horizon = positive_int("horizon", horizon, minimum=2)
+        self._delta = real_in("delta", delta, "[0, 1)")
         self._sensitivity = choice("sensitivity", sensitivity, SENSITIVITIES)
         count = hypotheses.count
         factor = 1 if delta > 0.0 and learning_rate is None else count

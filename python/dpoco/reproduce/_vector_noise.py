@@ -1,4 +1,4 @@
-"""All losses of a label with additive noise on a lattice, or one: for comparison with one bit.
+"""All losses of a label with additive noise on a lattice: for comparison with one bit.
 
 Below about ``epsilon coth(epsilon / 2) = 2 sqrt(2 K)`` one bit about one loss drawn at random has
 less noise than any of these channels, and it is pure. Proofs and figures:
@@ -12,18 +12,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import noise as additive
-from dpoco._validation import FloatArray, choice, float_array, real_float
+from dpoco._validation import FloatArray, IntArray, choice, float_array, label_index, real_in
 from dpoco.accounting import local_vector
 from dpoco.random import Source
 
-IntArray = NDArray[np.int64]
-
 NOISES = ("laplace", "composed", "gaussian")
-_LARGE_SCALE = 6.0
 _DIGITS = 20
 # Beyond these the diameters are bounded by sums of ranges instead of found over all pairs.
 _MOST_PAIRED_LABELS = 4096
@@ -47,8 +43,6 @@ class VectorRandomizer:
         "laplace" is pure, of scale l1 / epsilon; "composed" is Laplace under composition over
         coordinates; "gaussian" the discrete Gaussian on losses less their mean over hypotheses;
         "auto" the smallest standard deviation of those that delta allows.
-    index : int, optional
-        Only the loss of this hypothesis, with pure Laplace noise.
 
     Attributes
     ----------
@@ -60,7 +54,7 @@ class VectorRandomizer:
         Real value of one lattice step, a power of two.
     scale : Fraction
         Scale of the noise in lattice steps, exactly as sampled; 0 where all labels look alike.
-    table : int array of shape (K, M) or (1, M)
+    table : int array of shape (K, M)
         What is sent about each label before noise, in lattice steps; zeros for no label.
     l1, l2 : int, float
         Diameters of its columns with the zero column.
@@ -80,31 +74,17 @@ class VectorRandomizer:
         *,
         delta: float = 0.0,
         noise: str = "auto",
-        index: int | None = None,
     ) -> None:
         values = float_array("matrix", matrix, (None, None))
-        self.epsilon = real_float("epsilon", epsilon)
-        if not 0.0 < self.epsilon <= 30.0:
-            raise ValueError(f"epsilon must be in (0, 30]; got {self.epsilon!r}")
-        lam = real_float("mixing", mixing)
-        if not 0.0 < lam <= 1.0:
-            raise ValueError(f"mixing must be in (0, 1]; got {lam!r}")
-        given = real_float("delta", delta)
-        if not 0.0 <= given < 1.0:
-            raise ValueError(f"delta must be in [0, 1); got {given!r}")
+        self.epsilon = real_in("epsilon", epsilon, "(0, 30]")
+        lam, given = real_in("mixing", mixing, "(0, 1]"), real_in("delta", delta, "[0, 1)")
         choice("noise", noise, ("auto", *NOISES))
         if noise in NOISES[1:] and given == 0.0:
             raise ValueError(f"noise={noise!r} needs a positive delta")
-        if index is not None and (noise not in ("auto", "laplace") or given > 0.0):
-            raise ValueError("a single loss takes pure Laplace noise")
         widest = _core.local_log(1.0 + (1.0 - lam) * values.shape[0] / lam)
         reach = max(float(widest), 1e-12)
         self.step = lattice_step(0.5 * reach)
         plain = _core.local_centred_losses(values, lam)
-        if index is not None:
-            if not 0 <= index < values.shape[0]:
-                raise ValueError(f"index must be in [0, {values.shape[0]})")
-            plain = plain[index : index + 1]
         names = (noise,) if noise != "auto" else NOISES[: 1 if given == 0.0 else None]
         built = [_design(name, plain, reach, self.step, self.epsilon, given) for name in names]
         deviation, self.noise, self.table, self.scale, self.l1, self.l2 = min(
@@ -135,18 +115,6 @@ class VectorRandomizer:
             sent = sent + draw(source, sent.size, scale=self.scale)
         return tuple(sent.tolist())
 
-    def log_probability(self, report: Any, label: Any) -> float:
-        """Return the logarithm of the probability of a report, in double precision."""
-        gaps = np.abs(np.asarray(report, dtype=np.int64) - self.vector(label)).astype(np.float64)
-        scale = float(self.scale)
-        if scale == 0.0:
-            return 0.0 if not gaps.any() else -math.inf
-        if self.law == "laplace":
-            each = math.log(math.tanh(0.5 / scale)) - gaps / scale
-        else:
-            each = -0.5 * (gaps / scale) ** 2 - math.log(_gaussian_total(scale))
-        return float(each.sum())
-
     def largest_log_ratio(self) -> Fraction:
         """Return the largest log-ratio of two probabilities of one report, exactly.
 
@@ -161,18 +129,6 @@ class VectorRandomizer:
             f"VectorRandomizer(losses={self.table.shape[0]}, epsilon={self.epsilon:g}, "
             f"delta={self.delta:g}, noise={self.noise!r})"
         )
-
-
-def _gaussian_total(scale: float) -> float:
-    """Return the sum of ``exp(-n^2 / 2 s^2)`` over all integers n.
-
-    By Poisson summation it is in ``sqrt(2 pi) s [1, 1 + 2.1 exp(-2 pi^2 s^2)]``: from scale 6 on
-    nothing else is left in double precision. O(1).
-    """
-    if scale >= _LARGE_SCALE:
-        return math.sqrt(2.0 * math.pi) * scale
-    n = np.arange(1.0, math.ceil(40.0 * scale) + 2.0)
-    return 1.0 + 2.0 * float(np.exp(-0.5 * (n / scale) ** 2).sum())
 
 
 def _design(
@@ -211,13 +167,6 @@ def within(epsilon: float) -> float:
     Laplace noise attains it, while a ledger takes ten reports of 0.1 to be 1.
     """
     return epsilon * (1.0 - 2.0**-50)
-
-
-def label_index(label: Any, labels: int) -> int | None:
-    """Return a label as an index below `labels`, or None for anything that is no such label."""
-    if isinstance(label, (bool, np.bool_)) or not isinstance(label, (int, np.integer)):
-        return None
-    return int(label) if 0 <= label < labels else None
 
 
 def lattice_step(reach: float) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import itertools
 import json
 import os
 from pathlib import Path
@@ -26,6 +25,7 @@ from dpoco.scale._keys import (
     Rows,
     Terms,
     described,
+    entering,
     key_from_text,
     key_text,
     play_keyed,
@@ -33,6 +33,7 @@ from dpoco.scale._keys import (
 )
 
 KIND = "KeyedPool"
+Names = NDArray[Any] | None
 
 
 def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list[Any]]:
@@ -65,7 +66,6 @@ class LearnersInMemory:
     def __init__(self, prototype: Any, family: Family) -> None:
         self._prototype, self._family = prototype, family
         self._learners: list[Any] = []
-        self._engines: list[Any] = []
         self._shown: set[int] = set()  # learners that others may have played, too
 
     def add(self, keys: list[Key]) -> None:
@@ -73,8 +73,7 @@ class LearnersInMemory:
         self.put([sibling(self._prototype) for _ in keys])
 
     def put(self, learners: list[Any]) -> None:
-        """Add learners; all or none."""
-        self._engines += [learner._engine for learner in learners]
+        """Add learners."""
         self._learners += learners
 
     def show(self, slot: int) -> Any:
@@ -83,22 +82,27 @@ class LearnersInMemory:
         return self._learners[slot]
 
     def play(
-        self, rows: Rows, parts: Parts, workers: int, batch: int | None, after: Any
+        self, rows: Rows, parts: Parts, names: Names, workers: int, batch: int | None, after: Any
     ) -> NDArray[Any]:
         """Play a batch, all or nothing; `after` is called once the fresh keys are there."""
         if batch is not None:
             raise ValueError("batch numbers need a journal: without one nothing can be repeated")
         fresh = [sibling(self._prototype) for _ in rows.fresh]
-        if self._shown:
-            for slot, count in zip(rows.slots.tolist(), rows.counts.tolist(), strict=True):
-                if slot in self._shown:
-                    self._check(self._learners[slot], count)
+        slots, known = rows.slots.tolist(), len(self._learners)
         # Numbers of fresh keys follow those of the others.
-        engines = self._engines if not fresh else [*self._engines, *(x._engine for x in fresh)]
-        chosen = [engines[slot] for slot in rows.slots.tolist()]
-        decisions = play_keyed(
-            self._family, self._prototype, chosen, rows.offsets, rows.rows, parts, workers
-        )
+        chosen = [self._learners[i] if i < known else fresh[i - known] for i in slots]
+        for slot, learner, count in zip(slots, chosen, rows.counts.tolist(), strict=True):
+            if slot in self._shown or names is not None:
+                self._check(learner, count)
+        model = self._family, self._prototype, [learner._engine for learner in chosen]
+        if names is not None:
+            own = [names[rows.rows[piece]] for piece in rows.pieces]
+            people = [x._digests(who, len(who)) for x, who in zip(chosen, own, strict=True)]
+            # No rounds: what would refuse some refuses these, before anybody counts.
+            none = tuple(part[:0] for part in parts)
+            play_keyed(*model, np.zeros_like(rows.offsets), rows.rows[:0], none, workers)
+            parts = entering(self._family, chosen, people, rows.rows, parts)
+        decisions = play_keyed(*model, rows.offsets, rows.rows, parts, workers)
         self.put(fresh)
         after()
         decisions.flags.writeable = False
@@ -118,7 +122,7 @@ class LearnersInMemory:
         for learner in self._learners:
             learner._check_active()
             learner._engine.check_process()
-        return [learner._engine.state() for learner in self._learners]
+        return [learner._payload() for learner in self._learners]
 
 
 # Batches whose first rounds are kept, so that they can be sent again.
@@ -192,11 +196,12 @@ class LearnersInJournal:
         self._keys += keys
 
     def play(
-        self, rows: Rows, parts: Parts, workers: int, batch: int | None, after: Any
+        self, rows: Rows, parts: Parts, names: Names, workers: int, batch: int | None, after: Any
     ) -> NDArray[Any]:
         """Play a batch in one transaction; `after` is called once it is committed."""
         ordered = tuple(part[rows.rows] for part in parts)
-        pieces = [slice(*pair) for pair in itertools.pairwise(rows.offsets.tolist())]
+        named = None if names is None else names[rows.rows]
+        pieces = rows.pieces
         played: NDArray[Any] | None = None
         self.stale = True
         with self._journal.transaction() as together:
@@ -211,17 +216,20 @@ class LearnersInJournal:
             for slot, piece, turn in zip(rows.slots.tolist(), pieces, turns, strict=True):
                 stream = self._stream(slot) if slot < known else fresh[slot - known]
                 part = (array[piece] for array in ordered)
-                works.append(together.take(stream, *part, first_round=turn))
+                person = None if named is None else named[piece]
+                works.append(together.take(stream, *part, first_round=turn, person=person))
             if first is not None and any(work.rounds for work in works):
                 raise RoundOrderError(
                     "a batch that was played is ahead of its streams: was the journal restored "
                     "from an old copy?"
                 )
             if first is None or not works:
-                engines = [work.learner._engine for work in works]
+                learners, people = [x.learner for x in works], [x.people for x in works]
+                engines = [learner._engine for learner in learners]
                 own = np.arange(len(rows.rows), dtype=np.int64)
+                entered = entering(self._family, learners, people, own, ordered)
                 played = play_keyed(
-                    self._family, self._prototype, engines, rows.offsets, own, ordered, workers
+                    self._family, self._prototype, engines, rows.offsets, own, entered, workers
                 )
                 for work, piece in zip(works, pieces, strict=True):
                     together.put(work, played[piece])

@@ -8,6 +8,7 @@ fast as calibration. Rounds of many learners are one compiled call, without the 
 
 from __future__ import annotations
 
+import itertools
 import json
 import operator
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from dpoco._families import (
     Vectors,
     family_of,
 )
+from dpoco._learner import emptied
 from dpoco._state import Stateful, _class_of
 from dpoco._validation import IntArray, positive_int
 from dpoco.accounting.guarantee import Guarantee
@@ -129,9 +131,36 @@ class Rows:
     fresh: list[Key]
 
     @property
+    def pieces(self) -> list[slice]:
+        """Where each key's records are in `rows`."""
+        return [slice(*pair) for pair in itertools.pairwise(self.offsets.tolist())]
+
+    @property
     def counts(self) -> IntArray:
         """Records of each key."""
         return np.diff(self.offsets)
+
+
+def names_of(prototype: Any, persons: Any, rounds: int) -> NDArray[Any] | None:
+    """Return the people of a batch's records, an array; None where nobody has to be named."""
+    if prototype._limiter is None or persons is None:
+        prototype._digests(persons, rounds)
+        return None
+    names = prototype._limiter.names(persons, rounds)
+    return names if isinstance(names, np.ndarray) else np.array(names, dtype=object)
+
+
+def entering(
+    family: Family, learners: list[Any], people: list[bytes], rows: IntArray, parts: Parts
+) -> Parts:
+    """Return the records as they enter: empty where a participation keeps them out. They count."""
+    if not learners or learners[0]._limiter is None:
+        return parts
+    passed = np.empty(parts[0].shape[0], dtype=np.bool_)
+    pairs = zip(learners, people, strict=True)
+    passed[rows] = np.concatenate([x._limiter.admit(x.round, own) for x, own in pairs])
+    at = int(family.contextual)
+    return (*parts[:at], emptied(parts[at], passed), *parts[at + 1 :])
 
 
 def rows_of(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:

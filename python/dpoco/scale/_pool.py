@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from numpy.typing import NDArray
 
 from dpoco._families import Parts, header_of
+from dpoco._participation import Person
 from dpoco._state import pack, write_atomically
 from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
@@ -39,6 +40,7 @@ from dpoco.scale._keys import (
     key_list,
     key_of,
     key_text,
+    names_of,
     prototype_of,
     rows_of,
 )
@@ -85,12 +87,15 @@ class Pool:
     def _number(self, fresh: Iterable[Key]) -> None:
         self._index.update({key: len(self._index) + i for i, key in enumerate(fresh)})
 
-    def _batch(self, keys: Any, arrays: tuple[Any, ...]) -> tuple[Parts, list[Key], Rows]:
-        """Return the records of a batch, their keys, and which of them are whose; or raise."""
+    def _batch(
+        self, keys: Any, arrays: tuple[Any, ...], persons: Any
+    ) -> tuple[Parts, list[Key], Rows, Any]:
+        """Return a batch's records, their keys, which are whose, and their people; or raise."""
         parts = self._family.parts(self._prototype, arrays)
         check_records(self._family, self._prototype, parts)
-        names = key_list(keys, parts[0].shape[0])
-        return parts, names, rows_of(self._index, names, self._terms.max_keys)
+        rounds = parts[0].shape[0]
+        listed, people = key_list(keys, rounds), names_of(self._prototype, persons, rounds)
+        return parts, listed, rows_of(self._index, listed, self._terms.max_keys), people
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -159,8 +164,8 @@ class KeyedPool(Pool):
         For "user": most records of one person under one key, and most keys with her records.
     separation_per_key : int, default 1
         For "user": any two of her records under one key are at least so many rounds of its learner
-        apart, which makes the guarantee stronger. Learners with a `dpoco.Participation` that is
-        not enforced bring both numbers with them.
+        apart, which makes the guarantee stronger. Learners with a `dpoco.Participation` bring both
+        numbers with them; each of them enforces it among its own records, if they do.
     same_unit : bool, default False
         Of the journal's ledger: see `dpoco.accounting.ledger.Ledger.charge`.
 
@@ -236,7 +241,9 @@ class KeyedPool(Pool):
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def process(self, keys: Any, *arrays: Any, batch: int | None = None) -> NDArray[Any]:
+    def process(
+        self, keys: Any, *arrays: Any, batch: int | None = None, person: Any = None
+    ) -> NDArray[Any]:
         """Play a batch of records, each with the learner of its key.
 
         Parameters
@@ -250,6 +257,9 @@ class KeyedPool(Pool):
             Number of the batch, growing; only with a journal. A batch that was committed is
             compared with what came now, and its decisions are returned again: so batches may be
             sent any number of times. The last 256 are kept.
+        person : array_like of int, str or bytes with shape (n,)
+            Whose records they are, where the learners enforce a participation: under each key by
+            itself, one too many counts as zero, silently.
 
         Returns
         -------
@@ -265,7 +275,8 @@ class KeyedPool(Pool):
         ReplayMismatch
             If a batch of that number was played for other keys or records; nothing is played.
         RoundOrderError
-            If another thread uses the pool, or a bandit's decision waits for its reward.
+            If another thread uses the pool, a bandit's decision waits for its reward, or some
+            learner has no room for more people; nothing is played.
         ValueError, TypeError
             Wrong shape or dtype: nothing is played.
         OSError, StateError, JournalFenced
@@ -277,11 +288,11 @@ class KeyedPool(Pool):
         one transaction.
         """
         with self._alone():
-            parts, _, rows = self._batch(keys, arrays)
+            parts, _, rows, names = self._batch(keys, arrays, person)
             if batch is not None:
                 whole_number("batch", batch, 0, LARGEST_HORIZON)
             return self._learners.play(
-                rows, parts, self._workers, batch, lambda: self._number(rows.fresh)
+                rows, parts, names, self._workers, batch, lambda: self._number(rows.fresh)
             )
 
     def decide(self, key: Key, *context: Any) -> Any:
@@ -295,9 +306,9 @@ class KeyedPool(Pool):
         """
         return self._shown(key).decide(*context)
 
-    def observe(self, key: Key, *record: Any) -> None:
+    def observe(self, key: Key, *record: Any, person: Person = None) -> None:
         """End a round of a key's learner; see its `observe`. With a journal, one commit."""
-        self._shown(key).observe(*record)
+        self._shown(key).observe(*record, person=person)
 
     def register(self, keys: Iterable[Key]) -> None:
         """Make the learners of these keys now; with a journal, in one transaction.

@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +25,7 @@ from dpoco._state import write_atomically
 from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int, whole_number
 from dpoco.errors import DpocoError, HorizonExceeded, StateError
 from dpoco.journal import Journal
+from dpoco.scale._keyed_learners import Names
 from dpoco.scale._keys import (
     Key,
     Terms,
@@ -35,6 +35,7 @@ from dpoco.scale._keys import (
     play_keyed,
     prototype_of,
     rows_of,
+    sibling,
 )
 from dpoco.scale._pool import KeyedPool, Pool
 
@@ -210,20 +211,27 @@ class Shard:
         pool = self._opened()
         return pool.last_batch, pool.keys()
 
-    def check(self, batch: int, counts: Mapping[Key, int]) -> None:
-        """Raise `HorizonExceeded` if a batch does not fit; one that was played does."""
+    def check(self, batch: int, keys: list[Key], names: Names) -> None:
+        """Raise if rounds or people of a batch find no room; those of one that was played do."""
         pool = self._opened()
         if batch <= pool.last_batch:
             return
-        horizon = pool._prototype.horizon
-        if any(pool.round(key) + n > horizon for key, n in counts.items()):
-            raise HorizonExceeded(
-                "fewer rounds are left to a learner than records have come for it"
-            )
+        rows = rows_of(pool._index, keys, pool.max_keys)
+        for slot, piece in zip(rows.slots.tolist(), rows.pieces, strict=True):
+            own, stream = rows.rows[piece], pool._learners.show(slot) if slot < len(pool) else None
+            if len(own) + (0 if stream is None else stream.round) > pool._prototype.horizon:
+                raise HorizonExceeded(
+                    "fewer rounds are left to a learner than records have come for it"
+                )
+            if names is not None:
+                learner = sibling(pool._prototype) if stream is None else stream._learner
+                learner._digests(names[own], len(own))
 
-    def process(self, batch: int, keys: list[Key], arrays: tuple[Any, ...]) -> NDArray[Any]:
-        """Play a batch of records with these keys, or repeat it."""
-        decisions: NDArray[Any] = self._opened().process(keys, *arrays, batch=batch)
+    def process(
+        self, batch: int, keys: list[Key], names: Names, arrays: tuple[Any, ...]
+    ) -> NDArray[Any]:
+        """Play a batch of records with these keys and people, or repeat it."""
+        decisions: NDArray[Any] = self._opened().process(keys, *arrays, batch=batch, person=names)
         return decisions
 
     def decide(self, key: Key) -> Any:
@@ -333,7 +341,9 @@ class RayPool(Pool):
 
     # -- rounds -----------------------------------------------------------------------------------
 
-    def process(self, keys: Any, *arrays: Any, batch: int | None = None) -> NDArray[Any]:
+    def process(
+        self, keys: Any, *arrays: Any, batch: int | None = None, person: Any = None
+    ) -> NDArray[Any]:
         """Play a batch of records, each with the learner of its key; see `KeyedPool.process`.
 
         Parameters
@@ -344,6 +354,8 @@ class RayPool(Pool):
             Number of the batch, growing; default: one more than the last. Name it to send a batch
             again after this program itself has died: shards that have played it return what they
             released, the others play it.
+        person : array_like of int, str or bytes with shape (n,)
+            As there.
 
         Returns
         -------
@@ -361,26 +373,24 @@ class RayPool(Pool):
             If a shard is not back within `patience`. Send the batch again.
         """
         with self._alone():
-            parts, names, rows = self._batch(keys, arrays)
+            parts, listed, rows, people = self._batch(keys, arrays, person)
             number = self._last + 1 if batch is None else batch
             whole_number("batch", number, 0, LARGEST_HORIZON)
-            pieces = self._pieces(names)
-            if len(pieces) > 1:  # one shard alone checks for itself, before it plays
-                self._shards.ask(
-                    {
-                        shard: ("check", number, Counter(names[i] for i in at.tolist()))
-                        for shard, at in pieces.items()
-                    }
+            pieces = self._pieces(listed)
+            asked = {
+                shard: (
+                    number,
+                    [listed[i] for i in at.tolist()],
+                    None if people is None else people[at],
                 )
+                for shard, at in pieces.items()
+            }
+            if len(pieces) > 1:  # one shard alone checks for itself, before it plays
+                self._shards.ask({shard: ("check", *task) for shard, task in asked.items()})
             self._stale = True  # until all shards have answered
             answers = self._shards.ask(
                 {
-                    shard: (
-                        "process",
-                        number,
-                        [names[i] for i in at.tolist()],
-                        tuple(part[at] for part in parts),
-                    )
+                    shard: ("process", *asked[shard], tuple(part[at] for part in parts))
                     for shard, at in pieces.items()
                 }
             )

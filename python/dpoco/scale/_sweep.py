@@ -293,10 +293,14 @@ class StreamRun:
     stream : Stream, array_like, tuple of array_like, or callable
         What ``learner.run`` takes: a `dpoco.datasets.Stream`, features and labels, or losses;
         or ``stream(cell)`` returning one of them, drawn from ``cell.generator()``.
+    persons : array_like, or callable, optional
+        Whose rounds they are, where the learner enforces a participation: int, str or bytes, shape
+        (T,); or ``persons(cell)`` returning them.
     """
 
     make: Callable[[Cell], Any]
     stream: Any
+    persons: Any = None
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
         """Play the cell and return its numbers.
@@ -315,14 +319,16 @@ class StreamRun:
         if "horizon" in cell.values:
             rounds = min(rounds, int(cell["horizon"]))
         features = features[:rounds]
+        people = self.persons(cell) if callable(self.persons) else self.persons
+        people = None if people is None else people[:rounds]
         if plays(learner) == "experts":
             if labels is not None:
                 raise TypeError("learners of experts take no labels")
-            trace: Any = learner.run(features)
+            trace: Any = learner.run(features, persons=people)
             target = int(np.argmin(features.sum(axis=0)))
         else:
             labels = None if labels is None else labels[:rounds]
-            trace = learner.run(features, labels, record_decisions=False)
+            trace = learner.run(features, labels, persons=people, record_decisions=False)
         result = {
             "rounds": rounds,
             "average_loss": trace.average_loss,

@@ -58,6 +58,9 @@ class BanditLearner : public Rounds {
   // room for it, which is public. Throws as `observe` does, and if `decided` is not the round.
   bool observe_arrival(std::uint64_t decided, std::uint64_t arm, bool was_due,
                        const double* context, double reward);
+  // Whether it would play a round; throws where it would.
+  bool takes_arrival(const Exclusive::Entry& entered, std::uint64_t decided, std::uint64_t arm,
+                     bool was_due) const;
 
   // The arms that the current estimates choose for `count` contexts; no round is begun.
   void recommend(const Exclusive::Entry& entered, const double* contexts, std::uint64_t count,

@@ -22,20 +22,23 @@ struct BiasAllowance {
   double after(std::uint64_t m) const noexcept;
 };
 
-// Selection on dyadic epochs, from a first round on that its owner chooses: with local time n = 1,
-// 2, ..., the expert of the rounds 2^l..2^(l+1) - 1 is a noisy argmin of the sums of losses over
-// 2^(l-1)..2^l - 1. Every round feeds one selection (docs/privacy/epoch_selector.md). O(N) a round.
-// Losses are rounded to multiples of 2^-46 and summed without error: a round moves each of the sums
-// that the argmin sees by at most 1, whatever the losses.
+// Selection on windows of 1, 2, 4, ... rounds, no longer than the longest, from a first round on
+// that its owner chooses: in each it plays a noisy argmin of the sums of losses over the one
+// before. Every round feeds one selection (docs/privacy/epoch_selector.md). O(N) a round. Losses
+// are rounded to multiples of 2^-46 and summed without error: a round moves each of the sums that
+// the argmin sees by at most 1, whatever the losses.
 class EpochInstance {
  public:
-  explicit EpochInstance(mechanisms::NoisyMaxSettings selection);
+  static constexpr std::uint64_t kDoubling = 1ULL << 62;  // longest window: none is as long
+
+  explicit EpochInstance(mechanisms::NoisyMaxSettings selection, std::uint64_t longest = kDoubling);
 
   // Forgets everything: the next round has local time 1.
   void restart() noexcept;
   const mechanisms::NoisyMaxSettings& selection() const noexcept { return selector_.settings(); }
   std::uint64_t rounds() const noexcept { return rounds_; }  // learned since the restart
-  // Rounds the expert of the current round was selected from; 0 before the first selection.
+  // Rounds the expert of the current round was selected from; 0 before the first selection. Of
+  // windows that always double.
   std::uint64_t selected_from() const noexcept;
   // An expert drawn uniformly, without data.
   std::uint64_t uniform(random::Source& source) { return selector_.uniform(source); }
@@ -48,7 +51,12 @@ class EpochInstance {
   void read(ArchiveReader& archive);  // throws StateError
 
  private:
+  // Of so many rounds, those of the window that is not complete.
+  std::uint64_t open_of(std::uint64_t rounds) const noexcept;
+
   mechanisms::NoisyMax selector_;
+  std::uint64_t longest_;
+  std::uint64_t grown_;  // rounds of the windows that are shorter than the longest
   std::uint64_t rounds_ = 0;
   ExactSums sums_;  // of losses since the last selection
   std::vector<double> scores_;
@@ -56,10 +64,11 @@ class EpochInstance {
 
 struct EpochSelectorSettings {
   mechanisms::NoisyMaxSettings selection;
-  std::optional<std::uint64_t> first;  // expert of the first round; none: uniform
+  std::optional<std::uint64_t> first;                // expert of the first round; none: uniform
+  std::uint64_t longest = EpochInstance::kDoubling;  // window
 };
 
-// Private selection for stationary losses: limited updates on dyadic epochs.
+// Private selection for losses of one law, or of one that changes: limited updates on windows.
 class EpochSelector final : public ExpertLearner {
  public:
   EpochSelector(ExpertSettings settings, const EpochSelectorSettings& own,

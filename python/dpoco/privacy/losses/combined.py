@@ -154,8 +154,7 @@ class Group(Loss):
     def delta(self, epsilon: float) -> float:
         """Return delta of one change at epsilon / size, times the sum of e^(i epsilon / size)."""
         check_epsilon(epsilon)
-        if epsilon > 700.0:  # not worth a power beyond doubles
-            return self.delta(700.0)
+        epsilon = min(epsilon, 700.0)  # beyond, not worth a power beyond doubles
         share = epsilon / self.size * (2.0 - _UP)
         terms = math.expm1(epsilon) / math.expm1(share) if share > 0.0 else float(self.size)
         return min(1.0, self.one.delta(share) * terms * _UP)

@@ -29,7 +29,8 @@ from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.losses.line_sum import LossSum, log_delta
 from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, check_delta, check_epsilon
 
-__all__ = ["LEAST_FACTOR", "Bits", "CoupledBits", "later_bit_pair", "switch_probability"]
+__all__ = ["LEAST_FACTOR", "Bits", "CoupledBits", "coin_renyi", "later_bit_pair",
+           "switch_probability"]  # fmt: skip
 
 LEAST_FACTOR = 1e-300  # stands for smaller factors, too: see `CoupledBits.delta`
 # Relative, of the composed curve: more than its error.
@@ -76,8 +77,12 @@ class Bits(Loss):
         p, w = self.forced_switch, self.factor_floor
         if p < 1.0 and w <= LEAST_FACTOR:
             return np.full(orders.shape, math.inf)
-        changed = draws + _coin_renyi(orders, p, -math.log(w))
-        return np.asarray(changed + self.later_bits * _coin_renyi(orders, p, self.shift))
+        later = self.later_bits * coin_renyi(orders, p, self.shift)
+        return np.asarray(draws + self.changed(orders) + later)
+
+    def changed(self, orders: FloatArray) -> FloatArray:
+        """Return what the bit of the changed block costs."""
+        return coin_renyi(orders, self.forced_switch, -math.log(self.factor_floor))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +179,7 @@ def _any_gaussian_delta(epsilon: float, mu: float) -> float:
     return math.exp(epsilon) * gaussian_delta(-epsilon, mu) - math.expm1(epsilon)
 
 
-def _coin_renyi(orders: FloatArray, p: float, shift: float) -> FloatArray:
+def coin_renyi(orders: FloatArray, p: float, shift: float) -> FloatArray:
     """Return the larger Renyi divergence between stay probabilities 1 - p and (1 - p) e^-shift."""
     t = orders - 1.0
     if p == 1.0 or shift == 0.0:

@@ -22,14 +22,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from dpoco.privacy.losses.coupled_bits import Bits
+from dpoco.privacy.losses.coupled_bits import Bits, coin_renyi
 from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, check_epsilon
 from dpoco.privacy.neighbours import CHANGES
 
-__all__ = ["Curve", "TiltedDraws", "addition", "best_delta", "least_over_orders", "removal"]
+__all__ = ["Curve", "ReturningDraws", "TiltedDraws", "addition", "best_delta", "least_over_orders",
+           "removal"]  # fmt: skip
 
 Curve = Callable[[FloatArray], FloatArray]
 
@@ -37,6 +39,7 @@ _SMALLEST, _LARGEST = 1e-4, 1e7  # of order - 1
 # Orders this close to 1 are not told apart in double precision.
 _NO_ORDER = 1e-8
 _COARSE, _FINE, _ROUNDS = 500, 33, 4
+_APART = 16  # from so many rounds in a block on they are looked at together
 # Added to log delta: more than its error, whose second part is the rounding of large terms.
 _MARGIN, _TERM = 2.0**-44, 2.0**-50
 _UP = 1.0 + 1e-12  # more than the roundings of a divergence
@@ -63,6 +66,7 @@ class TiltedDraws(Bits):
 
     kind = "renyi"
     names = (("change", "relation"),)
+    _counts: ClassVar[tuple[tuple[str, int], ...]] = (("cap", 1), ("dimension", 1), ("rank", 0))
     cap: int
     sensitivity_ratio: float
     b: float
@@ -73,7 +77,7 @@ class TiltedDraws(Bits):
     def __post_init__(self) -> None:
         """Refuse what is not a bound."""
         super().__post_init__()
-        for name, least in (("cap", 1), ("dimension", 1), ("rank", 0)):
+        for name, least in self._counts:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ValueError(f"{name} must be an int, at least {least}; got {value!r}")
@@ -92,8 +96,6 @@ class TiltedDraws(Bits):
         below = min(self.rank, self.dimension)
         above = min(self.rank, self.dimension - below) if self.change == "replace" else 0
         value = np.zeros_like(orders)
-        if self.b == 0.0:
-            return value
         for count, divergence in ((below, removal), (above, addition)):
             if count:
                 value = value + count * divergence(orders, self.b)
@@ -112,6 +114,34 @@ class TiltedDraws(Bits):
         ratio = self.sensitivity_ratio
         draw = 0.5 * ratio * ratio * orders + self.excess(orders)
         return self.with_bits(self.cap * draw, orders)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturningDraws(TiltedDraws):
+    """Draws and bits that see all rounds of one person: in each number all of them are counted.
+
+    Attributes
+    ----------
+    factor_floor : float
+        Smallest acceptance factor of one of her rounds.
+    rounds, together : int
+        How many rounds she has, and how many at most in one block of `block` rounds; at least 1.
+    """
+
+    kind = "renyi_of_person"
+    _counts = (*TiltedDraws._counts, ("rounds", 1), ("together", 1), ("block", 1))
+    rounds: int
+    together: int
+    block: int
+
+    def changed(self, orders: FloatArray) -> FloatArray:
+        """Return what the bits of all her blocks cost."""
+        own, other = -math.log(self.factor_floor), self.shift / self.block
+        most = np.zeros_like(orders)  # for one of her rounds, of q in a block
+        for q in (*range(1, min(self.together, _APART)), self.together):
+            moved = q * own + (self.block - 1) * other
+            most = np.maximum(most, coin_renyi(orders, self.forced_switch, moved) / min(q, _APART))
+        return np.asarray(self.rounds * most)
 
 
 def removal(order: FloatArray, b: float) -> FloatArray:

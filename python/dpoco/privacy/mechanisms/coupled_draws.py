@@ -15,11 +15,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco.privacy.losses.combined import NOTHING, group, with_tails
+from dpoco.privacy.losses.combined import NOTHING, group, least, with_tails
 from dpoco.privacy.losses.coupled_bits import LEAST_FACTOR, CoupledBits
 from dpoco.privacy.losses.loss import Loss
-from dpoco.privacy.losses.tilted_draws import TiltedDraws
+from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
@@ -292,25 +293,29 @@ class CoupledDraws(Mechanism):
         if isinstance(keep, Window):
             later = max(self.decisions - 1, 0)
             each = draw.shift(self.losses, near, keep, self.rounds)
-        log_floor = keep.log_floor(draw) + (self.block - 1) * each
-        bits: dict[str, Any] = {
-            "forced_switch": keep.forced,
-            "factor_floor": max(math.exp(-log_floor), LEAST_FACTOR),
-            "later_bits": later,
-            "shift": self.block * each,
-        }
+        own, k = keep.log_floor(draw), near.rounds
         moved = draw.moved(self.losses, near)
         b = draw.curvature(self.losses) if isinstance(draw, TiltedMinimum) else 0.0
+
+        def numbers(changes: int, log_floor: float) -> tuple[dict[str, Any], dict[str, Any]]:
+            """Return those of the bits, and those of the draws, for so many changed records."""
+            bits = {"forced_switch": keep.forced, "later_bits": later,
+                    "factor_floor": max(math.exp(-log_floor), LEAST_FACTOR),
+                    "shift": changes * self.block * each}  # fmt: skip
+            draws = {"cap": drawn, "sensitivity_ratio": changes * moved, "b": changes * b,
+                     "dimension": self.losses.dimension, "rank": changes * self.losses.rank,
+                     "change": near.change}  # fmt: skip
+            return bits, draws
+
+        bits, draws = numbers(1, own + (self.block - 1) * each)
         ideal: Loss = CoupledBits(**bits, draws=moved * math.sqrt(drawn))
         if b > 0.0:
-            ideal = TiltedDraws(
-                **bits,
-                cap=drawn,
-                sensitivity_ratio=moved,
-                b=b,
-                dimension=self.losses.dimension,
-                rank=self.losses.rank,
-                change=near.change,
-            )
+            ideal = TiltedDraws(**bits, **draws)
+        known = group(ideal, k)
+        if k > 1 and ideal.mu == math.inf:
+            bits, draws = numbers(k, own)
+            together = most_rounds(k, near.separation, self.block)
+            person = ReturningDraws(**bits, **draws, rounds=k, together=together, block=self.block)
+            known = least(person, *known.bounds)
         inexact = draw.tolerance if isinstance(draw, GibbsDraw) else 0.0
-        return group(with_tails(ideal, min(1.0, drawn * inexact)), near.rounds)
+        return with_tails(known, min(1.0, drawn * inexact))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,14 @@ from dpoco.privacy.mechanisms.participation import (
 from dpoco.privacy.neighbours import ONE, Neighbours
 from dpoco.privacy.records import Description
 
-__all__ = ["RATES", "SHIPPED", "AnyFactorisation", "Buffered", "Normalised", "SquareRoot", "Tree"]
+__all__ = ["AnyFactorisation", "Buffered", "Normalised", "Rates", "SquareRoot", "Tree",
+           "decoder_rate"]  # fmt: skip
+
+Rates = tuple[float, ...]
 
 SQUARE_ROOT_LIMIT = 4096  # it keeps every past draw: O(n d) memory, O(n d) time a push
 _BUFFER_BITS = 43
+_BUFFERS, _LONGEST, _SWING = 5, 2**40, 5.0  # on a lattice
 _FOLLOWED = 10**5  # rounds of a person that are followed one by one
 
 
@@ -76,14 +81,26 @@ class Buffered(Factorisation):
     """C is Toeplitz with c_0 = 1 and c_i = sum_j weights_j (1 - decay_j)^(i-1) (BLT)."""
 
     kind = "blt"
-    decay: tuple[float, ...]
-    weights: tuple[float, ...]
+    decay: Rates
+    weights: Rates
 
     def __post_init__(self) -> None:
-        """Refuse rates from 1 on."""
+        """Refuse rates from 1 on, and coefficients that do not fall."""
         super().__post_init__()
-        if len(self.decay) != len(self.weights) or not all(s < 1.0 for s in self.decay):
+        if not 0 < len(self.decay) == len(self.weights) or not max(self.decay) < 1.0:
             raise ValueError("blt needs a rate below 1 for every weight")
+        if not math.fsum(self.weights) <= 1.0:
+            raise ValueError("weights of blt must add up to at most 1")
+
+    def fits(self, pushes: int) -> bool:
+        """Whether buffers and noise in integers overflow with 2^-100 each at most (lattices)."""
+        pairs = [*zip(self.decay, self.weights, strict=True)]
+        held = 1.0 + sum(w / s for s, w in pairs)
+        falling = sum(w / (1.0 - s) for s, w in pairs) <= 1.0  # eigenvalues are at most 1
+        few = falling and len(self.decay) <= _BUFFERS and pushes <= _LONGEST
+        drift = min(float(pushes), 1.0 / (self.decay[0] * held))  # of rounding, in grids
+        calm = drift <= 2.0**18 and math.sqrt(pushes) <= 2.0**12 * held
+        return few and calm and _swing(self.decay, self.weights) <= _SWING
 
     def _longest_column(self, pushes: int) -> float:
         """Return the norm of the first column, of which the others hold a part."""
@@ -93,7 +110,7 @@ class Buffered(Factorisation):
         return blt_column(self.decay, self.weights, pushes, batch, rounds, separation)
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
-        """Return what rounded buffers and sums add, for the `SHIPPED` parameters only."""
+        """Return what rounded buffers and sums add, where they fit."""
         return (1.0 + 2.0**-10) * grid + 1.25 * self._memory(pushes, scale)
 
     def _memory(self, pushes: int, scale: float) -> float:
@@ -121,6 +138,13 @@ class Normalised(Buffered):
     kind = "blt_normalised"
     pushes: int
 
+    def __post_init__(self) -> None:
+        """Refuse coefficients whose ratios fall: the worst pattern is known for others only."""
+        super().__post_init__()
+        third = math.fsum(w * (1.0 - s) for w, s in zip(self.weights, self.decay, strict=True))
+        if not math.fsum(self.weights) ** 2 <= third * (1.0 - 2.0**-40):
+            raise ValueError("blt_normalised needs (sum of w)^2 <= sum of w (1 - s)")
+
     @property
     def longest(self) -> int:  # type: ignore[override]
         """Most pushes it is for."""
@@ -140,12 +164,10 @@ class Normalised(Buffered):
         return _column(self, self.pushes)
 
     def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
-        s, w, n = np.array(self.decay), np.array(self.weights), self.pushes
-        k, first = most_rounds(rounds, separation, n * batch), self._longest_column(n)
-        falling = w.sum() <= 1.0 and w.sum() ** 2 <= float(w @ (1.0 - s))  # and so are their ratios
-        if k > _FOLLOWED or not falling:  # levels are at least 1 / first
+        n, k = self.pushes, most_rounds(rounds, separation, self.pushes * batch)
+        if k > _FOLLOWED:  # levels are at least 1 / the first norm
             plain = blt_column(self.decay, self.weights, n, batch, rounds, separation)
-            return first * min(k, plain)
+            return self._longest_column(n) * min(k, plain)
         return _people(self, batch, k, separation)
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
@@ -155,6 +177,42 @@ class Normalised(Buffered):
         changes = 1.5 * math.sqrt(len(lengths) / pushes) * first
         memory = self._memory(self.pushes, scale)
         return (1.0 + 2.0**-10) * grid * smaller + memory * (1.25 * smaller + changes)
+
+
+def decoder_rate(j: int, decay: Rates, weights: Rates) -> tuple[float, float]:
+    """Return g - s_j of the j-th eigenvalue g of the decoder, and sum_i w_i / (s_i - g)^2.
+
+    They are those of diag(s) + sqrt(w) sqrt(w)^T, for rates s in increasing order, with which they
+    interlace; solving the secular equation for g - s_j keeps full relative accuracy for the
+    smallest of them, which a dense eigensolver would lose.
+    """
+    gaps = [s - decay[j] for s in decay]
+    terms = list(zip(weights, gaps, strict=True))
+    low, high = 0.0, gaps[j + 1] if j + 1 < len(decay) else math.fsum(weights)
+    while True:
+        shift = 0.5 * (low + high)
+        if not low < shift < high:
+            break
+        if 1.0 + math.fsum(w / (gap - shift) for w, gap in terms) < 0.0:
+            low = shift
+        else:
+            high = shift
+    return shift, math.fsum(w / (gap - shift) ** 2 for w, gap in terms)
+
+
+@lru_cache(maxsize=256)
+def _swing(decay: Rates, weights: Rates) -> float:
+    """Return a bound of the norm that draws of scale 1 give any buffer, however many there are.
+
+    That of the slowest one, a sum of positive terms, times what separates the others from it.
+    """
+    if any(later <= s for s, later in pairwise(decay)):
+        return math.inf  # rates must increase
+    first = decay[0]
+    found = [(s, *decoder_rate(j, decay, weights)) for j, s in enumerate(decay)]
+    modes = [(s + shift, 1.0 / ((s - first + shift) * pull)) for s, shift, pull in found]
+    squared = sum(a * b / (g + h - g * h) for g, a in modes for h, b in modes)
+    return math.sqrt(squared) * (2.0 - first) / (2.0 - decay[-1])
 
 
 @lru_cache(maxsize=64)
@@ -260,29 +318,3 @@ def square_root_norms() -> NDArray[np.float64]:
 
 
 AnyFactorisation = Buffered | Normalised | Tree | SquareRoot
-
-# Decay and weights, by the number of pushes they are best for. Any are safe for as many as one
-# likes; that no buffer in integers overflows was computed for these.
-RATES = {
-    10**3: ((6.24126667e-4, 7.353890764e-3, 3.695414384e-2, 1.63922512905e-1, 5.76439487927e-1),
-            (0.032767165, 0.047949185, 0.092414465, 0.16747058, 0.15901149)),
-    10**4: ((8.1447992e-5, 1.221682084e-3, 9.448425957e-3, 6.8753177096e-2, 4.15481488343e-1),
-            (0.012129389, 0.023729957, 0.061827868, 0.15651199, 0.2414919)),
-    10**5: ((9.962417e-6, 1.9464655e-4, 2.35420945e-3, 2.772818972e-2, 2.85496205147e-1),
-            (0.004349322, 0.011247942, 0.038146992, 0.12756183, 0.30080657)),
-    10**6: ((1.228577e-6, 3.2192478e-5, 6.06912951e-4, 1.1317580458e-2, 1.92308969831e-1),
-            (0.0015732736, 0.0053055006, 0.022858327, 0.097662454, 0.3288874)),
-    10**7: ((1.5604225e-7, 5.70457006e-6, 1.6539022922e-4, 4.77187310915e-3, 1.2923012250163e-1),
-            (0.00058301663, 0.0025314596, 0.013613792, 0.072798979, 0.33147323)),
-    10**8: ((1.993606e-8, 1.05921789e-6, 4.674852786e-5, 2.05795518504e-3, 8.678961580926e-2),
-            (0.00021831015, 0.001212863, 0.0080615549, 0.05338383, 0.31724272)),
-    10**9: ((2.48744e-9, 1.9621181e-7, 1.319647964e-5, 8.8600218551e-4, 5.78143430935e-2),
-            (8.0609787e-05, 0.00057157048, 0.0046912795, 0.038404658, 0.29257134)),
-    10**10: ((3.03978235e-10, 3.58895389e-8, 3.69022527e-6, 3.7926428e-4, 3.82173249e-2),
-             (2.9263346e-05, 2.6404512e-04, 2.6793709e-03, 2.7152552e-02, 0.26218411)),
-    10**11: ((3.67635208e-11, 6.52095144e-9, 1.02521794e-6, 1.61378871e-4, 2.5104578e-2),
-             (1.0500294e-05, 1.2007653e-04, 1.5063367e-03, 1.8901736e-02, 0.22991985)),
-    10**12: ((4.43125775e-12, 1.18195104e-9, 2.84464182e-7, 6.85005553e-5, 1.64171181e-2),
-             (3.7425558e-06, 5.3921079e-05, 8.3717581e-04, 1.299872e-02, 0.19787309)),
-}  # fmt: skip
-SHIPPED = {pushes: Buffered(*rates) for pushes, rates in RATES.items()}

@@ -25,7 +25,7 @@ from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
-from dpoco.privacy.mechanisms.factorisations import RATES, AnyFactorisation, Buffered
+from dpoco.privacy.mechanisms.factorisations import AnyFactorisation, Buffered
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
 from dpoco.privacy.mechanisms.participation import arms_column, most_rounds
 from dpoco.privacy.neighbours import Neighbours
@@ -120,10 +120,9 @@ class GaussianSum(Mechanism):
     def _check_grid(self) -> None:
         if self.scale == 0.0 or self.order != 2.0:
             raise ValueError("a grid is for Gaussian noise")
-        # Overflow of buffers was excluded for the shipped parameters.
         own = self.factorisation
-        if isinstance(own, Buffered) and (own.decay, own.weights) not in RATES.values():
-            raise ValueError("a grid is for the shipped parameters of blt only")
+        if isinstance(own, Buffered) and self.pushes and not own.fits(self.pushes):
+            raise ValueError("a grid is for blt whose buffers cannot overflow on it")
         grid_bits(self.grid, self.scale)
         entry = self.longest_batch * self.summand.movement(Neighbours("zero_out"))
         if not entry <= self.limit * self.grid <= LARGEST_LIMIT * self.grid:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["arms_column", "blt_column", "coefficients_column", "geometric", "most_rounds",
-           "normalised_column", "tree_column"]  # fmt: skip
+           "normalised_column", "spaced_column", "tree_column"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -74,15 +74,14 @@ def blt_column(
 ) -> float:  # fmt: skip
     """Return S, or a bound of it, for c_0 = 1 and c_i = sum_j weights_j (1 - decay_j)^(i-1).
 
-    Exact where `batch` divides `separation`. O(log k), else O(k) up to a million rounds.
+    For weights that add up to at most 1. Exact where `batch` divides `separation`. O(log k), else
+    O(k) up to a million rounds.
     """
     s, w = np.array(decay), np.array(weights)
     k = most_rounds(rounds, separation, pushes * batch)
-    if not float(w.sum()) <= 1.0:  # coefficients may increase: all that is left is a triangle
-        return k * _spaced(s, w, pushes, 1, 1) * _UP
     if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
         return _paired(s, w, pushes, k, separation, batch) * _UP
-    return _placed(partial(_spaced, s, w, pushes), batch, k, separation) * _UP
+    return float(_placed(partial(spaced_column, s, w, pushes), batch, k, separation)) * _UP
 
 
 def normalised_column(
@@ -110,7 +109,9 @@ def normalised_column(
             past = np.exp((b - 1.0) * log_r) * held
         return math.sqrt(total)
 
-    return _placed(spaced, batch, most_rounds(rounds, separation, n * batch), separation) * _UP
+    return float(
+        _placed(spaced, batch, most_rounds(rounds, separation, n * batch), separation) * _UP
+    )
 
 
 def coefficients_column(
@@ -120,7 +121,7 @@ def coefficients_column(
     n = len(coefficients)
     k = most_rounds(rounds, separation, n * batch)
     if separation % batch == 0 or k > _ADDED or n * batch >= _COUNTED:
-        return _placed(partial(_added, coefficients), batch, k, separation) * _UP
+        return float(_placed(partial(_added, coefficients), batch, k, separation)) * _UP
     places = np.arange(k, dtype=np.int64) * separation // batch
     total, products, before = 0.0, coefficients, -1
     for lag in range(k):  # of two of her rounds; the later is at least at its place
@@ -133,7 +134,7 @@ def coefficients_column(
     return math.sqrt(total) * _UP
 
 
-def _placed(spaced: Callable[[int, int], float], batch: int, k: int, separation: int) -> float:
+def _placed(spaced: Callable[[int, int], Any], batch: int, k: int, separation: int) -> Any:
     """Return a bound of S from that of pushes: exact where `batch` divides `separation`."""
     if separation % batch == 0:
         return spaced(k, separation // batch)
@@ -156,28 +157,30 @@ def geometric(x: FloatArray, terms: NDArray[Any] | float) -> FloatArray:
     return np.asarray(-np.expm1(terms * np.log1p(-x)) / x)
 
 
-def _spaced(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> float:
-    """Return the norm of |C| on rounds 1, 1 + b, ..., 1 + (k - 1) b of n, without cancellation."""
+def spaced_column(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> FloatArray:
+    """Return the norm of |C| on rounds 1, 1 + b, ..., 1 + (k - 1) b of n, without cancellation.
+
+    Of rates and weights of any shape, the last axis that of the buffers. O(log k).
+    """
     k = most_rounds(k, b, n)
     log_r = np.log1p(-s)
     # With T(q) = sum_{l < q} r^(b l), by doubling: sums of T(q) and T(q) T(q)' over 1 <= q < k.
     t, one, power, step = np.zeros_like(s), np.ones_like(s), np.ones_like(s), np.exp(b * log_r)
-    sums, squares, done = np.zeros_like(s), np.zeros((len(s), len(s))), 0
+    sums, squares, done = np.zeros_like(s), _outer(t, t), 0
     for bit in f"{k - 1:b}":
         moved = power * sums
-        cross = np.outer(t, moved)
-        squares = (1.0 + np.outer(power, power)) * squares + done * np.outer(t, t)
-        squares = squares + cross + cross.T
+        cross = _outer(t, moved)
+        squares = (1.0 + _outer(power, power)) * squares + done * _outer(t, t)
+        squares = squares + cross + np.swapaxes(cross, -1, -2)
         sums, t, power, done = sums + done * t + moved, t + power * t, power * power, 2 * done
         if bit == "1":
             t = one + step * t
-            sums, squares, power, done = sums + t, squares + np.outer(t, t), power * step, done + 1
+            sums, squares, power, done = sums + t, squares + _outer(t, t), power * step, done + 1
     last = one + step * t
     v, both = w * np.exp((b - 1.0) * log_r), _joint(s)
-    between = geometric(both, b - 1.0) * squares
-    behind = geometric(both, float(n - 1 - (k - 1) * b)) * np.outer(last, last)
-    total = k + 2.0 * float(v @ sums) + float(v @ squares @ v) + float(w @ (between + behind) @ w)
-    return math.sqrt(total)
+    behind = geometric(both, float(n - 1 - (k - 1) * b)) * _outer(last, last)
+    rest = _outer(v, v) * squares + _outer(w, w) * (geometric(both, b - 1.0) * squares + behind)
+    return np.asarray(np.sqrt(k + 2.0 * (v * sums).sum(-1) + rest.sum((-2, -1))))
 
 
 def _paired(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) -> float:
@@ -196,5 +199,9 @@ def _paired(s: FloatArray, w: FloatArray, n: int, k: int, b: int, batch: int) ->
 
 def _joint(s: FloatArray) -> FloatArray:
     """Return the rates of products of two powers, below 1."""
-    both = s[:, None] + s[None, :] - np.outer(s, s)
+    both = s[..., :, None] + s[..., None, :] - _outer(s, s)
     return np.asarray(np.minimum(both, np.nextafter(1.0, 0.0)))
+
+
+def _outer(one: FloatArray, other: FloatArray) -> FloatArray:
+    return np.asarray(one[..., :, None] * other[..., None, :])

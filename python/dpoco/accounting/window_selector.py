@@ -1,0 +1,205 @@
+"""Accounting of selection on windows of bounded length.
+
+Claim: as on dyadic epochs every round's losses reach the decisions through one noisy argmin, so all
+decisions together, over any number of rounds, are 2/b-private for noise of scale b. Let the losses
+of all rounds be independent, of a law that changes at most S times; windows have 1, 2, 4, ..., W,
+W, ... rounds. With h(m) = sqrt(log N / (2 m)) + b c_N / m the expected regret to the best sequence
+of experts with at most S switches is at most
+
+    1 + sum over windows of n min(1, h(m)) + sqrt(T log(N^(S+1) C(T-1, S)) / 2)
+
+with n the rounds played, m those selected from, and the S (2 W - 1) rounds of smallest charge at 1
+instead. If the best expert's mean is always below all others' by a gap g,
+
+    h(m) = (N - 1) max over D in [g, 1] of D exp(-m l (D - l/2)),  l = min(D, 1/b),
+
+where that is less.
+
+Proof: ``docs/privacy/epoch_selector.md``, section "Windows".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dpoco._validation import LARGEST_HORIZON, choice, positive_int, real_float, whole_number
+from dpoco.accounting import epoch_selector
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.epoch_selector import (
+    ROUNDING,
+    EpochSelectorParameters,
+    guarantee,
+    mechanism_of,
+    regret_bound,
+)
+from dpoco.accounting.noisy_max import mean_excess
+from dpoco.accounting.parameters import at_least, one_of
+
+__all__ = ["WindowSelectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
+
+CALIBRATIONS = ("tight",)
+SELECTIONS = ("exponential", "gumbel")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSelectorParameters(EpochSelectorParameters):
+    """Parameters of the selector on windows.
+
+    Attributes
+    ----------
+    experts, horizon, scale, first
+        As of `EpochSelectorParameters`.
+    calibration : {"tight"}
+        Nothing is published.
+    selection : {"exponential", "gumbel"}
+        Law of the noise.
+    window : int
+        Rounds W of the longest window.
+    expected_shifts : int
+        Changes S of the law that were planned for.
+    gap : float
+        How much worse than the best expert all others are taken to be, in units of losses in
+        [0, 1]; 0: nothing is.
+    regret_bound : float
+        Bound on the expected regret to the best sequence of experts with S switches, for
+        independent losses of a law that changes at most S times. Derived, as is what follows.
+    regret_terms : dict of str to float
+        The terms it is the sum of, unless the number of rounds is smaller.
+    regret_scope : {"shifting"}
+        Losses it holds for.
+    """
+
+    kind: ClassVar[str] = "dpoco.window_selector_parameters"
+    pieces: ClassVar[str] = "windows"
+
+    calibration: str = one_of(*CALIBRATIONS)
+    selection: str = one_of(*SELECTIONS)
+    window: int = at_least(1, LARGEST_HORIZON)
+    expected_shifts: int = at_least(0)
+    gap: float = at_least(0.0, 1.0)
+    regret_scope: str = one_of("shifting", default="shifting")
+
+    @property
+    def assumed(self) -> dict[str, float]:
+        """What the bound on regret is for, besides its scope."""
+        return {
+            "rounds of the longest window": float(self.window),
+            "shifts planned for": float(self.expected_shifts),
+            "gap assumed, as a share of the range": self.gap,
+        }
+
+    def _regret_terms(self, rounds: int) -> dict[str, float]:
+        n, shifts = self.experts, min(self.expected_shifts, rounds - 1)
+        if n == 1:
+            return dict.fromkeys(("first round", "selection", "shifts", "comparator"), 0.0)
+        losses = 0.0
+        spoilt = left = min(rounds, shifts * (2 * self.window - 1))
+        for played, selected_from in reversed(_windows(rounds, self.window)):
+            missed = min(left, played)
+            left -= missed
+            losses += (played - missed) * min(1.0, self._charge(selected_from))
+        # Logarithms of gamma functions, with more than their error.
+        log_places = math.lgamma(rounds) * (1.0 + 2.0**-48) - math.lgamma(shifts + 1)
+        log_paths = (shifts + 1) * math.log(n) + log_places - math.lgamma(rounds - shifts)
+        return {
+            "first round": 1.0,
+            "selection": losses,
+            "shifts": float(spoilt - left),
+            "comparator": math.sqrt(0.5 * rounds * log_paths),
+        }
+
+    def _pseudo_regret(self, rounds: int) -> float:
+        """Return the bound before the comparator's luck; where it is void, something larger."""
+        terms = self._regret_terms(rounds)
+        lost = terms["selection"] + terms["shifts"]
+        if lost < rounds - 1:
+            return lost
+        return lost + rounds * self._charge(self.window) + 2.0 * self.expected_shifts * self.window
+
+    def _charge(self, selected_from: int) -> float:
+        """Return a bound on what an expert that was selected from m rounds of one law loses."""
+        n, m, b = self.experts, selected_from, self.scale
+        charge = math.sqrt(0.5 * math.log(n) / m) + b * mean_excess(n, self.selection) / m
+        low = self.gap - ROUNDING  # of losses that are rounded
+        if low > 0.0:
+            largest = 0.0
+            for at in (low, 1.0, 1.0 / math.sqrt(m), b / m):  # all extremes of a smooth function
+                gap = min(max(low, at), 1.0)
+                rate = gap if gap * b <= 1.0 else 1.0 / b
+                largest = max(largest, gap * math.exp(-m * rate * (gap - 0.5 * rate)))
+            charge = min(charge, (n - 1) * largest)
+        return charge + ROUNDING
+
+
+def _windows(rounds: int, longest: int) -> list[tuple[int, int]]:
+    """Return how many rounds are played with an expert selected from how many, after the first."""
+    found, m, left = [], 1, rounds - 1
+    while left > 0:
+        played = left if m == longest else min(2 * m, longest, left)
+        found.append((played, m))
+        m, left = min(2 * m, longest), left - played
+    return found
+
+
+def calibrate(
+    experts: int,
+    *,
+    horizon: int | None,
+    budget: Budget | None,
+    calibration: str = "tight",
+    expected_shifts: int = 0,
+    gap: float = 0.0,
+    window: int | None = None,
+    selection: str | None = None,
+    first: int | None = None,
+) -> WindowSelectorParameters:
+    """Return the least noise that meets `budget`, and the window with the least bound on regret.
+
+    Parameters
+    ----------
+    experts : int
+        N.
+    horizon : int or None
+        Rounds; None: any number, up to 10^12, for which the window is chosen, too.
+    budget : Budget or None
+        None adds no noise and promises nothing. A positive delta helps only "gumbel".
+    calibration : {"tight"}
+        Nothing is published.
+    expected_shifts : int
+        Changes S of the law to plan for.
+    gap : float
+        In [0, 1]: how much worse than the best expert all others are at all times, in units of
+        losses in [0, 1]. Only the window and the bound on regret rest on it.
+    window : int, optional
+        Rounds W of the longest window; default: the least bound on regret before luck.
+    selection : {"exponential", "gumbel"}, optional
+        Law of the noise; "exponential" (default) errs least.
+    first : int, optional
+        Expert of the first round; None draws it uniformly.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    """
+    if selection is not None:
+        choice("selection", selection, SELECTIONS)
+    longest = None if window is None else positive_int("window", window)
+    drawn = epoch_selector.calibrate(
+        experts, horizon=horizon, budget=budget, selection=selection, first=first
+    )
+    bare = WindowSelectorParameters(
+        **{**vars(drawn), "calibration": calibration, "regret_scope": "shifting"},
+        window=1 if longest is None else longest,
+        expected_shifts=whole_number("expected_shifts", expected_shifts, high=LARGEST_HORIZON),
+        gap=real_float("gap", gap),
+    )
+    if longest is None:
+        rounds = LARGEST_HORIZON if bare.horizon is None else bare.horizon
+        lengths = {int(2.0 ** (0.25 * i)) for i in range(int(4.0 * math.log2(rounds)) + 1)}
+        plans = [replace(bare, window=length) for length in sorted({*lengths, rounds})]
+        bare = min(plans, key=lambda plan: plan._pseudo_regret(rounds))
+    bound, terms = bare.regret()
+    return replace(bare, regret_bound=bound, regret_terms=terms)
