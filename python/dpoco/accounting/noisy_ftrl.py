@@ -17,24 +17,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import clipped, record_length
 from dpoco.accounting.noisy_ftrl_regret import (
-    RIDGE_GROWTH,
+    GROWTH,
     SCOPES_IN_WORDS,
     STATISTICS,
     NoisyFTRLParameters,
     Ridge,
+    Run,
     run_of,
     updates,
 )
-from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     Returning,
@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 STEPS = ("predicted",)
+LARGEST_MATRIX = 300  # the sum keeps d (d + 3)/2 numbers of every push
 
 
 def calibrate(
@@ -117,28 +118,31 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     choice("relation", relation, CHANGES)
-    n, near = continual_sum.resolve_horizon(horizon), Neighbours(relation)
-    if batch is not None:
-        positive_int("batch", batch, maximum=n)
-    if _check_statistics(loss, statistics) == "quadratic":
+    n = continual_sum.resolve_horizon(horizon)
+    scale: float | None = None
+    if _check_statistics(domain, loss, statistics) == "quadratic":
+        scale = best_vector_scale(domain, loss, relation)
         if step_size is not None:
             raise ValueError("quadratic statistics have no step size: step_size must be None")
-        noise: dict[str, Any] = {"sum_method": sum_method, "budget": budget, "numerics": numerics}
-        return _calibrate_ridge(domain, loss, near, horizon=horizon, batch=batch, **noise)
-    batch = 1 if batch is None else batch
     if isinstance(step_size, str):
         choice("step_size", step_size, STEPS)
-    fixed = step_size is not None and not isinstance(step_size, str)
     near, best = people_of(relation, participation, n, budget), None
-    pushes, summand = n // batch, _summand(domain, loss, None)
+    summand = _summand(domain, loss, scale)
+    if batch is None:
+        batch = 1 if scale is None else _first_batch(domain, loss, summand, near, horizon, budget)
+    pushes = updates(statistics, positive_int("batch", batch, maximum=n), n)
+    if scale is not None and sum_method in (None, "auto"):
+        sum_method = "toeplitz"  # there are few sums
     known = None if horizon is None else pushes
     for method in candidate_methods(sum_method, known, budget, near, batch):
-        plain = sum_of(summand, method, pushes, near, batch=batch)
+        plain = sum_of(summand, method, pushes, near, batch=batch, growth=GROWTH[statistics])
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
-        schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
-        run = run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
-        eta = positive_float("step_size", step_size) if fixed else run.best_step()
-        regret = run.regret(eta)
+        run = _run(domain, loss, method, n, batch, noise["noise_scale"])
+        eta = None
+        if scale is None:
+            fixed = step_size is not None and not isinstance(step_size, str)
+            eta = positive_float("step_size", step_size) if fixed else run.best_step()
+        regret = _regret(domain, loss, run, scale, eta)
         # The first candidate is the default; another must be clearly better.
         if best is None or regret.total < 0.99 * best[-1].total:
             best = noise, run, eta, regret
@@ -151,7 +155,7 @@ def calibrate(
         statistics=statistics,
         **sum_fields(run.method),
         step_size=eta,
-        vector_scale=None,
+        vector_scale=scale,
         batch=batch,
         pushes=pushes,
         horizon=n,
@@ -165,85 +169,32 @@ def calibrate(
     )
 
 
-def _calibrate_ridge(
-    domain: Domain,
-    loss: Any,
-    near: Neighbours,
-    *,
-    horizon: int | None,
-    batch: int | None,
-    sum_method: str | None,
-    budget: Budget | None,
-    numerics: str,
-) -> NoisyFTRLParameters:
-    """Return the parameters of quadratic statistics, in growing blocks."""
-    n, scale = continual_sum.resolve_horizon(horizon), best_vector_scale(domain, loss, near.change)
-    summand = _summand(domain, loss, scale)
-    if batch is None:
-        batch = 1
-        if budget is not None:
-            # In fewer rounds noise has the upper hand anyway.
-            hidden = 0.4 * math.sqrt(domain.dimension) * summand.movement(near)
-            hidden /= gaussian_mu(budget.epsilon, budget.delta) * record_length(domain, loss) ** 2
-            batch = max(1, min(round(hidden), n if horizon is None else max(1, n // 50)))
-    pushes = updates("quadratic", batch, n)
-    method = "toeplitz" if sum_method in (None, "auto") else sum_method
-    choice("sum_method", method, continual_sum.METHODS)
-    plain = sum_of(summand, method, pushes, near, batch=batch, growth=RIDGE_GROWTH)
-    noise = planned_noise(plain, near, budget=budget, numerics=numerics)
-    rows = _rows(method, pushes)
-    ridge = _ridge(domain, loss, scale, n, batch, noise["noise_scale"] * rows)
-    regret = ridge.regret()
-    return NoisyFTRLParameters(
-        statistics="quadratic",
-        sum_method=method,
-        step_size=None,
-        vector_scale=scale,
-        batch=batch,
-        pushes=pushes,
-        horizon=n,
-        relation=near.change,
-        calibration="tight",
-        dimension=domain.intrinsic_dimension,
-        lipschitz=ridge.lipschitz,
-        radius=float(domain.radius_from_center()),
-        diameter=ridge.diameter,
-        regret_bound=regret.total,
-        regret_terms=regret.terms,
-        regret_scope=regret.scope,
-        **noise,
-    )
+def _first_batch(
+    domain: Domain, loss: Loss, summand: Any, near: Neighbours, horizon: int | None, budget: Any
+) -> int:
+    """Return so many rounds that noise has the upper hand until their end."""
+    if budget is None:
+        return 1
+    length = gaussian_mu(budget.epsilon, budget.delta) * record_length(domain, loss) ** 2
+    rounds = round(0.4 * math.sqrt(domain.dimension) * summand.movement(near) / length)
+    most = continual_sum.UNBOUNDED_HORIZON if horizon is None else horizon // 50
+    return int(max(1, min(rounds, most)))
 
 
-def ridge_of(domain: Domain, loss: Any, parameters: NoisyFTRLParameters) -> Ridge | None:
-    """Return what is added to quadratic statistics, and what is proved of them; None of others."""
+def _run(domain: Domain, loss: Any, method: Method, horizon: int, batch: int, noise: float) -> Run:
+    schedule = {"horizon": horizon, "batch": batch, "noise_scale": noise}
+    return run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
+
+
+def _regret(domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any) -> RegretBound:
+    return run.regret(eta) if scale is None else Ridge(run, domain, loss, scale).regret()
+
+
+def ridge_of(domain: Domain, loss: Any, parameters: NoisyFTRLParameters) -> Ridge:
+    """Return what is added to quadratic statistics."""
     p = parameters
-    if p.vector_scale is None:
-        return None
-    noise = p.noise_scale * _rows(p.sum_method, p.pushes)
-    return _ridge(domain, loss, p.vector_scale, p.horizon, p.batch, noise)
-
-
-def _rows(method: str, pushes: int) -> Any:
-    return continual_sum.row_norm(method, np.arange(1, pushes + 1), pushes)
-
-
-def _ridge(
-    domain: Domain, loss: Any, scale: float, horizon: int, batch: int, deviations: Any
-) -> Ridge:
-    return Ridge(
-        coordinates=domain.dimension,
-        lipschitz=_slope(domain, loss),
-        diameter=float(domain.diameter(2.0)),
-        reach=max(float(domain.max_norm(2.0)), float(domain.radius_from_center())),
-        length=record_length(domain, loss),
-        label=float(loss.label_bound),
-        weight=float(loss.weight),
-        vector_scale=scale,
-        horizon=horizon,
-        batch=batch,
-        deviations=deviations,
-    )
+    run = _run(domain, loss, p.correlation, p.horizon, p.batch, p.noise_scale)
+    return Ridge(run, domain, loss, positive_float("vector_scale", p.vector_scale))
 
 
 def guarantee(
@@ -273,20 +224,14 @@ def guarantee(
         If the parameters contradict the domain or the loss.
     """
     p = parameters
-    _check_statistics(loss, p.statistics)
+    _check_statistics(domain, loss, p.statistics)
     d = domain.dimension
     what = (
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    ridge = ridge_of(domain, loss, p)
-    if ridge is not None:
-        regret, step = ridge.regret(), {}
-    else:
-        eta = positive_float("step_size", p.step_size)
-        schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
-        run = run_of(domain, loss, _slope(domain, loss), method=p.correlation, **schedule)
-        regret, step = run.regret(eta), {"step size": eta}
+    run = _run(domain, loss, p.correlation, p.horizon, p.batch, p.noise_scale)
+    regret = _regret(domain, loss, run, p.vector_scale, p.step_size)
     still, learned = p.lipschitz * p.radius, ""
     if isinstance(loss, GlmLoss) and loss.reported != loss:
         learned = ", of the loss with bounded slopes, not of the logistic loss"
@@ -295,7 +240,7 @@ def guarantee(
     # The total is at most that of any decisions.
     stated = stated_regret(regret.total, p.horizon * still)
     stated["details"] |= {
-        **step,
+        **({} if p.step_size is None else {"step size": p.step_size}),
         "regret bound holds for": SCOPES_IN_WORDS[regret.scope] + learned,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
@@ -327,7 +272,7 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
         scale=p.noise_scale,
         numerics=p.numerics,
         batch=p.batch,
-        growth=RIDGE_GROWTH if p.statistics == "quadratic" else None,
+        growth=GROWTH[p.statistics],
     )
 
 
@@ -366,11 +311,14 @@ def best_vector_scale(domain: Domain, loss: Any, relation: str) -> float:
     return math.sqrt(u) * length / label
 
 
-def _check_statistics(loss: Any, statistics: str) -> str:
+def _check_statistics(domain: Domain, loss: Any, statistics: str) -> str:
     """Return `statistics` if they describe the loss; `ValueError` if not."""
     choice("statistics", statistics, STATISTICS)
     if statistics == "quadratic" and not isinstance(loss, SquaredLoss):
         raise ValueError(f"statistics 'quadratic' need a SquaredLoss; got {type(loss).__name__}")
+    if statistics == "quadratic" and domain.dimension > LARGEST_MATRIX:
+        d = domain.dimension
+        raise ValueError(f"statistics 'quadratic' need dimension <= {LARGEST_MATRIX}; got {d}")
     return statistics
 
 

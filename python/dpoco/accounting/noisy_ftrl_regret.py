@@ -34,6 +34,7 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import Method, name_of
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.lattice import NUMERICS
+from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.release import SumParameters, check_scale
@@ -53,9 +54,7 @@ SCOPES_IN_WORDS = {
 }
 # Methods whose noise grows with every round, exactly, but for falls that the bound counts.
 GROWING = ("blt", "toeplitz", "blt_normalised")
-# Blocks of quadratic statistics grow by a quarter of the rounds before.
-RIDGE_GROWTH = "quarter"
-_LEAST_RIDGE = 1e-9
+GROWTH = {"gradient": None, "quadratic": "quarter"}  # of batches
 _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
 
 
@@ -365,13 +364,14 @@ def run_of(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Run:
 
 def updates(statistics: str, batch: int, horizon: int) -> int:
     """Return how many sums are released, at least 1."""
-    if statistics == "gradient":
+    growth = GROWTH[statistics]
+    if growth is None:
         return horizon // batch
-    begun = itertools.takewhile(lambda start: start < horizon, batch_starts(batch, RIDGE_GROWTH))
+    begun = itertools.takewhile(lambda start: start < horizon, batch_starts(batch, growth))
     return max(1, sum(1 for _ in begun) - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Ridge:
     """Regression on released quadratic statistics: min x'M+ x - 2 b'x + r_k ||x - c||^2.
 
@@ -386,78 +386,67 @@ class Ridge:
 
     Attributes
     ----------
-    coordinates : int
-        d.
-    lipschitz, diameter : float
-        G and D.
-    reach : float
-        R.
-    length, label : float
-        B and Y.
-    weight : float
-        w.
+    run : Run
+        Constants of domain and loss, the first batch and the noise.
+    domain, loss
+        The problem.
     vector_scale : float
         a: released are sums of xx' and a y x.
-    horizon, batch : int
-        T, and m: rounds of the first block.
-    deviations : ndarray, shape (K,)
-        Noise of a coordinate of every sum; 0 without noise.
     """
 
-    coordinates: int
-    lipschitz: float
-    diameter: float
-    reach: float
-    length: float
-    label: float
-    weight: float
+    run: Run
+    domain: Domain
+    loss: Any
     vector_scale: float
-    horizon: int
-    batch: int
-    deviations: NDArray[np.float64]
+
+    @cached_property
+    def _edges(self) -> NDArray[np.float64]:
+        """The spectral edges of the noise in the matrices, sqrt(2d) times that of a coordinate."""
+        run = self.run
+        pushes = updates("quadratic", run.batch, run.horizon)
+        rows = continual_sum.row_norm(run.method, np.arange(1, pushes + 1), pushes)
+        return np.asarray(math.sqrt(2.0 * run.coordinates) * run.noise_scale * rows)
 
     @property
     def ridges(self) -> NDArray[np.float64]:
-        """r_k: the spectral edge of the noise in a matrix; without noise next to nothing."""
-        edges = math.sqrt(2.0 * self.coordinates) * self.deviations
-        return np.maximum(edges, _LEAST_RIDGE * self.length**2)
+        """r_k: the edges; without noise next to nothing."""
+        return np.maximum(self._edges, 1e-9 * record_length(self.domain, self.loss) ** 2)
 
     @property
     def hidden_rounds(self) -> float:
         """Rounds until the matrix of records of all directions rises above the largest edge."""
-        edge = math.sqrt(2.0 * self.coordinates) * float(self.deviations.max())
-        return edge * self.coordinates / self.length**2
+        d, square = self.run.coordinates, record_length(self.domain, self.loss) ** 2
+        return float(self._edges.max()) * d / square
 
     @property
     def shrinkage(self) -> float:
         """Variance of a coordinate of b, over r_k^2, where decisions are to be shrunk; else 0."""
-        if self.hidden_rounds <= self.horizon:
-            return 0.0
-        return 0.5 / (self.coordinates * self.vector_scale**2)
+        hidden = self.hidden_rounds > self.run.horizon
+        return 0.5 / (self.run.coordinates * self.vector_scale**2) if hidden else 0.0
 
     def regret(self) -> RegretBound:
         """Return the lesser of what is proved of all streams, and of records of one law."""
-        trivial = self.lipschitz * self.diameter
-        bounds = [RegretBound.of({"trivial": trivial * self.horizon}, "adaptive")]
-        if self.shrinkage == 0.0:
-            bounds.append(self._stochastic(trivial))
-        return min(bounds, key=lambda found: found.total)
-
-    def _stochastic(self, largest: float) -> RegretBound:
-        d, s, square = self.coordinates, float(self.deviations.max()), self.length**2
-        h, ends = 0.5 * square / d, float(len(self.deviations) * self.horizon)
+        run, d, length = self.run, self.run.coordinates, record_length(self.domain, self.loss)
+        largest, square = run.lipschitz * run.diameter, length**2
+        trivial = RegretBound.of({"trivial": largest * run.horizon}, "adaptive")
+        if self.shrinkage > 0.0:
+            return trivial
+        h, s = 0.5 * square / d, float(self._edges.max()) / math.sqrt(2.0 * d)
+        ends = float(len(self._edges) * run.horizon)
         spread = math.sqrt(2.0 * math.log(4.0 * ends))
         dense = 8.0 * square / h * math.log(2.0 * d * ends)
-        start = 1.25 * max(5.0 * self.batch, 4.0 / h * spread * s, dense)
-        residual = square * (self.label + self.length * self.reach) ** 2
-        edge = self.reach * (3.0 * math.sqrt(2.0 * d) + 2.0 * spread)
-        scale = 76.0 * self.weight * square / h**2
+        start = 1.25 * max(5.0 * run.batch, 4.0 / h * spread * s, dense)
+        reach = max(float(self.domain.max_norm(2.0)), run.radius)
+        residual = square * (self.loss.label_bound + length * reach) ** 2
+        edge = reach * (3.0 * math.sqrt(2.0 * d) + 2.0 * spread)
+        scale = 76.0 * self.loss.weight * square / h**2
         terms = {
             "start": largest * (start + 2.0),
-            "records": scale * residual * math.log(self.horizon / start + math.e),
+            "records": scale * residual * math.log(run.horizon / start + math.e),
             "noise": scale * s**2 * (d / self.vector_scale**2 + edge**2) / start,
         }
-        return RegretBound.of(terms, "stochastic")
+        stochastic = RegretBound.of(terms, "stochastic")
+        return min(trivial, stochastic, key=lambda found: found.total)
 
 
 def _width(domain: Domain) -> float:

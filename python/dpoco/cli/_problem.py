@@ -159,7 +159,8 @@ def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
             batch = 1 if options["calibration"] == "paper" else max(1, covered // _UPDATES)
             standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}
             options = {**standard, **options}
-        if entry.name == "noisy-ftrl":  # for what is to be expected, not for the worst case
+        if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":
+            # For what is to be expected, not for the worst case.
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
         found.append(

@@ -50,7 +50,8 @@ class NoisyFTRL(RecordLearner):
     statistics : {"gradient", "quadratic"}
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
         (x x', y x), from which every past loss follows; decisions are ridge regressions on their
-        noisy sums. Best where records are alike; nothing is proved against adversaries.
+        noisy sums. Best where records are alike; nothing is proved against adversaries. For at
+        most 300 dimensions.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound, "blt_normalised" unless
         another is more than 1 % better; "toeplitz" for quadratic statistics.
@@ -146,13 +147,11 @@ class NoisyFTRL(RecordLearner):
         )  # fmt: skip
 
     def _noise_note(self) -> str | None:
-        ridge = accountant.ridge_of(self._domain, self._loss, self._parameters)
-        if ridge is None or ridge.shrinkage == 0.0:
+        if self._parameters.statistics == "gradient":
             return super()._noise_note()
-        return (
-            "noise dominates: records of all directions rise above it after "
-            f"{ridge.hidden_rounds:.3g} rounds, and decisions are shrunk towards the centre"
-        )
+        ridge = accountant.ridge_of(self._domain, self._loss, self._parameters)
+        why = f"it hides records of all directions for {ridge.hidden_rounds:.3g} rounds"
+        return f"noise dominates: {why}" if ridge.shrinkage > 0.0 else None
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -163,11 +162,11 @@ class NoisyFTRL(RecordLearner):
         summand, loss = total.summand, self._loss
         if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
             loss = replace(loss, label_bound=summand.label)
-        ridge = accountant.ridge_of(domain, loss, parameters)
         own: dict[str, Any] = {"step_size": parameters.step_size, "scalar_bound": 0.0}
         if isinstance(summand, GlmGradient):
             own["scalar_bound"] = summand.slope
-        elif isinstance(summand, SecondMoments) and ridge is not None:
+        elif isinstance(summand, SecondMoments):
+            ridge = accountant.ridge_of(domain, loss, parameters)
             own = {
                 "vector_scale": summand.weight,
                 "domain_radius": domain.radius_from_center(),
@@ -182,7 +181,7 @@ class NoisyFTRL(RecordLearner):
                 "rounds": parameters.horizon,
                 "batch": total.batch,
                 "growth": total.growth,
-                "quadratic": ridge is not None,
+                "quadratic": isinstance(summand, SecondMoments),
                 "sum": continual_sum_settings(total, claim),
                 **own,
             },
