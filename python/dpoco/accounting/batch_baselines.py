@@ -37,6 +37,7 @@ from dpoco.accounting.truncation import (
 )
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
+from dpoco.losses import check_undamped
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.batch_fits import moved
 from dpoco.privacy.mechanisms.gaussian_sum import EXACT_TAIL
@@ -87,6 +88,7 @@ def batch_bounds(domain: Domain, loss: Any) -> BatchBounds:
         raise TypeError(
             f"batch baselines take squared, logistic and Huber losses; got {type(loss).__name__}"
         )
+    check_undamped(loss)
     margin = loss.margin_bound(domain)
     bound, declared = float(loss.feature_bound), loss.feature_bound_l2
     l2 = bound * math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))

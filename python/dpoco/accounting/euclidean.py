@@ -20,7 +20,14 @@ from typing import Any
 from dpoco._validation import LARGEST_SCALE
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, QuadraticLoss
+from dpoco.losses import (
+    CustomLoss,
+    GlmLoss,
+    LinearLoss,
+    Loss,
+    QuadraticLoss,
+    check_undamped,
+)
 
 __all__ = ["EuclideanProblem", "euclidean_problem"]
 
@@ -202,6 +209,7 @@ def _bounds(domain: Domain, loss: Any, unbounded: bool, n: int) -> tuple[str, fl
     if isinstance(loss, LinearLoss):
         return "linear", record_length(domain, loss), 0.0, 0
     if isinstance(loss, GlmLoss):
+        check_undamped(loss)
         length = record_length(domain, loss)
         margin = _FARTHER if unbounded else loss.margin_bound(domain)
         slope, curvature = loss.derivative_bound(margin), loss.curvature_bound(margin)

@@ -180,14 +180,16 @@ def guarantee(
         domain, loss, _slope(domain, loss), p.vector_scale, method=p.sum_method, **schedule
     )
     regret = run.regret(p.step_size)
-    still = p.lipschitz * p.radius
-    if isinstance(loss, GlmLoss):
+    still, learned = p.lipschitz * p.radius, ""
+    if isinstance(loss, GlmLoss) and loss.reported != loss:
+        learned = ", of the loss with bounded slopes, not of the logistic loss"
+    elif isinstance(loss, GlmLoss):
         still = min(still, loss.center_regret(domain))
     # The total is at most that of any decisions.
     stated = stated_regret(regret.total, p.horizon * still)
     stated["details"] |= {
         "step size": p.step_size,
-        "regret bound holds for": SCOPES_IN_WORDS[regret.scope],
+        "regret bound holds for": SCOPES_IN_WORDS[regret.scope] + learned,
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
     return state_sum(

@@ -190,7 +190,7 @@ def best_constant_prediction(loss: GlmLoss, labels: Any) -> ConstantPrediction:
     given = float_array("labels", labels, (None,))
     if given.size == 0:
         raise ValueError("labels must not be empty")
-    engine = loss._glm_engine
+    engine = loss.reported._glm_engine
     targets = engine.clip_labels(np.ascontiguousarray(given[np.isfinite(given)]))
     if targets.size == 0:
         return ConstantPrediction(0.0, 0.0, 0.0)
@@ -486,7 +486,7 @@ class _AverageLoss:
         kept = (factors > 0.0) & np.isfinite(labels)
         self._rounds = int(features.shape[0])
         self._rows = np.ascontiguousarray(features[kept] * factors[kept, None])
-        self._engine = loss._glm_engine
+        self._engine = loss.reported._glm_engine
         self._labels = self._engine.clip_labels(np.ascontiguousarray(labels[kept]))
 
     def margins(self, theta: FloatArray) -> FloatArray:

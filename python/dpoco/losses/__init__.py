@@ -15,7 +15,7 @@ from typing import Any
 
 from dpoco.losses._base import Loss
 from dpoco.losses._general import CustomLoss, LinearLoss, QuadraticLoss
-from dpoco.losses._glm import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.losses._glm import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss, check_undamped
 
 __all__ = [
     "CustomLoss",
@@ -26,6 +26,7 @@ __all__ = [
     "Loss",
     "QuadraticLoss",
     "SquaredLoss",
+    "check_undamped",
     "from_dict",
 ]
 
@@ -58,6 +59,6 @@ def from_dict(state: Mapping[str, Any]) -> Loss:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"loss type must be one of {sorted(_KINDS)}")
     expected = set(signature(_KINDS[kind]).parameters)
-    if set(arguments) != expected:
+    if set(arguments) | ({"slope_bound"} & expected) != expected:
         raise ValueError(f"{kind} needs exactly the keys {sorted(expected)}")
     return _KINDS[kind](**arguments)

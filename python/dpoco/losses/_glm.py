@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +37,11 @@ class GlmLoss(Loss):
     @abstractmethod
     def label_range(self) -> tuple[float, float]:
         """Interval labels are clipped to."""
+
+    @property
+    def reported(self) -> GlmLoss:
+        """The loss whose values are reported: itself, unless it says otherwise."""
+        return self
 
     @abstractmethod
     def derivative_bound(self, margin: float) -> float:
@@ -158,6 +163,12 @@ class GlmLoss(Loss):
         return record_flags(factors, targets, self.label_range)
 
 
+def check_undamped(loss: Any) -> None:
+    """Raise `ValueError` for a slope bound, of which most learners' bounds know nothing."""
+    if getattr(loss, "slope_bound", None) not in (None, 1.0):
+        raise ValueError("a slope_bound is for NoisyFTRL and NoisyNewton: nothing else has bounds")
+
+
 def checked_margin(value: float) -> float:
     """Return a margin bound as a float, or raise."""
     margin = real_float("margin", value)
@@ -235,7 +246,7 @@ class SquaredLoss(_LabelledLoss):
         return _core.GlmLoss("squared", self.weight, 1.0, *self.label_range)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LogisticLoss(GlmLoss):
     """``log(1 + exp(<theta, x>)) - y <theta, x>`` with labels in [0, 1].
 
@@ -245,15 +256,48 @@ class LogisticLoss(GlmLoss):
         R: features are clipped to ``||x||_q <= R``. Labels are clipped to [0, 1].
     feature_bound_l2
         Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
+    slope_bound
+        Optional c in [1/2, 1], for `NoisyFTRL` and `NoisyNewton`: they learn from another convex
+        loss, whose slope is ``v (q - y)``, q = sigmoid(margin), v = min(1, c / max(q, 1 - q)), and
+        hence at most c; less noise, but a bias where no decision fits the probabilities of
+        labels. 1 changes nothing. None (default) is 1, and 1/2 for `NoisyNewton`.
 
     Raises
     ------
     ValueError, TypeError
-        Unless all bounds are numbers in [1e-100, 1e100].
+        Unless all bounds are numbers in [1e-100, 1e100], `slope_bound` in [1/2, 1].
+
+    Notes
+    -----
+    With a `slope_bound`, `gradient`, `lipschitz` and `smoothness` are those of the loss that is
+    learned from; `value`, and the losses of traces, are the logistic loss. Where labels follow
+    probabilities, its excess is at most 1/c times that of the other loss, at every margin; see
+    ``docs/privacy/noisy_newton.md``.
     """
 
     _: KW_ONLY
     feature_bound_l2: float | None = None
+    slope_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check all bounds."""
+        super().__post_init__()
+        if not 0.5 <= self._largest_slope <= 1.0:
+            raise ValueError(f"slope_bound must be in [1/2, 1]; got {self.slope_bound!r}")
+
+    def __repr__(self) -> str:
+        """Name the slope bound only if there is one."""
+        own = {name: value for name, value in self.to_dict().items() if name != "type"}
+        return f"LogisticLoss({', '.join(f'{name}={value!r}' for name, value in own.items())})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as a JSON-able dict, without a slope bound if there is none."""
+        said = super().to_dict().items()
+        return {name: value for name, value in said if (name, value) != ("slope_bound", None)}
+
+    @property
+    def _largest_slope(self) -> float:
+        return 1.0 if self.slope_bound is None else self.slope_bound
 
     @property
     def label_range(self) -> tuple[float, float]:
@@ -261,19 +305,25 @@ class LogisticLoss(GlmLoss):
         return 0.0, 1.0
 
     def derivative_bound(self, margin: float) -> float:
-        """``sigmoid(margin)``, attained by a confident wrong answer."""
-        return 1.0 / (1.0 + math.exp(-checked_margin(margin)))
+        """``sigmoid(margin)``, attained by a confident wrong answer, or `slope_bound`."""
+        return min(self._largest_slope, 1.0 / (1.0 + math.exp(-checked_margin(margin))))
 
     def curvature_bound(self, margin: float) -> float:
-        """1/4, attained at margin 0."""
-        return 0.25
+        """1/4, attained at margin 0, or 1 - `slope_bound`, where slopes are bounded."""
+        return max(0.25, 1.0 - self._largest_slope)
 
     def _special_scalar_bound(self, reach: float) -> float:
+        check_undamped(self)
         return 0.5 + 0.25 * reach
 
     @property
+    def reported(self) -> GlmLoss:
+        """The logistic loss itself."""
+        return replace(self, slope_bound=None)
+
+    @property
     def _glm_engine(self) -> _core.GlmLoss:
-        return _core.GlmLoss("logistic", 1.0, 1.0, *self.label_range)
+        return _core.GlmLoss("logistic", 1.0, 1.0, *self.label_range, self._largest_slope)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ enum class GlmKind : std::uint8_t { squared, logistic, huber };
 struct GlmLoss {
   GlmKind kind = GlmKind::squared;
   double weight = 1.0;
-  double threshold = 1.0;  // Huber only: where the loss turns linear
+  // Huber: where the loss turns linear. Logistic: the largest slope, see `damping`; 1 is none.
+  double threshold = 1.0;
   double label_low = -1.0;
   double label_high = 1.0;
 
@@ -34,21 +35,29 @@ struct GlmLoss {
            (magnitude <= threshold ? 0.5 * r * r : threshold * (magnitude - 0.5 * threshold));
   }
 
-  // dl/dz
+  // Logistic: by what the slope q - y at the probability q is multiplied, so that it is at most
+  // `threshold` for all labels in [0, 1]. Positive, so it is 0 on average where that of the loss
+  // is.
+  double damping(double z) const noexcept {
+    return threshold < 1.0 ? std::fmin(1.0, threshold / elementary::sigmoid(std::fabs(z))) : 1.0;
+  }
+
+  // dl/dz, damped.
   double derivative(double z, double y) const noexcept {
     const double r = z - y;
     switch (kind) {
       case GlmKind::squared:
         return weight * (2.0 * r);
       case GlmKind::logistic:
-        return weight * (elementary::sigmoid(z) - y);
+        return weight * (damping(z) * (elementary::sigmoid(z) - y));
       case GlmKind::huber:
         break;
     }
     return weight * (r > threshold ? threshold : (r < -threshold ? -threshold : r));
   }
 
-  // d^2 l/dz^2 (Huber: 1 inside the threshold, 0 outside)
+  // d^2 l/dz^2 (Huber: 1 inside the threshold, 0 outside; damped: on average over labels of the law
+  // that the margin predicts)
   double curvature(double z, double y) const noexcept {
     switch (kind) {
       case GlmKind::squared:
@@ -56,7 +65,7 @@ struct GlmLoss {
       case GlmKind::logistic: {
         const double s = elementary::sigmoid(z);
         // sigmoid(-z) instead of 1 - s, which cancels for large z
-        return weight * (s * elementary::sigmoid(-z));
+        return weight * (damping(z) * (s * elementary::sigmoid(-z)));
       }
       case GlmKind::huber:
         break;
@@ -74,7 +83,7 @@ struct GlmLoss {
       case GlmKind::logistic: {
         const double high = std::isinf(margin) ? 1.0 : elementary::sigmoid(margin);
         const double low = std::isinf(margin) ? 0.0 : elementary::sigmoid(-margin);
-        return weight * std::fmax(high - label_low, label_high - low);
+        return weight * std::fmin(threshold, std::fmax(high - label_low, label_high - low));
       }
       case GlmKind::huber:
         break;
