@@ -17,6 +17,7 @@
 #include "dpoco/oco/continuous_multiplicative_weights.hpp"
 #include "dpoco/oco/coupled_regularized_leader.hpp"
 #include "dpoco/oco/noisy_ftrl.hpp"
+#include "dpoco/oco/noisy_newton.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -123,6 +124,16 @@ py::dict describe(const oco::NoisyFtrl& self) {
                        std::fmax(std::fabs(loss.label_low), std::fabs(loss.label_high)),
                        self.settings().vector_scale, 1)
           : gradient_of(self.clipper(), self.settings().scalar_bound);
+  return out;
+}
+
+py::dict describe(const oco::NoisyNewton& self) {
+  py::dict out = sum_of(self.sum(), self.batches());
+  py::dict summand = gradient_of(self.clipper(), self.settings().scalar_bound);
+  summand["kind"] = "gradient_and_curvature";
+  summand["curvature"] = self.settings().curvature_bound;
+  summand["weight"] = self.settings().curvature_weight;
+  out["summand"] = summand;
   return out;
 }
 
@@ -297,11 +308,11 @@ void define(py::module_& m) {
 
 // After all engines.
 void register_descriptions(py::module_& m) {
-  define<oco::NoisyFtrl, frank_wolfe::FrankWolfe, experts::PrefixHedge, bandits::LinUcb,
-         bandits::HighDimensionalBandit, mechanisms::ContinualSum, mechanisms::Answers<NoisyMax>,
-         mechanisms::Answers<AboveThreshold>, experts::EpochSelector, experts::ShiftDetector,
-         experts::ObliviousTracker, experts::BatchShare, oco::CoupledRegularizedLeader,
-         oco::ContinuousMultiplicativeWeights>(m);
+  define<oco::NoisyFtrl, oco::NoisyNewton, frank_wolfe::FrankWolfe, experts::PrefixHedge,
+         bandits::LinUcb, bandits::HighDimensionalBandit, mechanisms::ContinualSum,
+         mechanisms::Answers<NoisyMax>, mechanisms::Answers<AboveThreshold>, experts::EpochSelector,
+         experts::ShiftDetector, experts::ObliviousTracker, experts::BatchShare,
+         oco::CoupledRegularizedLeader, oco::ContinuousMultiplicativeWeights>(m);
 }
 
 }  // namespace dpoco::bindings

@@ -51,6 +51,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_frank_wolfe(m);
   register_batch_fits(m);
   register_noisy_ftrl(m);
+  register_noisy_newton(m);
   register_coupled_regularized_leader(m);
   register_continuous_multiplicative_weights(m);
   register_bandits(m);

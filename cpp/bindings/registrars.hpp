@@ -28,6 +28,7 @@ void register_record_learners(py::module_& m);
 void register_frank_wolfe(py::module_& m);
 void register_batch_fits(py::module_& m);
 void register_noisy_ftrl(py::module_& m);
+void register_noisy_newton(py::module_& m);
 void register_coupled_regularized_leader(py::module_& m);
 void register_bandits(py::module_& m);
 void register_high_dimensional_bandit(py::module_& m);

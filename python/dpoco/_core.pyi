@@ -162,7 +162,13 @@ def polytope_box(
 
 class GlmLoss:
     def __init__(
-        self, kind: str, weight: float, threshold: float, label_low: float, label_high: float
+        self,
+        kind: str,
+        weight: float,
+        threshold: float,
+        label_low: float,
+        label_high: float,
+        slope_bound: float = 1.0,
     ) -> None: ...
     def values(self, margins: FloatArray, labels: FloatArray) -> FloatArray: ...
     def derivatives(self, margins: FloatArray, labels: FloatArray) -> FloatArray: ...
@@ -315,6 +321,15 @@ class VertexSelection:
     def select(self, direction: FloatArray, rate: float, source: Source) -> FloatArray: ...
 
 class NoisyFtrl(RecordLearner):
+    def __init__(
+        self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: dict[str, Any]
+    ) -> None: ...
+    def leaf(
+        self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
+    ) -> FloatArray: ...
+    def nonprivate_sum(self) -> FloatArray: ...
+
+class NoisyNewton(RecordLearner):
     def __init__(
         self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: dict[str, Any]
     ) -> None: ...

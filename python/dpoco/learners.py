@@ -95,6 +95,11 @@ LEARNERS = (
         "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
     ),
     Learner(
+        "noisy-newton", "oco.NoisyNewton", "records",
+        "Newton steps on privately summed gradients and curvatures, logistic and Huber losses",
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+    ),
+    Learner(
         "ctrl", "oco.CoupledRegularizedLeader", "records",
         "coupled regularized leader (CTRL), smooth convex losses, few switches",
         "_coupled.Coupled", "_coupled.Transcripts", ball=2.0,

@@ -17,7 +17,7 @@ from dpoco.audit._family import quiet
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named, learner_of
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, SquaredLoss
+from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
 ROUNDS = 24
@@ -338,11 +338,11 @@ def _made_up(kind: type) -> Callable[..., Any]:
         "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
     }  # fmt: skip
     given = {name: problem[name] for name in arguments_of(kind) if name in problem}
-    domains: list[Any] = [LpBall(3, 2.0), LpBall(3, 1.0)] if "domain" in given else [None]
+    others: list[dict[str, Any]] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss()}]
     if "lipschitz" in given:
-        domains = [Box([-1.0], [1.0])]
-    for domain in domains:
-        own = given if domain is None else {**given, "domain": domain}
+        others = [{"domain": Box([-1.0], [1.0])}]
+    for other in others:
+        own = {name: other.get(name, value) for name, value in given.items()}
         make = functools.partial(kind, budget=BUDGET, **own)
         try:
             _first(make)

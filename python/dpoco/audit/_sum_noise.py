@@ -97,12 +97,14 @@ class Pushes(Scorer):
     def _releases(self) -> dict[Any, int]:
         """Return how many releases the stream has, of every part."""
         most = getattr(self.family.mechanism, "pushes", 0)
-        return {...: min(len(self.streams[0]) // self.family.batch, most)}
+        return {...: min(len(self.family.ends(len(self.streams[0]))), most)}
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         run, family, noise = Run(), self.family, self._noise(learner, tape)
         sums = [np.zeros_like(family.exact(learner)) for _ in (0, 1)]
-        rounds = self._counts[...] * family.batch if ... in self._counts else len(self.streams[0])
+        rounds = len(self.streams[0])
+        if ... in self._counts:
+            rounds = family.ends(rounds)[self._counts[...] - 1]
         for t in range(rounds):
             records = [self.streams[w].record(t) for w in (world, 1 - world)]
             decisions = self._decisions(learner, records, run)
@@ -131,8 +133,8 @@ class Pushes(Scorer):
 
     def _due(self, t: int, decision: Any, run: Run) -> list[tuple[Any, int]]:
         """Return part and number of what is released at the end of round t."""
-        number, left = divmod(t + 1, self.family.batch)
-        return [] if left else [(..., number)]
+        ends = self.family.ends(t + 1)
+        return [(..., len(ends))] if t + 1 in ends else []
 
     @abstractmethod
     def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
@@ -199,7 +201,7 @@ class ReleasedSums(Pushes):
 
 
 class LedByVectors(ReleasedSums):
-    """TreeFrankWolfe and NoisyFTRL: decisions are functions of released sums.
+    """TreeFrankWolfe, NoisyFTRL, NoisyNewton: decisions are functions of released sums.
 
     The noise is drawn again from a copy of the tape by a sum alone, and the learner's decisions
     must be those that follow from its own sum with that noise.
@@ -227,7 +229,8 @@ class LedByVectors(ReleasedSums):
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         p = learner.parameters
-        if learner.round >= learner.horizon or getattr(p, "statistics", "") == "quadratic":
+        solved = getattr(p, "statistics", "") == "quadratic" or hasattr(p, "curvature_weight")
+        if learner.round >= learner.horizon or solved:
             return True
         if not hasattr(p, "step_size"):
             return self._moves_to_best(push, p.step_scale, released)

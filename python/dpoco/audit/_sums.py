@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import islice, pairwise, takewhile
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +27,7 @@ from dpoco.audit._family import (
 from dpoco.audit._sum_maps import noise_map, whitening_of
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.privacy.mechanisms.base import Nothing
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -70,7 +72,7 @@ class Sums(Family):
 
     def ended(self, learner: Any, t: int, play: Play) -> Any:
         """Return the rows of the sum that are complete after round t: all of them, or none."""
-        return slice(None) if (t + 1) % self.batch == 0 else []
+        return slice(None) if t + 1 in self.ends(t + 1) else []
 
     def wanted(self, learner: Any, ended: bool) -> int:
         """Return how many variates a round must have drawn."""
@@ -93,8 +95,20 @@ class Sums(Family):
 
     @property
     def batch(self) -> int:
-        """Records of a push."""
+        """Records of a push, or of the first one."""
         return int(getattr(self.learner.parameters, "batch", 1))
+
+    @property
+    def growth(self) -> str | None:
+        """How batches grow, if they do."""
+        return getattr(self.mechanism, "growth", None)
+
+    def ends(self, rounds: int) -> Sequence[int]:
+        """Return how many rounds are over when batches end, of so many rounds."""
+        if self.growth is None:
+            return range(self.batch, rounds + 1, self.batch)
+        ends = islice(batch_starts(self.batch, self.growth), 1, self.mechanism.pushes + 1)
+        return tuple(takewhile(lambda end: end <= rounds, ends))
 
     @property
     def grid(self) -> float:
@@ -134,9 +148,10 @@ class Sums(Family):
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
-        end = at + self.batch - at % self.batch
-        if end <= len(base.notes["sum"]):
-            yield end - 1
+        ends = self.ends(len(base.notes["sum"]))
+        own = bisect_right(ends, at)
+        if own < len(ends):
+            yield ends[own] - 1
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
@@ -170,9 +185,9 @@ class Sums(Family):
         guarantee = self.learner.guarantee
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
             return
-        count = min(len(moved) // self.batch, m.pushes)
-        pushed = moved[: count * self.batch].reshape(count, self.batch, -1).sum(axis=1)
-        white = whitening_of(noise_map(m.factorisation, count)) @ np.cumsum(pushed, axis=0)
+        ends = self.ends(len(moved))[: m.pushes]
+        pushed = np.array([moved[a:b].sum(axis=0) for a, b in pairwise([0, *ends])])
+        white = whitening_of(noise_map(m.factorisation, len(ends))) @ np.cumsum(pushed, axis=0)
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
@@ -246,7 +261,7 @@ class Vectors(Sums):
 
 
 class Records(Sums):
-    """TreeFrankWolfe, PolyhedralFrankWolfe and NoisyFTRL."""
+    """TreeFrankWolfe, PolyhedralFrankWolfe, NoisyFTRL and NoisyNewton."""
 
     loop = "vectors"
     charges_leaves = True
@@ -280,7 +295,7 @@ class Records(Sums):
         return getattr(self.learner.parameters, "statistics", "gradient") == "quadratic"
 
     def slack(self, found: FloatArray, t: int) -> float:
-        if self.batch == 1 and not self._is_quadratic:
+        if self.batch == 1 and self.growth is None and not self._is_quadratic:
             return 0.0
         # The engine adds a batch's leaves in another order of roundings, and shortens statistics:
         # these may end on the other side of half a grid.
@@ -290,7 +305,7 @@ class Records(Sums):
         return int(ended and learner.guarantee.private and not isinstance(self.mechanism, Nothing))
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        if self.batch > 1:
+        if self.batch > 1 or self.growth is not None:
             yield from super().compared(base, other, at)
 
 

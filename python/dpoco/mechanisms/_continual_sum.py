@@ -20,7 +20,7 @@ from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms._mechanism import Mechanism
-from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments, Summand
+from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -75,7 +75,7 @@ def clipper_of(summand: Summand) -> _core.RecordClipper:
     """Return what enforces the bounds on a round's vector, or on the features it is made of."""
     if isinstance(summand, ClippedVector):
         return _core.RecordClipper(summand.dimension, summand.bound, summand.norm, summand.bound_l2)
-    if isinstance(summand, (GlmGradient, SecondMoments)):
+    if isinstance(summand, FeatureSummand):
         return _core.RecordClipper(
             summand.dimension, summand.features, summand.norm, summand.features_l2
         )

@@ -1,6 +1,7 @@
 """Private online convex optimisation in Euclidean geometry.
 
 `NoisyFTRL` follows the leader on private sums: the tool for linear and squared losses.
+`NoisyNewton` sums curvatures, too, and takes Newton steps: the tool for logistic and Huber losses.
 `CoupledRegularizedLeader` (CTRL) tilts the sum of losses by one random linear term and keeps its
 decision for many rounds: the tool for smooth convex losses. `ContinuousMultiplicativeWeights`
 (P-COMW) draws decisions from a Gibbs law of the losses and keeps them likewise: the tool for
@@ -16,7 +17,12 @@ from dpoco.accounting.continuous_multiplicative_weights import (
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
-from dpoco.oco._noisy_ftrl import NoisyFTRL, NoisyFTRLParameters
+from dpoco.oco._noisy_ftrl import (
+    NoisyFTRL,
+    NoisyFTRLParameters,
+    NoisyNewton,
+    NoisyNewtonParameters,
+)
 
 __all__ = [
     "ContinuousMultiplicativeWeights",
@@ -27,4 +33,6 @@ __all__ = [
     "LipschitzParameters",
     "NoisyFTRL",
     "NoisyFTRLParameters",
+    "NoisyNewton",
+    "NoisyNewtonParameters",
 ]

@@ -1,7 +1,8 @@
 """What one round may add to a sum: bounds that engines enforce, and how far apart rounds can be.
 
 Proofs: vectors ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``; second
-moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``; losses of experts
+moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``; gradients with curvature
+``docs/privacy/noisy_newton.md``; losses of experts
 ``docs/privacy/prefix_hedge.md``; losses on nets ``docs/privacy/lipschitz.md``.
 """
 
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
-__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "GlmGradient", "NetDifferences",
-           "SecondMoments", "Summand", "smoothness_constant"]  # fmt: skip
+__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "GlmGradient", "GradientAndCurvature",
+           "NetDifferences", "SecondMoments", "Summand", "smoothness_constant"]  # fmt: skip
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
 _ROUNDING = 1.0 + 1e-12
@@ -63,19 +64,25 @@ class Summand(Description):
 
 
 @dataclass(frozen=True)
-class ClippedVector(Summand):
-    """A vector of `dimension` entries with ||g||_norm <= bound and ||g||_2 <= bound_l2."""
+class VectorSummand(Summand):
+    """Base of vectors of `dimension` entries, and of what is made of such vectors."""
 
-    kind = "clipped_vector"
     dimension: int
     norm: float = limits(infinite=True)
-    bound: float = limits()
-    bound_l2: float = limits(infinite=True)
 
     @property
     def size(self) -> int:
         """`dimension`."""
         return self.dimension
+
+
+@dataclass(frozen=True)
+class ClippedVector(VectorSummand):
+    """A vector of `dimension` entries with ||g||_norm <= bound and ||g||_2 <= bound_l2."""
+
+    kind = "clipped_vector"
+    bound: float = limits()
+    bound_l2: float = limits(infinite=True)
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the largest vector."""
@@ -85,43 +92,71 @@ class ClippedVector(Summand):
 
 
 @dataclass(frozen=True)
-class GlmGradient(Summand):
-    """s x with |s| <= slope, ||x||_norm <= features and ||x||_2 <= features_l2."""
+class FeatureSummand(VectorSummand):
+    """Base of what features x make, with ||x||_norm <= features and ||x||_2 <= features_l2."""
 
-    kind = "glm_gradient"
-    dimension: int
-    norm: float = limits(infinite=True)
     features: float = limits()
     features_l2: float = limits(infinite=True)
-    slope: float = limits()
 
     @property
-    def size(self) -> int:
-        """`dimension`."""
-        return self.dimension
-
-    def movement(self, near: Neighbours, order: float = 2.0) -> float:
-        """Return `near.sides` times the largest gradient."""
-        if order != 2.0:
-            return near.sides * (self.slope * self.features)
-        length = _stretched(self.slope * self.features, self.norm, self.dimension)
-        return near.sides * min(length, self.slope * self.features_l2)
+    def _length(self) -> float:
+        return min(_stretched(self.features, self.norm, self.dimension), self.features_l2)
 
 
 @dataclass(frozen=True)
-class SecondMoments(Summand):
-    """(x x', weight y x) of one of `arms`, zeros for the others.
+class GlmGradient(FeatureSummand):
+    """s x with |s| <= slope."""
 
-    ||x||_norm <= features, ||x||_2 <= features_l2, |y| <= label. `rounding` pays for products in
-    doubles. An arm is what the person of the record was shown, which depends on her x without
-    noise: with several, the proof is for all others.
+    kind = "glm_gradient"
+    slope: float = limits()
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return `near.sides` times the largest gradient."""
+        bounds = self.slope * self.features, self.slope * self.features_l2
+        return ClippedVector(self.dimension, self.norm, *bounds).movement(near, order)
+
+
+@dataclass(frozen=True)
+class GradientAndCurvature(FeatureSummand):
+    """(s x, weight w x x') with |s| <= slope and 0 <= w <= curvature, products in doubles."""
+
+    kind = "gradient_and_curvature"
+    slope: float = limits()
+    curvature: float = limits()
+    weight: float = limits()
+
+    def __post_init__(self) -> None:
+        """Refuse what no double can hold."""
+        super().__post_init__()
+        if not (1e-50 <= self._share <= 1e50 and 1e-100 <= self._length <= 1e100):
+            raise ValueError("weight * curvature * features / slope, or features, is out of range")
+
+    @property
+    def _share(self) -> float:
+        return self.weight * self.curvature * self._length / self.slope
+
+    @property
+    def size(self) -> int:
+        """A vector and an upper triangle."""
+        return self.dimension + self.dimension * (self.dimension + 1) // 2
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return the largest distance, matrices in Frobenius norm."""
+        z = self._share**2  # features of two may point into opposite directions, or be at an angle
+        two = 4.0 + z if z <= 1.0 + math.sqrt(0.5) else 2.0 + 2.0 * z + 0.5 / z
+        squared = 1.0 + z if near.change == "zero_out" else two
+        return self.slope * self._length * math.sqrt(squared) * _ROUNDING
+
+
+@dataclass(frozen=True)
+class SecondMoments(FeatureSummand):
+    """(x x', weight y x) with |y| <= label of one of `arms`, zeros for the others.
+
+    `rounding` pays for products in doubles. An arm is what the person of the record was shown,
+    which depends on her x without noise: with several, the proof is for all others.
     """
 
     kind = "second_moments"
-    dimension: int
-    norm: float = limits(infinite=True)
-    features: float = limits()
-    features_l2: float = limits(infinite=True)
     label: float = limits()
     weight: float = limits()
     arms: int = 1
@@ -139,10 +174,6 @@ class SecondMoments(Summand):
     def widest_view(self) -> str:
         """All others, where there is an arm to choose."""
         return "everyone" if self.arms == 1 else "others"
-
-    @property
-    def _length(self) -> float:
-        return min(_stretched(self.features, self.norm, self.dimension), self.features_l2)
 
     @property
     def _share(self) -> float:
@@ -251,7 +282,8 @@ class NetDifferences(Summand):
         return near.sides * self.lipschitz * reach * _ROUNDING
 
 
-AnySummand = ClippedVector | GlmGradient | SecondMoments | CentredLosses | NetDifferences
+AnySummand = (ClippedVector | GlmGradient | GradientAndCurvature | SecondMoments | CentredLosses
+              | NetDifferences)  # fmt: skip
 
 
 def smoothness_constant(order: float, q: float, dimension: int) -> float:
