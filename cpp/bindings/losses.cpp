@@ -12,13 +12,17 @@ using losses::RecordClipper;
 namespace {
 
 GlmLoss make_glm_loss(const std::string& kind, double weight, double threshold, double label_low,
-                      double label_high) {
+                      double label_high, double slope_bound) {
+  if (!(slope_bound >= 0.5) || !(slope_bound <= 1.0)) {
+    throw std::invalid_argument("slope_bound must be in [1/2, 1]");
+  }
   if (!(weight > 0.0) || !(threshold > 0.0) || !(label_low <= label_high)) {
     throw std::invalid_argument("weight and threshold must be positive, label bounds ordered");
   }
   GlmLoss loss{GlmKind::squared, weight, threshold, label_low, label_high};
   if (kind == "logistic") {
     loss.kind = GlmKind::logistic;
+    loss.threshold = slope_bound;
   } else if (kind == "huber") {
     loss.kind = GlmKind::huber;
   } else if (kind != "squared") {
@@ -63,7 +67,7 @@ Array multipliers(const RecordClipper& self, const Array& records) {
 void register_losses(py::module_& m) {
   py::class_<GlmLoss>(m, "GlmLoss", py::is_final())
       .def(py::init(&make_glm_loss), "kind"_a, "weight"_a, "threshold"_a, "label_low"_a,
-           "label_high"_a)
+           "label_high"_a, "slope_bound"_a = 1.0)
       .def("values", &each<&GlmLoss::value>, "margins"_a.noconvert(), "labels"_a.noconvert())
       .def("derivatives", &each<&GlmLoss::derivative>, "margins"_a.noconvert(),
            "labels"_a.noconvert())

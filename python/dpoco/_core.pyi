@@ -162,7 +162,13 @@ def polytope_box(
 
 class GlmLoss:
     def __init__(
-        self, kind: str, weight: float, threshold: float, label_low: float, label_high: float
+        self,
+        kind: str,
+        weight: float,
+        threshold: float,
+        label_low: float,
+        label_high: float,
+        slope_bound: float = 1.0,
     ) -> None: ...
     def values(self, margins: FloatArray, labels: FloatArray) -> FloatArray: ...
     def derivatives(self, margins: FloatArray, labels: FloatArray) -> FloatArray: ...

@@ -98,6 +98,10 @@ VARIANTS = {
     "ftrl, squares, l_1": of(
         oco.NoisyFTRL, LpBall(D, 1.0), SquaredLoss(2.0, 1.0), statistics="quadratic"
     ),
+    "ftrl, slopes": of(oco.NoisyFTRL, BALL, LogisticLoss(slope_bound=0.5)),
+    "newton, simplex": of(oco.NoisyNewton, SIMPLEX, LogisticLoss(slope_bound=0.75)),
+    "newton, box": of(oco.NoisyNewton, BOX, HuberLoss(1.0, 1.0), numerics="lattice"),
+    "newton, endless": of(oco.NoisyNewton, BALL, LogisticLoss(), relation="zero_out"),
     "ftrl, custom": of(oco.NoisyFTRL, BALL, CUSTOM, stream=LOSSES),
     "ctrl, logistic": of(CTRL, BOX, LogisticLoss(), budget=LARGE, coupling="density_ratio"),
     "ctrl, scheduled": of(CTRL, SIMPLEX, SquaredLoss(), budget=LARGE, coupling="scheduled"),

@@ -1,8 +1,9 @@
-"""Private Newton steps in NumPy, for Euclidean balls, from their definition alone."""
+"""Private Newton steps in NumPy, from their definition alone."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import minimize
 
 
 def half_slope(z, y):
@@ -44,29 +45,50 @@ def on_ball(target, metric, radius):
     return axes @ (b * p / (p + high))
 
 
-def play(rows, labels, radius, scalars, weight, ends, deviations, noise, eta, beta=1.0):
+def on_box(low, high):
+    """The same for a box, by SciPy."""
+
+    def nearest(target, metric, _):
+        def away(x):
+            gap = x - target
+            return 0.5 * gap @ metric @ gap, metric @ gap
+
+        scale = np.linalg.eigvalsh(metric)[-1]
+        found = minimize(
+            lambda x: tuple(part / scale for part in away(x)), np.clip(target, low, high),
+            jac=True, bounds=list(zip(low, high, strict=True)), method="L-BFGS-B",
+            options={"ftol": 1e-16, "gtol": 1e-12, "maxiter": 10_000},
+        )  # fmt: skip
+        return found.x
+
+    return nearest
+
+
+def play(rows, labels, radius, scalars, weight, ends, deviations, release, eta, beta=1.0,
+         nearest=on_ball):  # fmt: skip
     """Return the decisions of all rounds, the last one before it is shrunk, and the metric.
 
-    `rows` and `labels` are within their bounds; `noise` is that of the sums, one a row.
+    `rows` and `labels` are within their bounds; ``release(k, block)`` is the noisy sum of all
+    blocks up to the one of number k, from 0, whose leaves add up to `block`.
     """
     rounds, d = rows.shape
     point, shown, metric = np.zeros(d), np.zeros(d), np.eye(d) / eta
-    total, before, k = np.zeros(d + d * (d + 1) // 2), np.zeros(d), 0
+    block, before, k = np.zeros(d + d * (d + 1) // 2), np.zeros(d), 0
     decisions = np.empty((rounds, d))
     for t, (x, y) in enumerate(zip(rows, labels, strict=True)):
         decisions[t] = shown
         s, w = scalars(x @ shown, y)
-        total = total + np.concatenate([s * x, weight * w * packed(np.outer(x, x))])
+        block = block + np.concatenate([s * x, weight * w * packed(np.outer(x, x))])
         if k == len(deviations) or t + 1 != ends[k]:
             continue
-        released, deviation = total + noise[k], deviations[k]
-        k += 1
+        released, deviation = release(k, block), deviations[k]
+        block, k = 0.0 * block, k + 1
         gradient, before = released[:d] - before, released[:d]
         values, axes = np.linalg.eigh(unpacked(released[d:], d) / weight)
         kept = np.maximum(values - np.sqrt(2.0 * d) * deviation / weight, 0.0)
         gap, axes_of_gap = np.linalg.eigh(np.eye(d) / eta + 0.3 * (axes * kept) @ axes.T - metric)
         metric = metric + (axes_of_gap * np.maximum(gap, 0.0)) @ axes_of_gap.T
-        point = on_ball(point - np.linalg.solve(metric, gradient), metric, radius)
+        point = nearest(point - np.linalg.solve(metric, gradient), metric, radius)
         spread = deviation**2 * np.sum(np.linalg.inv(metric) ** 2)
         size = point @ point
         shown = point * max(0.0, 1.0 - beta * spread / size) if size > 0.0 else point

@@ -7,7 +7,9 @@ import json
 import math
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import dpoco
 from dpoco import bandits, domains, experts, losses, mechanisms, oco
@@ -20,6 +22,7 @@ from dpoco.privacy.mechanisms.bounds import (
     CentredLosses,
     ClippedVector,
     GlmGradient,
+    GradientAndCurvature,
     NetDifferences,
     SecondMoments,
 )
@@ -35,6 +38,7 @@ SUMMANDS = [
     VECTOR,
     GlmGradient(4, math.inf, 1.5, 2.5, 0.7),
     GlmGradient(4, 3.0, 0.5, 2.5, 0.7),
+    GradientAndCurvature(3, 2.0, 1.5, 2.5, 0.5, 0.25, 1.0),
     SecondMoments(3, 3.0, 1.0, 1.1, 0.8, 0.6, arms=2, rounding=1.0 + 1e-12),
     CentredLosses(7),
     NetDifferences((2.0, 1.0), (5, 4), "grid_laplacian", 0.5),
@@ -169,6 +173,8 @@ def test_every_number_moves_the_loss_or_says_why_not():
         lambda: SecondMoments(3, 2.0, 1.0, math.inf, 1.0, 1.0, rounding=0.9),
         lambda: SecondMoments(3, 2.0, 1.0, math.inf, 1.0, 1e60),
         lambda: SecondMoments(3, 2.0, 1e120, math.inf, 1.0, 1e120),
+        lambda: GradientAndCurvature(3, 2.0, 1.0, math.inf, 0.5, 0.25, 1e60),
+        lambda: GradientAndCurvature(3, 2.0, 1.0, math.inf, 0.5, 0.0, 1.0),
         lambda: CentredLosses(2**32 + 1),
         lambda: NetDifferences((1.0,), (1,), "increments", 1.0),
         lambda: NetDifferences((1.0,), (5, 5), "parent", 1.0),
@@ -270,3 +276,33 @@ def replace_scale(mechanism, factor):
     if not isinstance(mechanism, GaussianSum):
         return replace(mechanism, parts=tuple(replace_scale(p, factor) for p in mechanism.parts))
     return replace(mechanism, scale=mechanism.scale * factor, grid=0.0, limit=0)
+
+
+@pytest.mark.parametrize(
+    ("z", "known", "emptied"),
+    [(0.25, 2.06155281, 1.11803399), (0.5, 2.12132034, 1.22474487), (1.0, 2.23606798, 1.41421356),
+     (1.70710678, 2.38895517, 1.64532878), (2.0, 2.5, 1.73205081), (4.0, 3.18198052, 2.23606798)],
+)  # fmt: skip
+def test_gradients_and_curvatures_move_together_as_far_as_any_records_do(z, known, emptied):
+    """Against a search over lengths, angle, slopes and weights; nothing is farther apart."""
+    slope, length, curvature = 0.5, 1.5, 0.25
+    weight = math.sqrt(z) * slope / (curvature * length)
+    summand = GradientAndCurvature(3, 2.0, length, math.inf, slope, curvature, weight)
+    unit = slope * length
+    assert summand.movement(NEAR) / unit == pytest.approx(known, rel=1e-8)
+    assert summand.movement(Neighbours("zero_out")) / unit == pytest.approx(emptied, rel=1e-8)
+
+    def apart(at):
+        x = length * at[0] * np.array([1.0, 0.0])
+        y = length * at[1] * np.array([math.cos(at[2]), math.sin(at[2])])
+        gap = weight * curvature * (at[5] * np.outer(x, x) - at[6] * np.outer(y, y))
+        return math.hypot(np.linalg.norm(slope * (at[3] * x - at[4] * y)), np.linalg.norm(gap))
+
+    bounds = [(0, 1), (0, 1), (0, math.pi), (-1, 1), (-1, 1), (0, 1), (0, 1)]
+    rng, low, high = np.random.default_rng(1), *np.transpose(bounds)
+    found = max(
+        -minimize(lambda at: -apart(at), rng.uniform(low, high), bounds=bounds).fun
+        for _ in range(30)
+    )
+    assert found <= summand.movement(NEAR)
+    assert found == pytest.approx(summand.movement(NEAR), rel=1e-6)

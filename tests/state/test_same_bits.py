@@ -130,6 +130,19 @@ def noisy_ftrl(loss: str, where: str, d: int) -> str:
     return ran(engine, *records(d, rounds))
 
 
+def noisy_newton(loss: str, where: str, d: int) -> str:
+    rounds = 60
+    settings = {
+        "rounds": rounds, "batch": 2, "growth": "root", "scalar_bound": 0.5,
+        "curvature_bound": 0.25, "curvature_weight": 2.0, "step_size": 0.1, "step_share": 0.3,
+        "shrinkage": 0.1, "deviations": [1.0] * 29,
+        "sum": running_sum(d + d * (d + 1) // 2, 29, 0.05),
+    }  # fmt: skip
+    bounded = _core.GlmLoss(loss, 1.0, 0.5, 0.0, 1.0, 0.5)
+    engine = _core.NoisyNewton(domain(where, d), bounded, clipper(d), settings)
+    return ran(engine, *records(d, rounds))
+
+
 def linucb(arms: int, d: int) -> str:
     rounds = 80
     settings = {
@@ -181,6 +194,8 @@ def _cases() -> dict[str, Callable[[], str]]:
     for loss in ("logistic", "squared"):
         for where, d in (("l2", 10), ("box", 33), ("simplex", 6), ("l3", 7)):
             add(noisy_ftrl, loss, where, d)
+    for loss, where, d in (("logistic", "l2", 10), ("huber", "box", 6), ("logistic", "l2", 33)):
+        add(noisy_newton, loss, where, d)
     for d in (3, 10, 33):
         add(linucb, 3, d)
     for law in ("gaussian", "laplace", "exponential", "gumbel"):

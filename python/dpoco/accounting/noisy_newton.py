@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice, takewhile
 from typing import Any, ClassVar
 
@@ -74,8 +75,8 @@ class NoisyNewtonParameters(Parameters):
         d. Derived, as is everything below.
     lipschitz : float
         c B, l2 bound on a gradient in the sum.
-    radius : float
-        Largest l2 distance from the domain's centre.
+    radius, diameter : float
+        Largest l2 distance from the domain's centre, and within the domain.
     sensitivity : float
         Largest l2 difference of what a round adds to the sum, between neighbours.
     column_norm : float
@@ -103,6 +104,7 @@ class NoisyNewtonParameters(Parameters):
     dimension: int
     lipschitz: float
     radius: float = at_least(0.0)
+    diameter: float = at_least(0.0)
     sensitivity: float
     column_norm: float
     mu: float = at_least(0.0, infinite=True)
@@ -125,6 +127,11 @@ class NoisyNewtonParameters(Parameters):
     def noise(self) -> str:
         """Law of the draws: "gaussian"."""
         return "gaussian"
+
+    @property
+    def regret_scope(self) -> str:
+        """What the bound holds for, "trivial": any decisions."""
+        return "trivial"
 
     @property
     def noise_dominates(self) -> bool:
@@ -208,6 +215,7 @@ def calibrate(
         dimension=d,
         lipschitz=lipschitz,
         radius=float(domain.radius_from_center()),
+        diameter=float(domain.diameter(2.0)),
         regret_bound=n * _slope(domain, loss) * float(domain.diameter(2.0)),
         **planned_noise(plain, near, budget=budget, numerics=numerics),
     )
@@ -334,6 +342,7 @@ def _first_batch(dimension: int, share: float) -> float:
     return round(0.4 * math.sqrt(dimension) * share)
 
 
+@lru_cache(maxsize=256)
 def _pushes(batch: int, horizon: int) -> int:
     ends = islice(batch_starts(batch, GROWTH), 1, None)
     return max(1, sum(1 for _ in takewhile(lambda end: end < horizon, ends)))

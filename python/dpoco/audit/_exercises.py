@@ -165,6 +165,7 @@ CHOICES: dict[type, dict[str, tuple[str, ...]]] = {
     experts.ObliviousTracker: {"prior": ("share", "at_most")},
     frank_wolfe.TreeFrankWolfe: {"numerics": ("float", "lattice")},
     oco.NoisyFTRL: {"numerics": ("float", "lattice"), "statistics": ("gradient", "quadratic")},
+    oco.NoisyNewton: {"numerics": ("float", "lattice")},
     frank_wolfe.PolyhedralFrankWolfe: {"selector": ("gumbel", "laplace")},
     oco.CoupledRegularizedLeader: {"coupling": ("scheduled", "density_ratio")},
     oco.ContinuousMultiplicativeWeights: {
@@ -366,6 +367,10 @@ _LISTED = (
     *_sums(oco.NoisyFTRL),
     _of(oco.NoisyFTRL, LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
     _of(oco.NoisyFTRL, LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
+    _of(oco.NoisyNewton, LpBall(_SMALL, 2.0), _LOGISTIC, numerics="float", relation="zero_out",
+        changes={"batch": 2, "pushes": 5}),
+    _of(oco.NoisyNewton, LpBall(_WIDE, 2.0), _LOGISTIC, numerics="lattice", rounds=30),
+    _of(oco.NoisyNewton, LpBall(_SMALL, 1.0), _LOGISTIC, participation=_PERSON),
     _of(frank_wolfe.PolyhedralFrankWolfe, LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
     _of(frank_wolfe.PolyhedralFrankWolfe, LpBall(2, 1.0), _LINEAR, batch=1, participation=_PERSON),
     *(_of(frank_wolfe.PolyhedralFrankWolfe, domain, _LINEAR, batch=4, selector=selector, rounds=23,

@@ -200,7 +200,7 @@ class ReleasedSums(Pushes):
 
 
 class LedByVectors(ReleasedSums):
-    """TreeFrankWolfe and NoisyFTRL: decisions are functions of released sums.
+    """TreeFrankWolfe, NoisyFTRL, NoisyNewton: decisions are functions of released sums.
 
     The noise is drawn again from a copy of the tape by a sum alone, and the learner's decisions
     must be those that follow from its own sum with that noise.

@@ -25,7 +25,7 @@ from dpoco.audit._family import FloatArray, Make, Rounds, calibrated_once, parts
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
-from dpoco.losses import HuberLoss, LinearLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
 __all__ = ["StandardCase", "standard_case", "standard_names"]
@@ -296,6 +296,15 @@ def _leader(asked: Asked) -> Problem:
     return Problem(make, *_gradients(asked), _PULLS)
 
 
+def _newton(asked: Asked) -> Problem:
+    rows, ((first, push), _, (last, late)) = _gradients(asked)
+    return Problem(
+        asked.maker(LpBall(asked.size, 2.0), LogisticLoss(1.0)), (rows, np.ones(len(rows))),
+        ((first, push, 1.0), (first, -1e6 * push, np.nan), (last, late, 0.0)),
+        "the first features are as long as allowed, or their negative; others are 0",
+    )  # fmt: skip
+
+
 def _polyhedral(asked: Asked) -> Problem:
     # Gradients of l-infinity norm 1: all coordinates move.
     ones = np.ones(asked.size)
@@ -417,6 +426,7 @@ CASES = {
     "tree-frank-wolfe": Kind(_leader, (6, 3), (2, 1), calibrations=_ALL),
     "polyhedral-frank-wolfe": Kind(_polyhedral, (6, 3), (2, 1), 1e-3, _ALL),
     "noisy-ftrl": Kind(_leader, (6, 3), (2, 1)),
+    "noisy-newton": Kind(_newton, (6, 3), (2, 1)),
     "ctrl": Kind(_coupled(coupling="scheduled", block=3), (12, 3), (1, 1), 1e-3, _ALL),
     "comw": Kind(_coupled(coupling="scheduled"), (64, 3), (1, 1), 1e-3, _ALL),
     "noisy-frank-wolfe": Kind(_batch(), (8, 3), (2, 1), 1e-3, _PRINTED),

@@ -405,7 +405,10 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
         text = "none at this budget and horizon"
         if share is not None:
             text = f"{share:.6g} {regret['unit']} a round"
-            text += f" ({regret['scope']} losses)" if regret["scope"] else ""
+            whose = {"trivial": "any decisions", None: ""}.get(
+                regret["scope"], f"{regret['scope']} losses"
+            )
+            text += f" ({whose})" if whose else ""
             text += ": says nothing" if share >= 1.0 else ""
         shown.add_row(name, text)
         reach = useful["horizon"]

@@ -323,7 +323,7 @@ class LogisticLoss(GlmLoss):
 
     @property
     def _glm_engine(self) -> _core.GlmLoss:
-        return _core.GlmLoss("logistic", 1.0, self._largest_slope, *self.label_range)
+        return _core.GlmLoss("logistic", 1.0, 1.0, *self.label_range, self._largest_slope)
 
 
 @dataclass(frozen=True)

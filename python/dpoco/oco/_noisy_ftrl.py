@@ -1,7 +1,8 @@
-"""The leader on private sums (DP-FTRL)."""
+"""The leader on private sums (DP-FTRL), and Newton steps on such sums."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar
@@ -10,16 +11,18 @@ from dpoco import _core, domains, losses
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
-from dpoco.accounting import Budget
+from dpoco._validation import positive_int
+from dpoco.accounting import Budget, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
+from dpoco.accounting.noisy_newton import STEP_SHARE, NoisyNewtonParameters, learned_loss
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.privacy.mechanisms.bounds import GlmGradient, SecondMoments
+from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-__all__ = ["NoisyFTRL", "NoisyFTRLParameters"]
+__all__ = ["NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters"]
 
 
 class NoisyFTRL(RecordLearner):
@@ -196,4 +199,165 @@ class NoisyFTRL(RecordLearner):
     @property
     def parameters(self) -> NoisyFTRLParameters:
         """Everything calibration fixed: noise scale, sum, step size, regret bound."""
+        return self._parameters
+
+
+class NoisyNewton(RecordLearner):
+    """Newton steps on gradients and curvatures that are summed privately, for logistic regression.
+
+    After each batch of rounds the decision moves by the batch's noisy gradient, in a metric that
+    grows with what the noisy curvature shows beyond its noise; then it is shrunk towards the centre
+    by what the noise alone moves a step. Batches grow with the rounds before them. The whole
+    sequence of decisions is (epsilon, delta)-differentially private for replacing one round's data,
+    also when the stream is chosen adaptively. The right tool for logistic and Huber losses.
+
+    Parameters
+    ----------
+    domain : LpBall, Box, Simplex or Polytope
+        The decision set.
+    loss : LogisticLoss or HuberLoss
+        The loss and the public bounds of its data, enforced by clipping. A `LogisticLoss` without
+        ``slope_bound`` is learned with slopes of at most 1/2; for epsilon from 8 on, 3/4 is better.
+    horizon : int or None
+        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of a noise
+        about a quarter larger. Keyword-only, as all that follow.
+    budget : Budget or None
+        The target guarantee; None switches privacy off (baselines).
+    parameters : NoisyNewtonParameters, optional
+        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
+        one is given, and to every other argument that is.
+    calibration : {"tight"}
+        Exact Gaussian accounting.
+    shrinkage : float, default 1.0
+        In [0, 2]: how far decisions are shrunk. 0 is up to 14 % better where much can be learned,
+        and loses to the centre where labels are noise.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams differ in one round's data, replaced or emptied.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        see `dpoco.mechanisms.ContinualSum`.
+    participation : Participation, optional
+        How often one person comes: budget and guarantee are then for all her rounds together.
+    max_dimension : int, default 300
+        Largest dimension: matrices have so many rows.
+    on_violation : {"clip", "raise"}
+        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
+        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise scale meets the budget.
+    BudgetExceeded
+        If `parameters` give less than `budget` asks for.
+
+    Notes
+    -----
+    Losses of traces are logistic losses, whatever loss is learned from. No bound on regret is
+    proved but that of any decisions; ``docs/privacy/noisy_newton.md`` says what is measured, and on
+    which streams others are better (laws that change many times).
+
+    Time O(d^2) a round and O(d^3) a batch, of which there are about sqrt(T); memory
+    (sqrt(T) + 5) d (d + 3) / 2 doubles, or 12 d (d + 3) / 2 for more than 1e7 rounds.
+    Proof of privacy: ``docs/privacy/noisy_newton.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> learner = dpoco.oco.NoisyNewton(
+    ...     dpoco.domains.LpBall(dimension=3, p=2.0, radius=8.0),
+    ...     dpoco.losses.LogisticLoss(feature_bound=1.0),
+    ...     horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> learner.decide()
+    array([0., 0., 0.])
+    >>> learner.observe([0.5, -0.2, 0.1], 1.0)
+    >>> learner.round
+    1
+    """
+
+    _parameters: NoisyNewtonParameters
+    _mechanism: GaussianSum
+    _accountant: ClassVar[ModuleType] = noisy_newton
+    _noise: ClassVar[str] = "fresh"
+    _parameters_class = NoisyNewtonParameters
+    _looks_back = False
+
+    def __init__(
+        self,
+        domain: domains.Domain,
+        loss: losses.Loss,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        parameters: NoisyNewtonParameters | None = None,
+        calibration: str = "tight",
+        shrinkage: float = 1.0,
+        relation: str = "replace",
+        numerics: str = DEFAULT_NUMERICS,
+        participation: Participation | None = None,
+        max_dimension: int = 300,
+        on_violation: str = "clip",
+        source: Source | None = None,
+    ) -> None:
+        self._begin(
+            NoisyNewton, domain=domain, loss=loss, horizon=horizon, budget=budget,
+            parameters=parameters, calibration=calibration, shrinkage=shrinkage, relation=relation,
+            numerics=numerics, participation=participation, max_dimension=max_dimension,
+            on_violation=on_violation, source=source,
+        )  # fmt: skip
+
+    @classmethod
+    def _problem(cls, arguments: Mapping[str, Any]) -> tuple[domains.Domain, losses.Loss]:
+        domain, loss = super()._problem(arguments)
+        most = positive_int("max_dimension", arguments["max_dimension"])
+        if domain.dimension > most:
+            raise ValueError(
+                f"dimension {domain.dimension} exceeds max_dimension={most}: matrices of so many "
+                "rows are summed only if that is raised"
+            )
+        return domain, loss
+
+    def _entries(self) -> dict[str, float]:
+        return super()._entries() | sum_entries(self._mechanism)
+
+    @property
+    def _width(self) -> int:
+        return self._mechanism.summand.size
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyNewton:
+        """Return a compiled learner in round 0 on the stream of `claim`."""
+        p, total = self._parameters, self._mechanism
+        summand = total.summand
+        assert isinstance(summand, GradientAndCurvature)
+        return _core.NoisyNewton(
+            self._domain._engine,
+            learned_loss(self._loss)._glm_engine,
+            clipper_of(summand),
+            {
+                "rounds": p.horizon,
+                "batch": total.batch,
+                "growth": total.growth,
+                "scalar_bound": summand.slope,
+                "curvature_bound": summand.curvature,
+                "curvature_weight": summand.weight,
+                "step_size": p.step_size,
+                "step_share": STEP_SHARE,
+                "shrinkage": p.shrinkage,
+                "deviations": p.deviations.tolist(),
+                "sum": continual_sum_settings(total, claim),
+            },
+        )
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        dimension = stated_dimension(header["arguments"]["domain"])
+        return dimension + dimension * (dimension + 1) // 2
+
+    @property
+    def parameters(self) -> NoisyNewtonParameters:
+        """Everything calibration fixed: noise scale, batches, step size, shrinkage."""
         return self._parameters

@@ -44,7 +44,7 @@ class Description:
                 object.__setattr__(self, name, value.item())
             _check(f"{name} of {self.kind}", getattr(self, name), hint, may)
 
-    def check_choice(self, name: str, allowed: tuple[str, ...]) -> None:
+    def check_choice(self, name: str, allowed: tuple[str | None, ...]) -> None:
         """Raise `ValueError` unless the field `name` is one of `allowed`."""
         if getattr(self, name) not in allowed:
             raise ValueError(
@@ -81,8 +81,7 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     cls, known = found[0], _fields_of(found[0])  # type: ignore[arg-type]
     if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
-    said = {name: hint for name, (hint, _) in known.items() if name in record}
-    return cls(**{name: _restored(record[name], hint) for name, hint in said.items()})
+    return cls(**{n: _restored(v, known[n][0]) for n, v in record.items() if n != "kind"})
 
 
 def _names(cls: type[Description]) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
-__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "FeatureSummand", "GlmGradient",
-           "GradientAndCurvature", "NetDifferences", "SecondMoments", "Summand",
-           "smoothness_constant"]  # fmt: skip
+__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "GlmGradient", "GradientAndCurvature",
+           "NetDifferences", "SecondMoments", "Summand", "smoothness_constant"]  # fmt: skip
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
 _ROUNDING = 1.0 + 1e-12
@@ -65,19 +64,25 @@ class Summand(Description):
 
 
 @dataclass(frozen=True)
-class ClippedVector(Summand):
-    """A vector of `dimension` entries with ||g||_norm <= bound and ||g||_2 <= bound_l2."""
+class VectorSummand(Summand):
+    """Base of vectors of `dimension` entries, and of what is made of such vectors."""
 
-    kind = "clipped_vector"
     dimension: int
     norm: float = limits(infinite=True)
-    bound: float = limits()
-    bound_l2: float = limits(infinite=True)
 
     @property
     def size(self) -> int:
         """`dimension`."""
         return self.dimension
+
+
+@dataclass(frozen=True)
+class ClippedVector(VectorSummand):
+    """A vector of `dimension` entries with ||g||_norm <= bound and ||g||_2 <= bound_l2."""
+
+    kind = "clipped_vector"
+    bound: float = limits()
+    bound_l2: float = limits(infinite=True)
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the largest vector."""
@@ -87,11 +92,9 @@ class ClippedVector(Summand):
 
 
 @dataclass(frozen=True)
-class FeatureSummand(Summand):
+class FeatureSummand(VectorSummand):
     """Base of what features x make, with ||x||_norm <= features and ||x||_2 <= features_l2."""
 
-    dimension: int
-    norm: float = limits(infinite=True)
     features: float = limits()
     features_l2: float = limits(infinite=True)
 
@@ -107,17 +110,10 @@ class GlmGradient(FeatureSummand):
     kind = "glm_gradient"
     slope: float = limits()
 
-    @property
-    def size(self) -> int:
-        """`dimension`."""
-        return self.dimension
-
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the largest gradient."""
-        if order != 2.0:
-            return near.sides * (self.slope * self.features)
-        length = _stretched(self.slope * self.features, self.norm, self.dimension)
-        return near.sides * min(length, self.slope * self.features_l2)
+        bounds = self.slope * self.features, self.slope * self.features_l2
+        return ClippedVector(self.dimension, self.norm, *bounds).movement(near, order)
 
 
 @dataclass(frozen=True)
@@ -146,11 +142,9 @@ class GradientAndCurvature(FeatureSummand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the largest distance, matrices in Frobenius norm."""
-        z = self._share**2
-        if near.change == "zero_out":
-            squared = 1.0 + z
-        else:  # features may point into opposite directions, or be at an angle
-            squared = 4.0 + z if z <= 1.0 + math.sqrt(0.5) else 2.0 + 2.0 * z + 0.5 / z
+        z = self._share**2  # features of two may point into opposite directions, or be at an angle
+        two = 4.0 + z if z <= 1.0 + math.sqrt(0.5) else 2.0 + 2.0 * z + 0.5 / z
+        squared = 1.0 + z if near.change == "zero_out" else two
         return self.slope * self._length * math.sqrt(squared) * _ROUNDING
 
 

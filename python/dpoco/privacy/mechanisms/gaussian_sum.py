@@ -106,9 +106,8 @@ class GaussianSum(Mechanism):
         super().__post_init__()
         if self.pushes > self.factorisation.longest:
             raise ValueError(f"{self.factorisation.kind} is not for {self.pushes} pushes")
-        if self.growth is not None:
-            self.check_choice("growth", ("root", "quarter"))
-            _extent(self.batch, self.growth, max(self.pushes, 1))
+        self.check_choice("growth", (None, "root", "quarter"))
+        _extent(self.batch, self.growth, max(self.pushes, 1))  # refuses what is too long
         shaped = isinstance(self.summand, (ClippedVector, GlmGradient))
         if self.order != 2.0 and not (shaped and 2.0 < self.order <= self.summand.norm):
             raise ValueError(f"noise of order {self.order!r} carries no claim for this summand")
@@ -155,11 +154,11 @@ class GaussianSum(Mechanism):
         if self.growth is None:
             return factor.column(pushes, near, self.batch)
         length, behind = _extent(self.batch, self.growth, pushes)
-        rounds, one = most_rounds(near.rounds, near.separation, behind), factor.column(pushes)
+        rounds = most_rounds(near.rounds, near.separation, behind)
         crowd = min(rounds, -(-length // near.separation))
         apart = max(1, crowd * near.separation // length)
         each = replace(near, rounds=-(-rounds // crowd), separation=apart)
-        return min(rounds * one, crowd * factor.column(pushes, each))
+        return min(rounds * factor.column(pushes), crowd * factor.column(pushes, each))
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all sums together; None where there is no noise.
@@ -183,12 +182,10 @@ class GaussianSum(Mechanism):
     def loss_in_arms(self, near: Neighbours, arms: int, forced: int) -> Loss | None:
         """Return the loss of the sums of all arms together, for several rounds of a person."""
         if self.grid > 0.0 or self.growth is not None:
-            unproved = "nothing is proved for integers, or for growing batches"
-            raise ValueError(f"several rounds in several parts: {unproved}")
+            raise ValueError("several rounds in several parts: nothing is proved for such sums")
 
         def column(rounds: int, separation: int) -> float:
-            mine = replace(near, rounds=rounds, separation=separation)
-            return self.factorisation.column(self.pushes, mine, self.batch)
+            return self.column(replace(near, rounds=rounds, separation=separation))
 
         moved = self.summand.inflation(self.order) * self.summand.movement(near, self.order)
         stacked = arms_column(column, near.rounds, near.separation, arms, forced)
@@ -205,8 +202,7 @@ class GaussianSum(Mechanism):
         leaf = math.sqrt(size) * self.grid
         length = float(self.longest_batch)
         if length > 1.0:  # growing ones are added with what rounding has lost
-            lost = 5.0 * length if self.growth is not None else length * (length + 1.0)
-            leaf += moved * lost * 2.0**-53
+            leaf += moved * 2.0**-53 * (length * (length + 1.0 if self.growth is None else 5.0))
         path = self.factorisation.path(self.pushes, self.grid, self.scale)
         total = column * (moved + leaf) + math.sqrt(float(self.pushes) * size) * path
         return total * (1.0 + 2.0**-48)

@@ -1,0 +1,306 @@
+"""Private Newton steps: an independent program, published digits, the lemma's pairs, and use."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpoco
+from dpoco import _core
+from dpoco.accounting import noisy_newton as accountant
+from dpoco.audit import replay_audit
+from dpoco.domains import Box, LpBall
+from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.mechanisms import continual_sum_settings
+from dpoco.oco import NoisyFTRL, NoisyNewton
+from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+_spec = importlib.util.spec_from_file_location(
+    "noisy_newton_reference", Path(__file__).with_name("noisy_newton_reference.py")
+)
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
+
+R, B = 8.0, math.sqrt(10.0 / 3.0)
+LOGISTIC = LogisticLoss(B)
+
+
+def budget(epsilon, rounds):
+    return None if epsilon is None else dpoco.Budget(epsilon, 1.0 / (10 * rounds))
+
+
+def ends_of(p):
+    return list(islice(batch_starts(p.batch, "root"), 1, p.pushes + 1))
+
+
+def world(rounds, d, seed, noise=False):
+    """Records whose labels follow a logistic law, or are coins."""
+    rng = np.random.default_rng(seed)
+    spread = np.geomspace(1.0, 0.1, d - 1)
+    turn, _ = np.linalg.qr(rng.normal(size=(d - 1, d - 1)))
+    rows = np.clip((rng.normal(size=(rounds, d - 1)) * spread) @ turn.T * 0.5, -1.0, 1.0)
+    rows = np.hstack([rows, np.ones((rounds, 1))])
+    theta = rng.normal(size=d)
+    theta *= 6.0 / np.linalg.norm(theta)
+    theta[-1] = -1.5
+    chance = 0.5 if noise else 1.0 / (1.0 + np.exp(-rows @ theta))
+    return rows, (rng.random(rounds) < chance).astype(float)
+
+
+def clipped(rows, bound):
+    return rows * np.minimum(1.0, bound / np.linalg.norm(rows, axis=1))[:, None]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "epsilon", "known"),
+    [
+        (10**5, 1.0, (0.23670438, 11, 321, 1.7038588, 13.939363, 23.750707, 22.421732,
+                      0.033848707, 99374)),
+        (1250, 0.1, (0.039764373, 25, 30, None, 71.344980, 104.52143, 96.999913,
+                     0.0078241992, None)),
+        (49097, 8.0, (1.5697001, 2, 246, None, 2.0710792, None, 3.2767795, 0.23161358, 48672)),
+    ],
+)  # fmt: skip
+def test_known_designs(rounds, epsilon, known):
+    p = accountant.calibrate(
+        LpBall(10, 2.0, R), LOGISTIC, horizon=rounds, budget=budget(epsilon, rounds),
+        numerics="float",
+    )  # fmt: skip
+    assert p.curvature_weight == pytest.approx(0.77459667, rel=1e-7)
+    assert p.sensitivity == pytest.approx(1.9364917, rel=1e-7)
+    found = (
+        p.mu, p.batch, p.pushes, p.column_norm, p.noise_scale, p.deviations[-1],
+        np.sqrt(np.mean(p.deviations**2)), p.step_size, ends_of(p)[-1],
+    )  # fmt: skip
+    for own, published in zip(found, known, strict=True):
+        assert published is None or own == pytest.approx(published, rel=6e-8)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "mean", "first", "trace"),
+    [(None, 0.25901751, -2.8659536, 76.862787), (1.0, 0.35761492, -2.4527095, 205.30350)],
+)
+def test_the_independent_program_has_the_known_digits(epsilon, mean, first, trace):
+    stream = dpoco.datasets.load("phishing")
+    rows, labels = clipped(stream.features, B), stream.labels
+    d, rounds = 10, len(rows)
+    p = accountant.calibrate(
+        LpBall(d, 2.0, R), LOGISTIC, horizon=rounds, budget=budget(epsilon, rounds),
+        numerics="float",
+    )  # fmt: skip
+    place, total = np.arange(1, 66), np.zeros(65)
+
+    def release(k, block):
+        total[:] += block
+        return total + p.deviations[k] * np.cos(1.3 * (k + 1) + 0.7 * place)
+
+    decisions, point, metric = reference.play(
+        rows, labels, R, reference.half_slope, p.curvature_weight, ends_of(p), p.deviations,
+        release, p.step_size,
+    )  # fmt: skip
+    losses = LogisticLoss().value
+    played = [losses(x, row, y) for x, row, y in zip(decisions, rows, labels, strict=True)]
+    assert np.mean(played) == pytest.approx(mean, rel=1e-6)
+    assert point[0] == pytest.approx(first, rel=1e-6)
+    assert np.trace(metric) == pytest.approx(trace, rel=1e-6)
+    if epsilon is None:
+        learner = NoisyNewton(LpBall(d, 2.0, R), LOGISTIC, horizon=rounds, budget=None)
+        run = learner.run(stream.features, labels)
+        assert run.losses.mean() == pytest.approx(mean, rel=1e-7)
+        assert np.abs(run.decisions - decisions).max() < 1e-9
+
+
+BOX = Box([-1.5, -0.5, -2.0, -1.0], [1.5, 0.5, 2.0, 1.0])
+
+
+@pytest.mark.parametrize("numerics", ["float", "lattice"])
+@pytest.mark.parametrize(
+    ("domain", "loss", "scalars", "nearest"),
+    [
+        (LpBall(4, 2.0, 6.0), LogisticLoss(1.0), reference.half_slope, reference.on_ball),
+        (LpBall(4, 2.0, 1.0), HuberLoss(1.0, 1.0, threshold=0.4), reference.huber(0.4),
+         reference.on_ball),
+        (BOX, LogisticLoss(9.0, feature_bound_l2=1.0), reference.half_slope,
+         reference.on_box(BOX.lower, BOX.upper)),
+    ],
+    ids=["ball", "huber", "box"],
+)  # fmt: skip
+def test_decisions_are_those_of_an_independent_program(domain, loss, scalars, nearest, numerics):
+    """Of the same noise, drawn once more by a sum alone."""
+    rounds, d = 300, 4
+    rows, labels = world(rounds, d, 5)
+    rows, labels = 1.5 * rows, labels if isinstance(loss, LogisticLoss) else 2.0 * labels - 1.0
+    learner = NoisyNewton(
+        domain, loss, horizon=rounds, budget=dpoco.Budget(8.0, 1e-4), numerics=numerics,
+        source=Source.seeded(3),
+    )  # fmt: skip
+    p, total = learner.parameters, learner._mechanism
+    twin = _core.ContinualSum(
+        continual_sum_settings(total, Source.seeded(3)._claim()),
+        _core.RecordClipper(total.summand.size, 1e6, 2.0, np.inf),
+    )
+    decisions, _, _ = reference.play(
+        clipped(rows, 1.0), labels, getattr(domain, "radius", 0.0), scalars, p.curvature_weight,
+        ends_of(p), p.deviations, lambda k, block: np.array(twin.push(block)), p.step_size,
+        nearest=nearest,
+    )  # fmt: skip
+    found = learner.run(rows, labels)
+    assert np.abs(found.decisions - decisions).max() < 1e-7
+    assert len(found.switches) > 10
+    assert np.abs(decisions).max() > 0.1
+    margins = np.einsum("td,td->t", clipped(rows, 1.0), decisions)
+    plain = loss.value(np.ones(1), margins[:, None], labels)  # the logistic loss, not half slopes
+    assert np.allclose(found.losses, plain, atol=1e-6)
+
+
+def packed_gap(learner, at, one, other):
+    leaf = learner._engine.leaf
+    records = [(np.array(x, dtype=float), float(y)) for x, y in (one, other)]
+    return float(np.linalg.norm(np.subtract(*(leaf(at, at, x, y) for x, y in records))))
+
+
+def test_extremal_records_of_the_lemma():
+    """A bound that forgets curvature is passed, and so is the right one by another triangle."""
+    options = {"horizon": 100, "budget": dpoco.Budget(1.0, 1e-4)}
+    wide, loss = LpBall(3, 2.0, 1e4), LogisticLoss(1.0)
+    learner = NoisyNewton(wide, loss, **options)
+    bound = learner.parameters.sensitivity
+    far, u, v = np.array([0.0, 1e4, 0.0]), np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
+    turned = -math.cos(1e-2) * u + math.sin(1e-2) * v
+    apart = packed_gap(learner, far, (u, 0.0), (turned, 0.0))
+    assert 0.9999 * bound < apart <= bound
+    assert apart > 1.06 * 2.0 * 0.5  # gradients alone
+    still = np.zeros(3)
+    assert packed_gap(learner, still, (u, 0.0), (-u, 0.0)) == pytest.approx(1.0, rel=1e-12)
+    emptied = NoisyNewton(wide, loss, relation="zero_out", **options)
+    alone = packed_gap(emptied, still, (v, 1.0), (np.nan * v, 1.0))
+    assert alone == pytest.approx(emptied.parameters.sensitivity, rel=1e-11)
+
+    heavy = math.sqrt(3.0) * 0.5 / 0.25
+    changed = replace(learner.parameters, curvature_weight=heavy)
+    angled = (np.array([math.sqrt(5 / 12), 0.0, math.sqrt(7 / 12)]),
+              np.array([math.sqrt(5 / 12), 0.0, -math.sqrt(7 / 12)]))  # fmt: skip
+    assert angled[0] @ angled[1] == pytest.approx(-1.0 / 6.0)
+    honest = accountant.mechanism_of(wide, loss, changed).summand
+    whole = honest.movement(learner.guarantee.neighbours)
+    second = NoisyNewton(wide, loss, horizon=100, budget=None, parameters=changed)
+    records = [(x, y) for x, y in zip(angled, (0.0, 0.0), strict=True)]
+    assert packed_gap(second, still, *records) == pytest.approx(whole, rel=1e-11)
+    leaves = [second._engine.leaf(still, still, x, 0.0)[3:] for x in angled]
+    off = np.triu_indices(3)[0] != np.triu_indices(3)[1]
+    wrong = np.where(off, math.sqrt(2.0), 1.0) * np.subtract(*leaves)
+    slopes = np.linalg.norm(0.5 * (angled[0] - angled[1]))
+    assert math.hypot(slopes, np.linalg.norm(wrong)) > 1.01 * whole
+
+
+def test_replay_finds_an_understated_sensitivity():
+    rows, labels = world(60, 3, 2)
+    rows[0], labels[0] = [math.sqrt(5 / 12), 0.0, math.sqrt(7 / 12)], 0.0
+    worst = (0, np.array([math.sqrt(5 / 12), 0.0, -math.sqrt(7 / 12)]), 0.0)
+    domain, loss, given = LpBall(3, 2.0, R), LogisticLoss(1.0), dpoco.Budget(1.0, 1e-4)
+    plain = accountant.calibrate(domain, loss, horizon=60, budget=given)
+    heavy = replace(plain, curvature_weight=math.sqrt(3.0) * 2.0)
+    summand = accountant.mechanism_of(domain, loss, heavy).summand
+    right = summand.movement(dpoco.privacy.neighbours.Neighbours())
+    for factor in (1.0, 2.0 * 0.5 / right):
+        stated = replace(heavy, sensitivity=factor * right)
+        report = replay_audit(
+            lambda source, stated=stated: NoisyNewton(
+                domain, loss, horizon=60, budget=None, parameters=stated, source=source
+            ),
+            (rows, labels), [worst],
+        )  # fmt: skip
+        assert report.passed == (factor == 1.0)
+
+
+def test_the_noise_has_its_law():
+    """Of empty records, in steps so short that no matrix turns them; a tenth more is found out."""
+    d, drawn = 120, []
+    for seed in range(8):
+        learner = NoisyNewton(
+            LpBall(d, 2.0, 1e-3), LOGISTIC, horizon=2, budget=dpoco.Budget(1.0, 1e-5),
+            shrinkage=0.0, source=Source.seeded(seed),
+        )  # fmt: skip
+        learner.run(np.full((1, d), np.nan), np.zeros(1))
+        p = learner.parameters
+        drawn.append(learner.last_decision / (p.step_size * p.deviations[0]))
+    squares = float(np.sum(np.square(drawn)))
+    law = stats.chi2(8 * d)
+    assert min(law.cdf(squares), law.sf(squares)) > 1e-6
+    assert law.sf(1.15**2 * squares) < 1e-6
+    assert stats.kstest(np.ravel(drawn), "norm").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_it_learns_where_there_is_something_to_learn(seed):
+    """Steps against the gradient's sign, or of matrices that are noise, lose to the centre."""
+    rows, labels = world(8000, 5, seed)
+    run = NoisyNewton(
+        LpBall(5, 2.0, R), LogisticLoss(math.sqrt(5 / 3)), horizon=8000, budget=budget(1.0, 8000),
+        source=Source.seeded(seed),
+    ).run(rows, labels)  # fmt: skip
+    leader = NoisyFTRL(
+        LpBall(5, 2.0, R), LogisticLoss(math.sqrt(5 / 3)), horizon=8000, budget=budget(1.0, 8000),
+        step_size="predicted", source=Source.seeded(seed),
+    ).run(rows, labels)  # fmt: skip
+    assert run.losses[4000:].mean() < 0.85 * math.log(2.0)
+    assert run.losses.mean() < leader.losses.mean()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("rounds", "epsilon"), [(1000, 0.01), (1000, 1.0), (10_000, 0.1)])
+def test_on_labels_that_are_noise_it_hardly_loses_to_the_centre(rounds, epsilon, seed):
+    rows, labels = world(rounds, 10, seed, noise=True)
+    lost = [
+        NoisyNewton(
+            LpBall(10, 2.0, R), LOGISTIC, horizon=rounds, budget=budget(epsilon, rounds),
+            source=Source.seeded(16 * seed + k),
+        ).run(rows, labels, record_decisions=False).losses.mean()
+        for k in range(3)
+    ]  # fmt: skip
+    assert np.mean(lost) - math.log(2.0) < 0.02
+
+
+def test_an_unknown_horizon_has_a_plan_of_its_own():
+    given = budget(1.0, 10**5)
+    learner = NoisyNewton(LpBall(10, 2.0, R), LOGISTIC, horizon=None, budget=given)
+    p = learner.parameters
+    assert (p.batch, p.sum_method) == (11, "blt")
+    assert 31_000 < p.pushes < 32_000  # the root of 10^9
+    assert len(learner.run(*world(500, 10, 1)).switches) > 10
+    known = accountant.calibrate(
+        LpBall(10, 2.0, R), LOGISTIC, horizon=10**5, budget=budget(1.0, 10**5)
+    )
+    assert 1.0 < p.deviations[300] / known.deviations[300] < 1.6
+    planned = np.sqrt(np.mean(p.deviations[:321] ** 2))
+    assert p.step_size == pytest.approx(0.3 * R / (math.sqrt(10) * planned), rel=1e-12)
+
+
+def test_what_is_not_proved_or_too_large_is_refused_in_one_line():
+    given = {"horizon": 100, "budget": dpoco.Budget(1.0, 1e-4)}
+    with pytest.raises(ValueError, match="max_dimension=300"):
+        NoisyNewton(LpBall(301, 2.0), LogisticLoss(), **given)
+    assert NoisyNewton(LpBall(3, 2.0), LogisticLoss(), max_dimension=3, **given).round == 0
+    with pytest.raises(TypeError, match="LogisticLoss or a HuberLoss"):
+        NoisyNewton(LpBall(3, 2.0), SquaredLoss(), **given)
+    for wrong in (-0.1, 2.1, math.nan):
+        with pytest.raises(ValueError, match="shrinkage"):
+            NoisyNewton(LpBall(3, 2.0), LogisticLoss(), shrinkage=wrong, **given)
+    p = NoisyNewton(LpBall(3, 2.0), LogisticLoss(), **given).parameters
+    with pytest.raises(ValueError, match="pushes must be"):
+        replace(p, pushes=p.pushes + 1)
+    with pytest.warns(dpoco.NoiseDominatesWarning):
+        NoisyNewton(LpBall(3, 2.0), LogisticLoss(), horizon=100, budget=dpoco.Budget(0.01, 1e-4))
+    said = NoisyNewton(LpBall(3, 2.0), LogisticLoss(), **given).guarantee
+    assert said.regret_bound == pytest.approx(100 * 2.0 / (1.0 + math.exp(-1.0)))
+    assert "nothing better" in said.details["regret bound holds for"]
