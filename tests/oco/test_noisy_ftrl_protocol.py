@@ -107,7 +107,6 @@ def test_huge_records_are_clipped_in_every_geometry(p, statistics):
         {"loss": QuadraticLoss(1.0, 1.0)},
         {"statistics": "quadratic", "loss": LogisticLoss(1.0)},
         {"statistics": "quadratic", "loss": SquaredLoss(1e60, 1.0)},
-        {"statistics": "quadratic", "domain": LpBall(301)},
         {"statistics": "quadratic", "step_size": 0.1},
         {"statistics": "quadratic", "step_size": "predicted"},
         {"statistics": "quadratic", "batch": 21},

@@ -61,7 +61,6 @@ __all__ = [
 ]
 
 STEPS = ("predicted",)
-LARGEST_MATRIX = 300  # the sum keeps d (d + 3)/2 numbers of every push
 
 
 def calibrate(
@@ -120,7 +119,7 @@ def calibrate(
     choice("relation", relation, CHANGES)
     n = continual_sum.resolve_horizon(horizon)
     scale: float | None = None
-    if _check_statistics(domain, loss, statistics) == "quadratic":
+    if _check_statistics(loss, statistics) == "quadratic":
         scale = best_vector_scale(domain, loss, relation)
         if step_size is not None:
             raise ValueError("quadratic statistics have no step size: step_size must be None")
@@ -224,7 +223,7 @@ def guarantee(
         If the parameters contradict the domain or the loss.
     """
     p = parameters
-    _check_statistics(domain, loss, p.statistics)
+    _check_statistics(loss, p.statistics)
     d = domain.dimension
     what = (
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
@@ -311,14 +310,11 @@ def best_vector_scale(domain: Domain, loss: Any, relation: str) -> float:
     return math.sqrt(u) * length / label
 
 
-def _check_statistics(domain: Domain, loss: Any, statistics: str) -> str:
+def _check_statistics(loss: Any, statistics: str) -> str:
     """Return `statistics` if they describe the loss; `ValueError` if not."""
     choice("statistics", statistics, STATISTICS)
     if statistics == "quadratic" and not isinstance(loss, SquaredLoss):
         raise ValueError(f"statistics 'quadratic' need a SquaredLoss; got {type(loss).__name__}")
-    if statistics == "quadratic" and domain.dimension > LARGEST_MATRIX:
-        d = domain.dimension
-        raise ValueError(f"statistics 'quadratic' need dimension <= {LARGEST_MATRIX}; got {d}")
     return statistics
 
 

@@ -53,8 +53,7 @@ class NoisyFTRL(RecordLearner):
     statistics : {"gradient", "quadratic"}
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
         (x x', y x), from which every past loss follows; decisions are ridge regressions on their
-        noisy sums. Best where records are alike; nothing is proved against adversaries. For at
-        most 300 dimensions.
+        noisy sums. Best where records are alike; nothing is proved against adversaries.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound, "blt_normalised" unless
         another is more than 1 % better; "toeplitz" for quadratic statistics.
