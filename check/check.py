@@ -500,8 +500,9 @@ def sampled_curve(record: dict[str, Any]) -> Curve:
 
 def reports_curve(record: dict[str, Any]) -> Curve:
     """Return the curve of several local reports of one user (local_randomizers.md)."""
-    each, lost, count = arb(record["epsilon"]), arb(record["delta"]), record["reports"]
-    failed = 1 - (1 - lost) ** count
+    each, count = arb(record["epsilon"]), record["reports"]
+    if record["delta"] != 0.0:  # of single reports: nothing is proved of such
+        return lambda epsilon: NEVER
 
     def delta(epsilon: float) -> arb:
         total, chance = arb(0), (1 / (1 + (-each).exp())) ** count
@@ -511,7 +512,7 @@ def reports_curve(record: dict[str, Any]) -> Curve:
                 break
             total += chance * -(epsilon - loss).expm1()
             chance *= (-each).exp() * (count - wrong) / (wrong + 1)
-        return failed + (1 - failed) * total
+        return total
 
     return delta
 

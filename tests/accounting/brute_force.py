@@ -140,17 +140,16 @@ def sampled(rate, mu, count, remove):
     return composed(cdf, count, low, high)
 
 
-def randomised_responses(epsilon, delta, count, at):
+def randomised_responses(epsilon, count, at):
     """Exact delta of `count` responses at `at`, in 50 digits: enumeration of the number kept."""
     from mpmath import binomial, mp, mpf
 
     with mp.workdps(50):
         keep = 1 / (1 + mp.exp(-mpf(epsilon)))
-        lost = 1 - (1 - mpf(delta)) ** count
         total = mpf(0)
         for kept in range(count + 1):
             weight = binomial(count, kept) * keep**kept * (1 - keep) ** (count - kept)
             loss = (2 * kept - count) * mpf(epsilon)
             if loss > at:
                 total += weight * (1 - mp.exp(mpf(at) - loss))
-        return float(lost + (1 - lost) * total)
+        return float(total)

@@ -93,7 +93,7 @@ class Case:
 
     def _responses_profile(self, count, relation, epsilon):
         each = distance(relation) / SIGMA(count)
-        return stated(profile=Responses(each, 1e-7, count).to_dict()).delta_at(epsilon)
+        return stated(profile=Responses(each, count).to_dict()).delta_at(epsilon)
 
     def _bounded_range(self, count, relation, epsilon):
         loss = BoundedRange(distance(relation) / SIGMA(count), count)
@@ -155,9 +155,9 @@ def true_laplace(count, relation):
 
 
 @lru_cache(maxsize=64)
-def true_responses(count, relation, delta=0.0):
+def true_responses(count, relation):
     each = APART[relation] / SIGMA(count)
-    return Exact(lambda e: brute.randomised_responses(each, delta, count, e))
+    return Exact(lambda e: brute.randomised_responses(each, count, e))
 
 
 @lru_cache(maxsize=64)
@@ -235,7 +235,7 @@ TRUTHS: dict[str, Any] = {
     "laplace_zcdp": true_laplace,
     "pure": true_responses,
     "responses": true_responses,
-    "responses_profile": lambda n, relation: true_responses(n, relation, 1e-7),
+    "responses_profile": true_responses,
     "bounded_range": true_selections,
     "sampled": true_sampled,
     "bits": true_bits,

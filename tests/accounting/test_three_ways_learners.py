@@ -54,7 +54,7 @@ def test_the_repetitions_of_randomised_response_are_not_dropped():
         assert theirs == pytest.approx(Pure(each).epsilon(1e-6), rel=1e-3)
     # Ours never gives the library a randomised response, nor reads one with its count dropped.
     assert cost_of_event(repeated).pure() == pytest.approx(100 * each, rel=1e-12)
-    for record in (Responses(each, 0.0, 100).to_dict(), {"kind": "pure", "epsilon": 100 * each}):
+    for record in (Responses(each, 100).to_dict(), {"kind": "pure", "epsilon": 100 * each}):
         guarantee = stated(profile=record)
         assert guarantee.epsilon >= truth * (1 - 1e-9)
         with pytest.raises(ValueError, match="dp_accounting"):

@@ -114,7 +114,7 @@ def test_the_kernel_imports_almost_nothing():
 
 def test_the_kernel_is_read_in_an_evening():
     sizes = {path: lines(path) for path in KERNEL.rglob("*.py")}
-    assert 300 < sum(sizes.values()) <= 3_050
+    assert 300 < sum(sizes.values()) <= 3_000
     assert max(sizes.values()) <= 200
     for path in sizes:
         for node in ast.walk(ast.parse(path.read_text())):

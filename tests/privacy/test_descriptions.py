@@ -34,7 +34,6 @@ class Outer(Description):
     weights: tuple[float, ...]
     inside: Inner | Other
     switched: bool
-    shift: float = limits(sign=True)
     grid: float = limits(zero=True)
     bound: float = limits(infinite=True)
     cap: int | None = limits(zero=True)
@@ -43,7 +42,6 @@ class Outer(Description):
 GOOD = {
     "count": 3,
     "scale": 0.1,
-    "shift": -2.5,
     "grid": 0.0,
     "bound": math.inf,
     "cap": None,
@@ -65,7 +63,7 @@ def test_json_restores_every_bit():
     ("name", "wrong"),
     [
         ("count", 0), ("count", -1), ("scale", 0.0), ("scale", -0.1), ("scale", math.inf),
-        ("scale", math.nan), ("shift", math.nan), ("shift", math.inf), ("grid", -1.0),
+        ("scale", math.nan), ("grid", -1.0),
         ("bound", -math.inf), ("bound", 0.0), ("cap", -1), ("weights", (0.5, -0.1)),
         ("weights", (0.5, math.nan)),
     ],

@@ -91,10 +91,11 @@ RECORDS = [
         {"epsilon": (-1.0, math.nan, True)},
     ),
     (
-        Responses(1.0, 0.0, 3),
+        Responses(1.0, 3),
         {"kind": "local_reports", "epsilon": 1.0, "delta": 0.0, "reports": 3},
         "3 randomised responses",
-        {"epsilon": (0.0, math.nan), "delta": (-1e-9, 1.0), "reports": (0, 10**6 + 1, True, 1.5)},
+        {"epsilon": (0.0, math.nan), "delta": (-1e-9, 1e-9, None),
+         "reports": (0, 10**6 + 1, True, 1.5)},
     ),
     (
         Sampled(10, 1.0, 5),

@@ -142,8 +142,13 @@ def read_loss(record: Mapping[str, Any]) -> Loss:
     (loss,) = found
     own = [each.name for each in fields(loss) if each.init]  # type: ignore[arg-type]
     names = {name: dict(loss.names).get(name, name) for name in own}
-    if {*record} != {"kind", *names.values()}:
-        raise ValueError(f"a loss of kind {loss.kind!r} has the fields {sorted(names.values())}")
+    besides = dict(loss.besides)
+    if {*record} != {"kind", *names.values(), *besides}:
+        all_names = sorted([*names.values(), *besides])
+        raise ValueError(f"a loss of kind {loss.kind!r} has the fields {all_names}")
+    for name, value in besides.items():
+        if record[name] != value:
+            raise ValueError(f"{name} of a loss of kind {loss.kind!r} can only be {value!r}")
     numbers = {name: record[stored] for name, stored in names.items()}
     if loss is Group:
         numbers["one"] = read_loss(numbers["one"])

@@ -37,8 +37,7 @@ def _(loss: BoundedRange) -> str:
 
 @in_words.register
 def _(loss: Responses) -> str:
-    delta = f", delta = {loss.each_delta:.3g}" if loss.each_delta > 0.0 else ""
-    each = f"epsilon = {loss.each:.6g}{delta}"
+    each = f"epsilon = {loss.each:.6g}"
     if loss.reports == 1:
         return f"one report with {each}, dominated by randomised response"
     return f"{loss.reports} randomised responses with {each} each"

@@ -19,14 +19,12 @@ __all__ = ["Description", "limits", "read", "written"]
 D = TypeVar("D", bound="Description")
 
 
-def limits(
-    *, zero: bool = False, infinite: bool = False, sign: bool = False, default: Any = MISSING
-) -> Any:
-    """Return a dataclass field whose numbers may be 0, infinite, or of either sign, too.
+def limits(*, zero: bool = False, infinite: bool = False, default: Any = MISSING) -> Any:
+    """Return a dataclass field whose numbers may be 0 or infinite, too.
 
     By default counts are at least 1, and other numbers positive and finite.
     """
-    return field(default=default, metadata={"zero": zero, "infinite": infinite, "sign": sign})
+    return field(default=default, metadata={"zero": zero, "infinite": infinite})
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,10 @@ def _check(what: str, value: Any, members: tuple[Any, ...], may: Mapping[str, bo
         raise TypeError(f"{what} cannot be of type {type(value).__name__}")
     if type(value) not in (int, float):
         return
-    least = -math.inf if may.get("sign") else 0 if may.get("zero") or type(value) is float else 1
-    wrong = value == 0.0 and type(value) is float and not (may.get("zero") or may.get("sign"))
-    endless = value in (math.inf, -math.inf) and not may.get("infinite")
+    enough = value >= 0 if may.get("zero") else value > 0
+    endless = value == math.inf and not may.get("infinite")
     huge = type(value) is int and value > 2**62
-    if not value >= least or wrong or endless or huge:
+    if not enough or endless or huge:
         raise ValueError(f"{what} cannot be {value!r}")
 
 

@@ -53,6 +53,7 @@ class Loss:
 
     kind: ClassVar[str]
     names: ClassVar[tuple[tuple[str, str], ...]] = ()  # what records call fields, where otherwise
+    besides: ClassVar[tuple[tuple[str, float], ...]] = ()  # what they say that is always so
     orders: ClassVar[FloatArray] = ORDERS  # at which its divergences are kept
     mu: float = math.inf
     rho: float = math.inf
@@ -149,7 +150,8 @@ class Loss:
         own = [each.name for each in fields(self) if each.init]  # type: ignore[arg-type]
         stored, held = dict(self.names), {name: getattr(self, name) for name in own}
         plain = {n: v.to_dict() if isinstance(v, Loss) else v for n, v in held.items()}
-        return {"kind": self.kind, **{stored.get(n, n): v for n, v in plain.items()}}
+        said = {stored.get(n, n): v for n, v in plain.items()}
+        return {"kind": self.kind, **said, **dict(self.besides)}
 
 
 @dataclass(frozen=True)

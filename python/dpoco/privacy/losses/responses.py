@@ -1,13 +1,12 @@
 """Randomised responses of one user, one report after the other.
 
-Claim: r reports of one user, each (epsilon, delta)-private for any two values of her data whatever
-was reported before, are together dominated by r randomised responses, and so
+Claim: r reports of one user, each epsilon-private for any two values of her data whatever was
+reported before, are together dominated by r randomised responses, and so
 
-    delta_r(e) = 1 - (1 - delta)^r
-                 + (1 - delta)^r sum_{i: (2i - r) epsilon > e} P_i (1 - e^(e - (2i - r) epsilon)),
+    delta_r(e) = sum_{i: (2i - r) epsilon > e} P_i (1 - e^(e - (2i - r) epsilon)),
 
-P_i the binomial probabilities of r trials with chance 1 / (1 + e^-epsilon). At delta_r(r epsilon)
-= 1 - (1 - delta)^r <= r delta this is never worse than adding up.
+P_i the binomial probabilities of r trials with chance 1 / (1 + e^-epsilon). As delta_r(r epsilon)
+= 0, this is never worse than adding up.
 
 Proof: ``docs/privacy/local_randomizers.md``. Source: Kairouz, Oh and Viswanath, "The composition
 theorem for differential privacy" (2015).
@@ -17,29 +16,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
-from dpoco.privacy.losses.loss import FloatArray, Loss, check_delta, check_epsilon
+from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon
 
-__all__ = ["LARGEST_REPORTS", "Responses", "summed_delta"]
+__all__ = ["LARGEST_REPORTS", "Responses"]
 
 LARGEST_REPORTS = 10**6
 
 
 @dataclass(frozen=True)
 class Responses(Loss):
-    """`reports` reports, each (`each`, `each_delta`)-private whatever was reported before.
+    """`reports` reports, each `each`-private whatever was reported before.
 
     Delta is rounded up: by a relative 1e-8 for a million reports, 1e-11 for one. O(reports).
     """
 
     kind = "local_reports"
-    names = (("each", "epsilon"), ("each_delta", "delta"))
+    names = (("each", "epsilon"),)
+    besides = (("delta", 0.0),)  # of a report
     each: float
-    each_delta: float = 0.0
     reports: int = 1
     pure: float = field(init=False, repr=False, compare=False)
 
@@ -47,19 +45,15 @@ class Responses(Loss):
         """Refuse what is no report."""
         if not 0.0 < self.each < math.inf:
             raise ValueError(f"epsilon must be positive and finite; got {self.each!r}")
-        if not 0.0 <= self.each_delta < 1.0:
-            raise ValueError(f"delta must be in [0, 1); got {self.each_delta!r}")
         if type(self.reports) is not int or not 1 <= self.reports <= LARGEST_REPORTS:
             raise ValueError(f"reports must be in [1, {LARGEST_REPORTS}]; got {self.reports!r}")
-        total = self.reports * self.each if self.each_delta == 0.0 else math.inf
-        object.__setattr__(self, "pure", total)
+        object.__setattr__(self, "pure", self.reports * self.each)
 
     def delta(self, epsilon: float) -> float:
         """Return the exact curve of the responses, rounded up."""
         check_epsilon(epsilon)
-        lost = self._lost
-        if epsilon >= self.reports * self.each:
-            return lost
+        if epsilon >= self.pure:
+            return 0.0
         log_chances, losses = _law(self.each, self.reports)
         # Of two numbers that nearly agree the difference has few digits: losses are rounded up.
         losses = losses * (1.0 + 2.0**-50)
@@ -67,32 +61,7 @@ class Responses(Loss):
         gaps = -np.expm1(epsilon - losses[above])
         total = float(np.sum(np.exp(log_chances[above]) * gaps))
         slack = 1.0 + 2e-14 * (self.reports + 1000)
-        kept = 1.0 - lost * (1.0 - 2.0**-40)  # `lost` is rounded up
-        return min(1.0, (lost + kept * total * slack) * (1.0 + 2.0**-50))
-
-    def epsilon(self, delta: float) -> float:
-        """Return about the least epsilon; the sum of all where delta pays for that only."""
-        check_delta(delta)
-        total = self.reports * self.each
-        if not delta >= self._lost:
-            return math.inf
-        return min(total, super().epsilon(delta)) if delta > 0.0 else total
-
-    @property
-    def _lost(self) -> float:
-        """1 - (1 - delta)^r, rounded up, and never above r delta rounded up."""
-        if self.reports == 1 or self.each_delta == 0.0:
-            return self.each_delta
-        exact = -math.expm1(self.reports * math.log1p(-self.each_delta)) * (1.0 + 2.0**-45)
-        return min(1.0, exact, summed_delta(self.each_delta, self.reports))
-
-
-def summed_delta(each_delta: float, reports: int) -> float:
-    """Return r delta, rounded up and at most 1."""
-    total = reports * each_delta
-    if Fraction(total) < reports * Fraction(each_delta):
-        total = math.nextafter(total, math.inf)
-    return min(1.0, total)
+        return min(1.0, total * slack * (1.0 + 2.0**-50))
 
 
 @lru_cache(maxsize=8)

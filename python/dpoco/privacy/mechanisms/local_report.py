@@ -120,4 +120,4 @@ class LocalReport(Mechanism):
 
     def loss(self, near: Neighbours) -> Responses:
         """Return the loss of all reports of one user, whoever sees them."""
-        return Responses(self.epsilon, 0.0, self.reports * near.rounds)
+        return Responses(self.epsilon, self.reports * near.rounds)
