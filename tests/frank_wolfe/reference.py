@@ -6,43 +6,7 @@ It shares with the library the stream of Gaussian draws and nothing else.
 from __future__ import annotations
 
 import numpy as np
-
-
-def decoder(method: str, n: int, blt=None) -> np.ndarray:
-    """B with prefix-sum matrix = B C; columns are draws in the order the mechanism makes them."""
-    prefix = np.tril(np.ones((n, n)))
-    if method == "tree":
-        rows = np.zeros((n, n))
-        for t in range(1, n + 1):
-            end = t
-            while end:
-                rows[t - 1, end - 1] = 1
-                end &= end - 1
-        return rows
-    if method == "toeplitz":
-        values = np.ones(n)
-        for k in range(1, n):
-            values[k] = values[k - 1] * (2 * k - 1) / (2 * k)
-        return sum(values[k] * np.eye(n, k=-k) for k in range(n))
-    assert method in ("blt", "blt_normalised")
-    c = np.eye(n)
-    for lag in range(1, n):
-        c += np.sum(blt.weights * (1 - blt.decay) ** (lag - 1)) * np.eye(n, k=-lag)
-    return prefix * scales(method, n, c) @ np.linalg.inv(c)
-
-
-def scales(method: str, n: int, c: np.ndarray) -> np.ndarray:
-    """Scales of the draws: the longest column of a block, over the first one.
-
-    Blocks, from the end: of one round up to 32 rounds, then 32 in every octave.
-    """
-    norms, behind, draws = np.linalg.norm(c, axis=0), 0, np.ones(n)
-    while method == "blt_normalised" and behind < n:
-        width = 1 if behind < 32 else 2 ** (int(np.log2(behind)) - 5)
-        after = min(n, behind + width)
-        draws[n - after : n - behind] = norms[n - after] / norms[0]
-        behind = after
-    return draws
+from tests.oco.noisy_ftrl_reference import derivative
 
 
 def lmo(kind: str, p: float, size, g: np.ndarray) -> np.ndarray:
@@ -63,14 +27,6 @@ def lmo(kind: str, p: float, size, g: np.ndarray) -> np.ndarray:
     q = p / (p - 1)
     t = np.abs(g) ** (q - 1)
     return -size * np.sign(g) * t / np.linalg.norm(t, ord=p)
-
-
-def derivative(loss: str, z: float, y: float) -> float:
-    if loss == "squared":
-        return 2 * (z - y)
-    if loss == "logistic":
-        return 1 / (1 + np.exp(-z)) - y
-    return float(np.clip(z - y, -0.5, 0.5))
 
 
 def decisions(

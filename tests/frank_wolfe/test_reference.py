@@ -6,13 +6,15 @@ import zlib
 
 import numpy as np
 import pytest
+from tests.oco.noisy_ftrl_reference import CASES, decoder
+from tests.oco.noisy_ftrl_reference import LOSSES as OF_ANY_KIND
 
 import dpoco
 from dpoco import _core
 from dpoco.accounting.continual_sum import blt_parameters
-from dpoco.domains import Box, LpBall, Simplex
+from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import SquaredLoss
 from dpoco.random import Source
 
 from . import reference
@@ -51,23 +53,7 @@ def private_case(domain, loss, T=40, seed=3, **options):
     return TreeFrankWolfe(domain, loss, horizon=T, source=Source.seeded(seed), **options)
 
 
-CASES = {
-    "ball 2": (LpBall(4, 2.0, 1.5), "ball", 2.0, 1.5),
-    "ball 1.5": (LpBall(4, 1.5, 2.0), "ball", 1.5, 2.0),
-    "ball 3": (LpBall(4, 3.0, 1.0), "ball", 3.0, 1.0),
-    "ball 1": (LpBall(4, 1.0, 1.0), "ball", 1.0, 1.0),
-    "ball inf": (LpBall(4, np.inf, 1.0), "ball", np.inf, 1.0),
-    "box": (Box([-1, 0, -2, 1], [1, 1, 0.5, 3]), "box", np.inf,
-            (np.array([-1, 0, -2, 1]), np.array([1, 1, 0.5, 3]))),
-    "simplex": (Simplex(4, 2.0), "simplex", 1.0, 2.0),
-    "one dimension": (LpBall(1, 2.0, 1.0), "ball", 2.0, 1.0),
-}  # fmt: skip
-
-LOSSES = {
-    "squared": (SquaredLoss(1.0, 1.0), (-1.0, 1.0)),
-    "logistic": (LogisticLoss(1.0), (0.0, 1.0)),
-    "huber": (HuberLoss(1.0, 1.0, threshold=0.5), (-1.0, 1.0)),
-}
+LOSSES = {name: each for name, each in OF_ANY_KIND.items() if name != "linear"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -99,7 +85,7 @@ def test_matches_the_independent_implementation(case, loss_name, method, variant
         features, targets, kind=kind, p=p, size=size, start=domain.center, loss=loss_name,
         labels=labels, leaf_bound=parameters.leaf_scalar_bound, sigma=parameters.noise_scale,
         gaussians=gaussians.reshape(pushes, d),
-        decode=reference.decoder(method, pushes, blt_parameters(pushes)),
+        decode=decoder(method, pushes, blt_parameters(pushes)),
         paper_weights=parameters.weights == "paper", step=parameters.step_scale,
         batch=parameters.batch,
     )  # fmt: skip

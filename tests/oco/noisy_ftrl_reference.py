@@ -1,12 +1,33 @@
 """A second implementation of the leader on noisy sums, by dense matrices and NumPy only.
 
-It shares with the library the stream of Gaussian draws and nothing else.
+It shares with the library the stream of Gaussian draws, the problems and nothing else.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import optimize
+
+from dpoco.domains import Box, LpBall, Simplex
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+
+CASES = {
+    "ball 2": (LpBall(4, 2.0, 1.5), "ball", 2.0, 1.5),
+    "ball 1.5": (LpBall(4, 1.5, 2.0), "ball", 1.5, 2.0),
+    "ball 3": (LpBall(4, 3.0, 1.0), "ball", 3.0, 1.0),
+    "ball 1": (LpBall(4, 1.0, 1.0), "ball", 1.0, 1.0),
+    "ball inf": (LpBall(4, np.inf, 1.0), "ball", np.inf, 1.0),
+    "box": (Box([-1, 0, -2, 1], [1, 1, 0.5, 3]), "box", np.inf,
+            (np.array([-1, 0, -2, 1]), np.array([1, 1, 0.5, 3]))),
+    "simplex": (Simplex(4, 2.0), "simplex", 1.0, 2.0),
+    "one dimension": (LpBall(1, 2.0, 1.0), "ball", 2.0, 1.0),
+}  # fmt: skip
+LOSSES = {
+    "squared": (SquaredLoss(1.0, 1.0), (-1.0, 1.0)),
+    "logistic": (LogisticLoss(1.0), (0.0, 1.0)),
+    "huber": (HuberLoss(1.0, 1.0, threshold=0.5), (-1.0, 1.0)),
+    "linear": (LinearLoss(1.0), None),
+}
 
 
 def decoder(method: str, n: int, blt=None) -> np.ndarray:

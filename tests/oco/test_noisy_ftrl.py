@@ -18,8 +18,8 @@ from dpoco import _core
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import blt_parameters
 from dpoco.datasets import linear_regression_stream
-from dpoco.domains import Box, LpBall, Simplex
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.domains import LpBall
+from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 from dpoco.random import Source
@@ -33,23 +33,7 @@ reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(reference)
 
 T = 40
-CASES = {
-    "ball 2": (LpBall(4, 2.0, 1.5), "ball", 2.0, 1.5),
-    "ball 1.5": (LpBall(4, 1.5, 2.0), "ball", 1.5, 2.0),
-    "ball 3": (LpBall(4, 3.0, 1.0), "ball", 3.0, 1.0),
-    "ball 1": (LpBall(4, 1.0, 1.0), "ball", 1.0, 1.0),
-    "ball inf": (LpBall(4, np.inf, 1.0), "ball", np.inf, 1.0),
-    "box": (Box([-1, 0, -2, 1], [1, 1, 0.5, 3]), "box", np.inf,
-            (np.array([-1, 0, -2, 1]), np.array([1, 1, 0.5, 3]))),
-    "simplex": (Simplex(4, 2.0), "simplex", 1.0, 2.0),
-    "one dimension": (LpBall(1, 2.0, 1.0), "ball", 2.0, 1.0),
-}  # fmt: skip
-LOSSES = {
-    "squared": (SquaredLoss(1.0, 1.0), (-1.0, 1.0)),
-    "logistic": (LogisticLoss(1.0), (0.0, 1.0)),
-    "huber": (HuberLoss(1.0, 1.0, threshold=0.5), (-1.0, 1.0)),
-    "linear": (LinearLoss(1.0), None),
-}
+CASES, LOSSES = reference.CASES, reference.LOSSES
 
 
 def make(domain, loss, T=T, seed=3, **options):

