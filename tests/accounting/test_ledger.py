@@ -10,7 +10,6 @@ import pytest
 from mpmath import mp, mpf
 
 from dpoco.accounting import Budget
-from dpoco.accounting._certificate import read_loss
 from dpoco.accounting._ledger_sums import Cost, Part, Spent, filter_of, pure_mu
 from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_delta
@@ -19,7 +18,6 @@ from dpoco.accounting.rdp import rdp_delta
 from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.decaying import Decaying
-from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure
 
@@ -92,47 +90,13 @@ def test_profiles_have_their_renyi_divergences(order):
     )
 
 
-@pytest.mark.parametrize("order", [1.5, 4.0, 30.0])
-def test_draws_and_bits_have_all_their_divergences(order):
-    """A coupled profile: the draws, the bit of the changed block, and every later bit."""
-    p, w, shift, later, mu = 0.3, 0.8, 0.01, 5, 0.2
-    profile = {"kind": "gaussian", "mu": mu, "forced_switch": p, "factor_floor": w,
-               "later_bits": later, "shift": shift}  # fmt: skip
-
-    def coin(stay, other):
-        """Largest Renyi divergence between two coins, by definition."""
-        found = []
-        for a, b in ((stay, other), (other, stay)):
-            moment = a * (a / b) ** (order - 1) + (1 - a) * ((1 - a) / (1 - b)) ** (order - 1)
-            found.append(math.log(moment) / (order - 1))
-        return max(found)
-
-    exact = 0.5 * order * mu**2 + coin(1 - p, (1 - p) * w)
-    exact += later * coin(1 - p, (1 - p) * math.exp(-shift))
-    found = renyi(read_loss(profile), order)
-    assert found == pytest.approx(exact, rel=1e-9)
-    certain = stated(profile={**profile, "forced_switch": 1.0})
-    assert Ledger(BUDGET).charge(certain, "x").price.main == pytest.approx(mu**2)
-
-
 def test_other_profiles_have_divergences_too():
     from dpoco.privacy.losses.sampled import Sampled
-    from dpoco.privacy.losses.tilted_draws import TiltedDraws
 
     selections = Decaying("pure", 0.1, 0.1, 0.5, 1, 20)
     found = renyi(selections, 3.0)
     exact = math.fsum(renyi(Pure(0.1 * math.sqrt(j) / (j + 1)), 3.0) for j in range(1, 21))
     assert found == pytest.approx(exact, rel=1e-9)
-    tracker = FlaggedDraws(0.01, 0.2, 5, 100, 0.01, 4, "share", None)
-    found = renyi(tracker, 4.0)
-    assert found == pytest.approx(float(tracker.moments(np.array([4.0]))[0]) / 3.0)
-    draws = {"cap": 3, "sensitivity_ratio": 0.1, "b": 0.01, "dimension": 4, "rank": 1,
-             "relation": "replace", "forced_switch": 0.5, "factor_floor": 0.9, "later_bits": 2,
-             "shift": 0.01}  # fmt: skip
-    found = renyi(read_loss({"kind": "renyi", **draws}), 4.0)
-    loss = TiltedDraws(**{("change" if n == "relation" else n): v for n, v in draws.items()})
-    assert found == pytest.approx(loss.renyi(np.array([4.0]))[0])
-    assert found < math.inf
     sampled = stated(profile=Sampled(10, 50.0, 9).to_dict())
     entry = Ledger(BUDGET, currency="gaussian").charge(sampled, "x")
     assert entry.price.main <= 9 / 2500 * (1 + 1e-12)

@@ -137,13 +137,6 @@ def test_a_stored_ledger_keeps_its_currency_and_its_prices(monkeypatch):
     assert first.to_dict()["currency"] == "gaussian"
 
 
-def test_an_overspent_record_is_refused_and_not_trimmed():
-    record = filled().to_dict()
-    record["budget"]["epsilon"] = 0.05
-    with pytest.raises(StateError):
-        Ledger.from_dict(record)
-
-
 def test_a_forked_process_reads_and_does_not_spend():
     """Six jobs that inherit a ledger of 1 would spend 0.9 each, and the parent would see none."""
     ledger = Ledger(BUDGET)

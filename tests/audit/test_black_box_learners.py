@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,8 +20,7 @@ from dpoco.audit.black_box import compiled_kind
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall
 from dpoco.experts import EpochSelector, ObliviousTracker
-from dpoco.frank_wolfe import NoisyFrankWolfe
-from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
+from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
@@ -104,26 +102,6 @@ def test_too_little_noise_is_refuted_where_budgets_do_not_show_it(cls, arguments
     assert audit(
         calibrated_once(cls, *arguments, changes=changes, **options), *streams, claim
     ).violated
-
-
-def test_vectors_of_a_batch_learner_are_audited_in_python():
-    features, labels = np.array([[1.0, 0.0]] * 4), np.ones(4)
-    problem = BALL, SquaredLoss(1.0, 1.0)
-    fitted = NoisyFrankWolfe(*problem, budget=GAUSS, records=4)
-    p, claim = fitted.parameters, fitted.guarantee
-
-    def report(scale):
-        own = replace(p, first_scale=p.first_scale * scale, later_scale=p.later_scale * scale)
-        run = learner_runs(
-            lambda s: NoisyFrankWolfe(*problem, budget=None, parameters=own, source=s)
-        )
-        return black_box_audit(
-            run, (features, labels), (features, flipped(labels, -1.0)),
-            epsilon=claim.epsilon, delta=claim.delta, trials=400,
-        )  # fmt: skip
-
-    assert not report(1.0).violated
-    assert report(0.01).violated
 
 
 def test_statistics_of_vectors_are_taken_in_compiled_code():

@@ -268,18 +268,6 @@ def test_bad_input_is_refused():
         audit_learner(replace(case, neighbour=twice), trials=FEW)
     with pytest.raises(ValueError, match="leaves the stream as it is"):
         audit_learner(replace(case, replacements=((0, case.stream[0]),)), trials=FEW)
-
-    def started(source):
-        learner = case.make_learner(source)
-        learner.decide()
-        learner.observe(case.stream[0])
-        return learner
-
-    with pytest.raises(ValueError, match="not played"):
-        audit_learner(replace(case, make_learner=started), trials=FEW)
-    one = case.make_learner(Source.seeded(0))
-    with pytest.raises(TypeError, match="new learner"):
-        audit_learner(replace(case, make_learner=lambda source: one), trials=FEW)
     free = dpoco.Guarantee.none(6)
     with pytest.raises(ValueError, match="promises nothing"):
         audit_learner(replace(case, claim=Claim.of(free)), trials=FEW)

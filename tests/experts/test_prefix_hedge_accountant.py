@@ -68,32 +68,6 @@ def test_noise_is_the_analytic_gaussian_one(epsilon, delta, scale):
             guarantee(experts, cheat).require(budget)
 
 
-def test_a_second_accountant_agrees():
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import PLDAccountant
-
-    g = guarantee(10, calibrate(10, horizon=5000, budget=BUDGET), budget=BUDGET)
-    accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
-    accountant.compose(g.event)
-    assert accountant.get_epsilon(g.delta) == pytest.approx(g.epsilon, rel=1e-3)
-
-
-def test_column_norm_by_brute_force():
-    # What a change of one round can move, over all rounds, through the dense encoder.
-    n = 37
-    for method in ("blt", "toeplitz"):
-        p = calibrate(4, horizon=n + 1, budget=BUDGET, sum_method=method)
-        if method == "blt":
-            coefficients = dpoco.accounting.continual_sum.blt_parameters(n).encoder(n)
-        else:
-            coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, n))])
-        dense = np.array([[coefficients[i - j] if i >= j else 0.0 for j in range(n)]
-                          for i in range(n)])  # fmt: skip
-        worst = np.linalg.norm(dense, axis=0).max()
-        assert p.column_norm == pytest.approx(worst, rel=1e-12)
-        assert guarantee(4, p).mu == pytest.approx(2.0 * worst / p.noise_scale, rel=1e-11)
-
-
 # -- regret ---------------------------------------------------------------------------------------
 
 

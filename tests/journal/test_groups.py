@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 import pytest
 from journal_cases import TOTAL, VALUES, opened, sums
@@ -13,7 +12,6 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.domains import LpBall
 from dpoco.losses import LinearLoss, QuadraticLoss
-from dpoco.privacy.losses.combined import UNKNOWN
 
 WIDE = dpoco.Budget(100.0, 1e-4)
 
@@ -120,22 +118,6 @@ def test_hidden_noise_costs_more_than_one_learner(tmp_path):
         journal.open("alone", hidden)
 
 
-def test_what_announces_its_delta_is_refused():
-    """The counterexample to parallel composition: known by (0, delta) and nothing else."""
-    learner = hidden()
-    learner._guarantee = replace(learner.guarantee, epsilon=0.0, delta=0.1, loss=UNKNOWN)
-    with pytest.raises(dpoco.CalibrationError, match="smaller delta"):
-        _guarantee(learner, 5)
-
-
-def test_curves_known_without_a_pure_epsilon_add_up_their_deltas():
-    learner = hidden()
-    learner._guarantee = one = sums().guarantee
-    few, many = (_guarantee(learner, size) for size in (10, 1000))
-    assert one.epsilon < few.epsilon < many.epsilon
-    assert 1000 * one.delta_at(many.epsilon) <= one.delta * (1.0 + 1e-9)
-
-
 def test_couplings_pay_the_tails_of_all_streams():
     learner = dpoco.oco.ContinuousMultiplicativeWeights(
         LpBall(2), LinearLoss(1.0), horizon=10**6, budget=TOTAL, sampler="mcmc"
@@ -146,17 +128,6 @@ def test_couplings_pay_the_tails_of_all_streams():
     assert charge.epsilon > one.epsilon
     exact = coupled()
     assert _guarantee(exact, 10**4).epsilon == exact.guarantee.epsilon
-
-
-def test_pure_learners_stay_pure():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
-        learner = dpoco.experts.ShiftDetector(4, horizon=1000, budget=dpoco.Budget(1.0, 0.0))
-    charge = _guarantee(learner, 10**6)
-    assert (charge.epsilon, charge.delta) == (1.0, 0.0)
-    selections = dpoco.mechanisms.NoisyMax(4, horizon=100, budget=TOTAL)
-    pure = selections.guarantee.epsilon_at(0.0)
-    assert selections.guarantee.epsilon < _guarantee(selections, 2).epsilon <= pure
 
 
 def test_forks_of_a_group_are_charges_of_their_own(tmp_path):

@@ -69,13 +69,6 @@ def test_exact_expected_risk(matrix, truth, rounds, build, expected):
     assert expected_risk(matrix, truth, rounds, **build) == pytest.approx(expected, abs=1e-10)
 
 
-def test_a_wrong_temperature_would_be_seen():
-    matrix, truth, _, build, _ = EXACT[0]
-    wrong = expected_risk(matrix, truth, 6, **{**build, "learning_rate": 0.75})
-    right = expected_risk(matrix, truth, 6, **build)
-    assert abs(wrong - right) > 1e-4
-
-
 def hellinger_sum(matrix, truth, rounds, **build):
     """Sum over rounds of E sum_j w_j (1 - BC(g_truth, g_j))."""
     total = 0.0
