@@ -184,25 +184,6 @@ def test_planted_errors_are_caught(measured):
     assert refuted(lambda t: replace(t, horizon=t.horizon - 1))
 
 
-def test_marginal_law_is_that_of_exponential_weights():
-    """Whatever p: the regret bound rests on it."""
-    random = np.random.default_rng(5)
-    losses = random.uniform(size=(4, 3))
-    meta = meta_experts(3, 4)
-    weights = prior_mass(meta, 3, "share", 0.2)
-    for forced in (0.0, 0.3, 1.0):
-        law = transcript_law(
-            losses, eta=0.9, forced=forced, batch=1, kind="share", parameter=0.2
-        ).sum(axis=0)
-        for t in range(4):
-            past = losses[np.arange(t), meta[:, :t]].sum(axis=1)
-            hedge = weights * np.exp(-0.9 * past)
-            hedge /= hedge.sum()
-            for j in range(3):
-                chosen = meta[:, t] == j
-                assert law[chosen].sum() == pytest.approx(hedge[chosen].sum(), abs=1e-12)
-
-
 def test_published_transcript_probabilities():
     """Numbers from an independent implementation: N = 3, T = 6, eta = 1, p = 1/4."""
     rows = [(0, 1, 0.5), (1, 0, 0.25), (0.5, 0.5, 0), (0, 1, 1), (1, 0.25, 0), (0, 0, 1)]
