@@ -73,21 +73,6 @@ def test_an_emptied_record_moves_less():
     assert noise[0] / noise[1] == pytest.approx(both[0] / both[1], rel=1e-12)
 
 
-def test_a_second_accountant_agrees():
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import PLDAccountant
-
-    p = calibrate(4, 5, horizon=1000, budget=BUDGET)
-    g = guarantee(4, 5, p, budget=BUDGET)
-    accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
-    accountant.compose(g.event)
-    assert accountant.get_epsilon(1e-6) == pytest.approx(1.0, rel=1e-3)
-    worse = guarantee(4, 5, dataclasses.replace(p, noise_scale=0.9 * p.noise_scale))
-    accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
-    accountant.compose(worse.event)
-    assert accountant.get_epsilon(1e-6) > 1.05
-
-
 def test_extremes():
     for arms, d in ((1, 1), (3, 2)):
         p = calibrate(arms, d, horizon=1, budget=dpoco.Budget(0.1, 0.0))
