@@ -35,6 +35,7 @@ from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
 from dpoco.oco import (
     LipschitzLearner,
     NoisyFTRL,
+    NoisyNewton,
 )
 
 T, D, N = 24, 3, 5
@@ -139,6 +140,7 @@ CASES = {
         X, ROWS,
     ),
     "NoisyFTRL": (of(NoisyFTRL, BALL, LINEAR), X, ROWS),
+    "NoisyNewton": (of(NoisyNewton, BALL, LOGISTIC), (X, Y), RECORDS),
     "NoisyFTRL, batches": (of(NoisyFTRL, BALL, SQUARED, batch=4), (X, Y), RECORDS),
     "NoisyFTRL, quadratic": (
         of(NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="honaker"), (X, Y), RECORDS

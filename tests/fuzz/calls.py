@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from tests.fuzz.mutations import MARK_TEXT, odd, require
-from tests.fuzz.subjects import ONLINE, SERVERS, Online, _cases, _servers, snapshots
+from tests.fuzz.subjects import BATCH, ONLINE, SERVERS, Online, _cases, _servers, snapshots
 
 import dpoco
 from dpoco.local import ClientPool, Hypotheses, LocalClient
@@ -39,9 +39,7 @@ def subjects() -> dict[str, Callable[[random.Random], None]]:
         found[f"LocalClient, {kind}"] = functools.partial(_one_client, kind, False)
         found[f"ClientPool, {kind}"] = functools.partial(_one_client, kind, True)
     for name, (make, stream, _) in _cases.CASES.items():
-        if isinstance(stream, tuple) and name in (
-            "NoisyFrankWolfe", "NoisySGD", "PhasedSGD", "LocalizedMirrorDescent"
-        ):  # fmt: skip
+        if isinstance(stream, tuple) and name in BATCH:
             found[name] = functools.partial(_one_fit, make, stream)
     found["Source"] = _one_source
     return found

@@ -14,17 +14,18 @@ from tests.fuzz.loading import module_at
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.errors import HorizonExceeded
 from dpoco.experts import PrefixHedge
+from dpoco.learners import LEARNERS
 from dpoco.local import DistributionLearner, Hypotheses, LocalHypothesisSelector
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 
-__all__ = ["ONLINE", "SERVERS", "Online", "server", "snapshots"]
+__all__ = ["BATCH", "ONLINE", "SERVERS", "Online", "server", "snapshots"]
 
 _TESTS = Path(__file__).parents[1]
 _cases = module_at("fuzz_replay_cases", _TESTS / "audit" / "replay_cases.py")
 _servers = module_at("fuzz_local_cases", _TESTS / "local" / "local_cases.py")
 
-BATCH = ("NoisyFrankWolfe", "NoisySGD", "PhasedSGD", "LocalizedMirrorDescent")
+BATCH = tuple(each.class_name for each in LEARNERS if each.plays == "batch")
 MECHANISMS = {"NoisyMax": "select", "AboveThreshold": "test"}
 
 

@@ -10,7 +10,7 @@ import pytest
 import dpoco
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS
-from dpoco.losses import LinearLoss, SquaredLoss
+from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
 pytestmark = [
@@ -29,6 +29,7 @@ PROBLEMS = {
     "LinUCB": [(2, 2)],
     "PolyhedralFrankWolfe": [(BALL, SquaredLoss())],
     "TreeFrankWolfe": [(BALL, SquaredLoss())],
+    "NoisyNewton": [(LpBall(2), LogisticLoss())],
     "NoisyFTRL": [(LpBall(2), SquaredLoss(1.0, feature_bound_l2=1.0))],
     "LipschitzLearner": [(LINE,), (SQUARE,)],
     "CoupledRegularizedLeader": [(LpBall(2), SquaredLoss())],

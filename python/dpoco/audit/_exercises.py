@@ -395,6 +395,7 @@ _LISTED = (
                     "relation": "zero_out"}),
       )),
     _of(mechanisms.ContinualSum, _WIDE, numerics="lattice"),
+    _of(mechanisms.ContinualSum, _SMALL, participation=_PERSON),
     _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="honaker"),
     _of(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree"),
     _of(mechanisms.NoisyMax, 5, budget=_PURE),

@@ -16,8 +16,6 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.random import Source
 
@@ -25,7 +23,6 @@ __all__ = ["ExactReport", "exact_audit"]
 
 _DIGITS = 120
 _CELLS = 200_000  # of a table that is listed
-_COLUMNS = 1000  # that are compared in pairs
 _DRAWS = 64  # of a randomizer on a tape
 _UNITS = 2**53
 
@@ -44,7 +41,7 @@ class ExactReport:
         The epsilon it has: logarithm of the largest ratio of two probabilities of one report,
         rounded upwards; infinite if a report is possible for some inputs only.
     ratio : Fraction or None
-        That ratio, exactly; None where it is e to the power of a fraction, or infinite.
+        That ratio, exactly; None where it is infinite.
     delta : float
         Largest excess of one law over e^claimed times another, rounded upwards: 0 if the promise
         is kept; NaN where it is not, and the laws were not listed.
@@ -74,7 +71,7 @@ class ExactReport:
         listed = (
             f"all {self.reports} reports listed for {self.inputs} inputs"
             if self.reports
-            else "not listed: by the structure of the law, or as the object states it"
+            else "not listed: by the structure of the law"
         )
         lines = [
             f"Exact audit of {self.randomizer}: epsilon = {self.claimed:.6g} is {verdict}",
@@ -96,9 +93,7 @@ def exact_audit(randomizer: Any) -> ExactReport:
 
     Parameters
     ----------
-    randomizer : BitRandomizer, SubsetRandomizer or dpoco.reproduce.VectorRandomizer
-        Or any object with an attribute ``epsilon`` and a method ``largest_ratio() -> Fraction`` or
-        ``largest_log_ratio() -> Fraction``, exact both, which is believed.
+    randomizer : BitRandomizer or SubsetRandomizer
 
     Returns
     -------
@@ -106,9 +101,6 @@ def exact_audit(randomizer: Any) -> ExactReport:
 
     Raises
     ------
-    ValueError
-        For randomizers that promise a positive delta (of a vector: all noise but pure Laplace): no
-        largest ratio is promised.
     TypeError
         For anything else.
 
@@ -118,16 +110,15 @@ def exact_audit(randomizer: Any) -> ExactReport:
     have on 129 points of [-1, 1], and hostile ones. O(inputs times reports) fractions, at most
     200 000; beyond that the largest ratio of a law's structure.
     """
-    claimed = float(getattr(randomizer, "epsilon", math.nan))
-    if getattr(randomizer, "delta", 0.0) > 0.0:
-        raise ValueError("a randomizer with a positive delta promises no largest ratio")
-    exact, is_power = _largest(randomizer)
+    if not isinstance(randomizer, (BitRandomizer, SubsetRandomizer)):
+        raise TypeError(f"{type(randomizer).__name__} is no randomizer with a finite law")
+    claimed, exact = randomizer.epsilon, _largest(randomizer)
     report = functools.partial(ExactReport, repr(randomizer), claimed)
     if exact == math.inf:
         found = "a report is impossible for some inputs only: no ratio is finite"
         return report(math.inf, None, math.nan, 0, 0, (found,))
     assert isinstance(exact, Fraction)
-    holds = exact <= Fraction(claimed) if is_power else at_most_exp(exact, claimed)
+    holds = at_most_exp(exact, claimed)
     laws, power = list(_laws(randomizer)), getattr(randomizer, "bits", 1)
     findings: list[str] = []
     # Where no ratio is above e^claimed, neither is any excess.
@@ -142,15 +133,13 @@ def exact_audit(randomizer: Any) -> ExactReport:
             findings.append("the listed law has another largest ratio than its structure")
         if power == 1 and not holds:
             delta = _excess(laws, claimed)
-    elif hasattr(randomizer, "table") and _spread(randomizer) not in (None, exact):
-        findings.append("the table of what is sent has another diameter than its structure")
     if isinstance(randomizer, BitRandomizer) and not _drawn_as_tabled(randomizer):
         findings.append("reports are not drawn with the tabled probabilities")
     if not holds:
         findings.append(f"the largest ratio is above e^{claimed:.6g}")
     return report(
-        epsilon=_upwards(exact, is_power=is_power),
-        ratio=None if is_power else exact,
+        epsilon=_upwards(exact),
+        ratio=exact,
         delta=delta,
         inputs=len(laws),
         reports=reports,
@@ -161,24 +150,19 @@ def exact_audit(randomizer: Any) -> ExactReport:
 Law = dict[tuple[int, ...], Fraction]
 
 
-def _largest(randomizer: Any) -> tuple[Fraction | float, bool]:
-    """Return the largest ratio by the structure of the law, or the power of e that it is."""
+def _largest(randomizer: BitRandomizer | SubsetRandomizer) -> Fraction | float:
+    """Return the largest ratio by the structure of the law."""
     if isinstance(randomizer, BitRandomizer):  # bits are independent
         reached = [randomizer.threshold(phi) for phi in BitRandomizer.PROBES]
         least, most = min(*reached, randomizer.low), max(*reached, randomizer.high)
         if least <= 0 or most >= _UNITS:
-            return math.inf, False
-        ones, zeros = Fraction(most, least), Fraction(_UNITS - least, _UNITS - most)
-        return max(ones, zeros) ** randomizer.bits, False
-    if isinstance(randomizer, SubsetRandomizer):  # own labels in the report, off it, and none
-        report = tuple(range(randomizer.size))
-        chances = [randomizer.probability(report, label) for label in (0, randomizer.size, None)]
-        return max(chances) / min(chances), False
-    if hasattr(randomizer, "largest_ratio"):
-        return Fraction(randomizer.largest_ratio()), False
-    if hasattr(randomizer, "largest_log_ratio"):
-        return Fraction(randomizer.largest_log_ratio()), True
-    raise TypeError(f"{type(randomizer).__name__} is no randomizer with a finite law")
+            return math.inf
+        worst = max(Fraction(most, least), Fraction(_UNITS - least, _UNITS - most))
+        return Fraction(worst**randomizer.bits)
+    # Own labels in the report, off it, and none.
+    report = tuple(range(randomizer.size))
+    chances = [randomizer.probability(report, label) for label in (0, randomizer.size, None)]
+    return Fraction(max(chances) / min(chances))
 
 
 def at_most_exp(ratio: Fraction, epsilon: float) -> bool:
@@ -192,13 +176,13 @@ def _power(epsilon: float) -> Fraction:
     return power * (1 - Fraction(1, 10 ** (_DIGITS - 2)))
 
 
-def _laws(randomizer: Any) -> Iterator[Law]:
+def _laws(randomizer: BitRandomizer | SubsetRandomizer) -> Iterator[Law]:
     """Yield the laws of all inputs; of several bits, which are independent, those of one."""
     if isinstance(randomizer, BitRandomizer):
         for k in sorted({randomizer.threshold(phi) for phi in BitRandomizer.PROBES}):
             one = Fraction(k, _UNITS)
             yield {(0,): 1 - one, (1,): one}
-    elif isinstance(randomizer, SubsetRandomizer):
+    else:
         labels = randomizer.labels
         if math.comb(labels, randomizer.size) * (labels + 2) <= _CELLS:
             for label in (*range(labels), None, labels):
@@ -220,18 +204,6 @@ def _excess(laws: list[Law], epsilon: float) -> float:
     return value if Fraction(value) >= excess else math.nextafter(value, math.inf)
 
 
-def _spread(randomizer: Any) -> Fraction | None:
-    """Return the largest l1 distance of two columns, over the scale; None for too many."""
-    table = np.asarray(randomizer.table, dtype=np.int64)
-    if table.shape[1] > _COLUMNS:
-        return None
-    columns = np.hstack([table, np.zeros_like(table[:, :1])])  # and no label
-    widest = max(
-        int(np.abs(columns - columns[:, [j]]).sum(axis=0).max()) for j in range(columns.shape[1])
-    )
-    return Fraction(widest) / randomizer.scale if widest else Fraction(0)
-
-
 def _drawn_as_tabled(randomizer: BitRandomizer) -> bool:
     """Whether bits are ``[U < k]`` for the upper 53 bits of the tape's words, and k as tabled."""
     for seed, phi in enumerate((-1.0, 0.0, 0.3, 1.0, math.nan)):
@@ -245,14 +217,13 @@ def _drawn_as_tabled(randomizer: BitRandomizer) -> bool:
     return True
 
 
-def _upwards(exact: Fraction, *, is_power: bool) -> float:
-    """Return ln of a ratio, or the power of e that it is, as a double that is not below it."""
-    if exact == 1 and not is_power:
+def _upwards(ratio: Fraction) -> float:
+    """Return ln of a ratio as a double that is not below it."""
+    if ratio == 1:
         return 0.0
-    if not is_power:
-        context = Context(prec=_DIGITS)
-        logarithm = context.ln(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
-        # Quotient and logarithm are rounded in the last digits.
-        exact = Fraction(logarithm) + Fraction(1, 10 ** (_DIGITS - 10))
+    context = Context(prec=_DIGITS)
+    logarithm = context.ln(context.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+    # Quotient and logarithm are rounded in the last digits.
+    exact = Fraction(logarithm) + Fraction(1, 10 ** (_DIGITS - 10))
     value = float(exact)
     return value if Fraction(value) >= exact else math.nextafter(value, math.inf)

@@ -203,7 +203,8 @@ def alike(learner: Any, header: str) -> bool:
     ours, theirs = json.loads(header_of(learner)), json.loads(header)
     if ours["kind"] != theirs["kind"] or ours["object"]["seeded"] != theirs["object"]["seeded"]:
         return False
-    return bool(ours["object"]["arguments"] == learner._completed(theirs["object"]["arguments"]))
+    own, stored = (learner._completed(each["object"]["arguments"]) for each in (ours, theirs))
+    return bool(own == stored)
 
 
 @dataclass(frozen=True)

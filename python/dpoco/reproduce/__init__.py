@@ -3,8 +3,7 @@
 `table_5_1` is the comparison in l_p geometry of Han et al., "On Private Online Convex Optimization:
 Optimal Algorithms in l_p-Geometry and High Dimensional Contextual Bandits"; `figure_5_1` is its
 comparison of private bandits. Findings: ``docs/reproduce.md``. `PublishedDistributionLearner` has
-the published algorithms for learning from locally private reports,
-`VectorRandomizer` reports with the noise that they would need.
+the published algorithms for learning from locally private reports.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from dpoco.reproduce._cell import (
 from dpoco.reproduce._figure import Figure51, RegretCurve, figure_5_1
 from dpoco.reproduce._local_learner import PublishedChannel, PublishedDistributionLearner
 from dpoco.reproduce._table import Table51, TableRow, format_markdown, table_5_1
-from dpoco.reproduce._vector_noise import VectorRandomizer
 from dpoco.reproduce._verdict import Verdict
 
 __all__ = [
@@ -33,7 +31,6 @@ __all__ = [
     "RegretCurve",
     "Table51",
     "TableRow",
-    "VectorRandomizer",
     "Verdict",
     "figure_5_1",
     "format_markdown",

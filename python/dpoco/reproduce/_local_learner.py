@@ -32,12 +32,18 @@ from dpoco._validation import (
 )
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
-from dpoco.reproduce._vector_noise import lattice_step
 
 SENSITIVITIES = ("round", "worst_case", "exact", "printed")
 # A product M max_j F[j, y] that rounding has lifted above an integer is that integer.
 _ROUNDING = 1e-9
 _MOST_PAIRED_LABELS = 4096
+_DIGITS = 20
+
+
+def lattice_step(reach: float) -> float:
+    """Return g = 2^(ceil(log2 reach) - 20): a million steps or more to values of size `reach`."""
+    mantissa, exponent = math.frexp(reach)
+    return math.ldexp(1.0, (exponent if mantissa > 0.5 else exponent - 1) - _DIGITS)
 
 
 def cells(matrix: FloatArray) -> IntArray:

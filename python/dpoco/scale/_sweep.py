@@ -354,8 +354,8 @@ class BuiltInRun:
     """A named learner in a simulated world: what ``dpoco sweep NAME`` plays.
 
     Cells have ``epsilon``, ``delta`` (None: 1/(10 horizon)), ``horizon`` and ``dimension``
-    (coordinates, or experts). Linear regression on the Euclidean unit ball with squared loss, or
-    independent losses 0 and 1 of experts of which one is better.
+    (coordinates, or experts). Linear regression on the Euclidean unit ball with squared loss
+    (noisy-newton: Huber's), or independent losses 0 and 1 of experts of which one is better.
     """
 
     learner: str
@@ -392,8 +392,8 @@ class BuiltInRun:
         if known.plays == "experts":
             return known.load()(dimension, **settings)
         domain = domains.LpBall(dimension=dimension, p=2.0, radius=1.0)
-        loss = losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
-        return known.load()(domain, loss, **settings)
+        kind = losses.HuberLoss if known.name == "noisy-newton" else losses.SquaredLoss
+        return known.load()(domain, kind(feature_bound=1.0, label_bound=1.0), **settings)
 
 
 def _regression(cell: Cell) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,6 @@ from dpoco.local import (
     SubsetRandomizer,
 )
 from dpoco.random import Source
-from dpoco.reproduce import VectorRandomizer
 
 from .checks import black_box
 from .kit import Bug, from_tests, other
@@ -76,20 +74,6 @@ def whole_epsilon_each(subject: Any) -> Any:
         found = BitRandomizer(1.0, 3)
         one = BitRandomizer(1.0, 1)
         found._law, found.low, found.high = one._law, one.low, one.high
-        return found
-
-    return other(subject, randomizer=randomizer)
-
-
-@functools.cache
-def the_vector() -> Any:
-    return SimpleNamespace(randomizer=lambda: VectorRandomizer(cases().FC, 1.0, 0.1))
-
-
-def radius_for_diameter(subject: Any) -> Any:
-    def randomizer() -> Any:
-        found = subject.randomizer()
-        found.scale *= Fraction(1, 2)
         return found
 
     return other(subject, randomizer=randomizer)
@@ -196,7 +180,6 @@ BUGS = [
         (exact_ratio, black_box),
     ),
     Bug("whole-epsilon-for-every-bit", the_bits, whole_epsilon_each, (exact_ratio,)),
-    Bug("radius-for-diameter", the_vector, radius_for_diameter, (exact_ratio,)),
     Bug("printed-silence-about-odd-labels", the_client, of_kind(Silent), (same_size,)),
     Bug("device-that-charges-afterwards", the_client, of_kind(DrawsFirst), (charged_first,)),
     Bug("report-noise-reused", the_reports, of_kind(SameNoise), (streams,)),
