@@ -10,6 +10,7 @@ import pytest
 import dpoco
 from dpoco import evaluation
 from dpoco._participation import Participation, for_people
+from dpoco._state import pack, unpack
 from dpoco.audit._contract import ROUNDS, _listed, equal, unchanged
 from dpoco.environments import play_delayed
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
@@ -355,3 +356,15 @@ def test_all_that_plays_learners_names_people_or_plays_nothing(subject, fresh):
             with pytest.raises(error, match=r"^persons must"):
                 play(**wrong)
             assert built[-1]._payload() == fresh()._payload(), name
+
+
+def test_a_sum_never_says_that_it_enforces_what_it_cannot():
+    """Neither when it is built nor when a state asks for it."""
+    rule = Participation(2, 3, enforced=False)
+    total = dpoco.mechanisms.ContinualSum(3, horizon=9, participation=rule, budget=None)
+    with pytest.raises(ValueError, match="enforced=False"):
+        dpoco.mechanisms.ContinualSum(3, horizon=9, participation=RULE, budget=None)
+    header, payload = unpack(total._to_bytes())
+    header["object"]["arguments"]["participation"]["enforced"] = True
+    with pytest.raises(StateError):
+        type(total)._from_bytes(pack(header, payload))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -325,3 +326,31 @@ def test_rounding_of_rates_and_counts():
     for shift in (20, 40, 50, 59):
         found = slow.column(2**shift + 60, person(2, 2**shift))
         assert found == pytest.approx(slow.column(2**20 + 60, person(2, 2**20)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "b"), [(10**8, 2**24 - 1, 1), (10**10, 10**8, 100), (10**12, 10**12, 2)]
+)
+def test_many_rounds_are_never_rounded_below_the_closed_form(n, k, b):
+    """Also where a product of k rounded powers would be off by more than the margin."""
+    factor, most = SHIPPED[n], most_rounds(k, b, n)
+    with mpmath.workdps(60):
+        s, w = ([mpmath.mpf(x) for x in each] for each in (factor.decay, factor.weights))
+        r = [(1 - x) ** b for x in s]
+        v = [x * (1 - y) ** (b - 1) for x, y in zip(w, s, strict=True)]
+
+        def powers(x):  # x + x^2 + ... + x^(k - 1)
+            return x * (1 - x ** (most - 1)) / (1 - x)
+
+        squared = most + 2 * sum(
+            x * (most - 1 - powers(y)) / (1 - y) for x, y in zip(v, r, strict=True)
+        )
+        for i, j in np.ndindex(len(s), len(s)):
+            both = powers(r[i] * r[j]) - powers(r[i]) - powers(r[j]) + most - 1
+            both /= (1 - r[i]) * (1 - r[j])
+            last = (1 - r[i] ** most) * (1 - r[j] ** most) / ((1 - r[i]) * (1 - r[j]))
+            y = s[i] + s[j] - s[i] * s[j]
+            between, behind = (1 - (1 - y) ** m for m in (b - 1, n - 1 - (most - 1) * b))
+            squared += v[i] * v[j] * both + w[i] * w[j] * (between * both + behind * last) / y
+        excess = float(factor.column(n, person(k, b)) / mpmath.sqrt(squared) - 1)
+    assert 0.0 < excess < 2e-12

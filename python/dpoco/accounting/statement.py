@@ -292,8 +292,8 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
     """
     condition = (
         "feedback is delayed: which of it arrives, when and in which order, depends on the data "
-        f"through {seen} only; neighbouring streams differ in one record, at its place in the "
-        "order of arrival"
+        f"through {seen} only; neighbouring streams differ in the protected records, at their "
+        "places in the order of arrival"
     )
     details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
     conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))

@@ -167,8 +167,6 @@ class ContinualSum(Mechanism):
         parameters: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
-        if isinstance(participation, Participation) and participation.enforced:
-            raise ValueError("a sum knows no people: participation must have enforced=False")
         self._begin(
             ContinualSum,
             dimension=dimension,
@@ -185,6 +183,11 @@ class ContinualSum(Mechanism):
             parameters=parameters,
             source=source,
         )
+
+    def _declare(self, claim: dict[str, Any]) -> None:
+        people: Participation | None = self._arguments.get("participation")
+        if people is not None and people.enforced:
+            raise ValueError("a sum knows no people: participation must have enforced=False")
 
     def _saved_arguments(self) -> dict[str, Any]:
         saved = super()._saved_arguments()

@@ -26,6 +26,7 @@ __all__ = ["arms_column", "blt_column", "coefficients_column", "geometric", "mos
 FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-40  # more than the rounding of any of these
+_EACH = 2.0**-50  # and of each round, where they are followed one by one
 # Rounds of a person up to which pairs are added lag by lag; and rounds that 64 bits count.
 _PAIRED, _ADDED, _COUNTED = 10**6, 10**4, 2**62
 
@@ -80,7 +81,7 @@ def blt_column(
     s, w = np.array(decay), np.array(weights)
     k = most_rounds(rounds, separation, pushes * batch)
     if separation % batch and k <= _PAIRED and pushes * batch < _COUNTED:
-        return _paired(s, w, pushes, k, separation, batch) * _UP
+        return _paired(s, w, pushes, k, separation, batch) * max(_UP, 1.0 + k * _EACH)
     return float(_placed(partial(spaced_column, s, w, pushes), batch, k, separation)) * _UP
 
 
@@ -109,9 +110,8 @@ def normalised_column(
             past = np.exp((b - 1.0) * log_r) * held
         return math.sqrt(total)
 
-    return float(
-        _placed(spaced, batch, most_rounds(rounds, separation, n * batch), separation) * _UP
-    )
+    k = most_rounds(rounds, separation, n * batch)
+    return float(_placed(spaced, batch, k, separation)) * max(_UP, 1.0 + k * _EACH)
 
 
 def coefficients_column(
@@ -165,17 +165,18 @@ def spaced_column(s: FloatArray, w: FloatArray, n: int, k: int, b: int) -> Float
     k = most_rounds(k, b, n)
     log_r = np.log1p(-s)
     # With T(q) = sum_{l < q} r^(b l), by doubling: sums of T(q) and T(q) T(q)' over 1 <= q < k.
-    t, one, power, step = np.zeros_like(s), np.ones_like(s), np.ones_like(s), np.exp(b * log_r)
+    t, one, step = np.zeros_like(s), np.ones_like(s), np.exp(b * log_r)
     sums, squares, done = np.zeros_like(s), _outer(t, t), 0
     for bit in f"{k - 1:b}":
+        power = np.exp(float(b * done) * log_r)  # a product of powers would add up their errors
         moved = power * sums
         cross = _outer(t, moved)
         squares = (1.0 + _outer(power, power)) * squares + done * _outer(t, t)
         squares = squares + cross + np.swapaxes(cross, -1, -2)
-        sums, t, power, done = sums + done * t + moved, t + power * t, power * power, 2 * done
+        sums, t, done = sums + done * t + moved, t + power * t, 2 * done
         if bit == "1":
             t = one + step * t
-            sums, squares, power, done = sums + t, squares + _outer(t, t), power * step, done + 1
+            sums, squares, done = sums + t, squares + _outer(t, t), done + 1
     last = one + step * t
     v, both = w * np.exp((b - 1.0) * log_r), _joint(s)
     behind = geometric(both, float(n - 1 - (k - 1) * b)) * _outer(last, last)
