@@ -620,6 +620,8 @@ def described(guarantee: dict[str, Any]) -> arb | None:
         return None
     rounds, separation = guarantee.get("person") or (1, 1)
     batch, pushes, size = own["batch"], own["pushes"], entries(own["summand"])
+    if own.get("growth") and (rounds > 1 or own["grid"] > 0.0):
+        return None  # all below is about batches of one length
     rounds = min(rounds, -(-pushes * batch // separation))
     between, odd = divmod(separation, batch)
     if pushes == 0 or size is None or rounds > FOLLOWED or (rounds > 1 and odd):

@@ -14,7 +14,7 @@ from dpoco import Participation, accounting, experts, mechanisms, oco
 from dpoco.domains import Box, LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.local import BitRandomizer
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
@@ -70,6 +70,16 @@ STATED = {
         sum_method="blt",
         numerics="float",
         participation=Participation(None, 100),
+    ),
+    "a sum in growing batches of a person": lambda: record(
+        oco.NoisyFTRL,
+        BALL,
+        SquaredLoss(1.0, 1.0),
+        statistics="quadratic",
+        sum_method="blt",
+        batch=5,
+        numerics="float",
+        participation=Participation(20, 5),
     ),
     "draws and a bit": lambda: record(
         oco.ContinuousMultiplicativeWeights, BALL, LinearLoss(1.0), **LONG, coupling="anchored"
