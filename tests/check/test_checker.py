@@ -140,6 +140,7 @@ def test_mu_of_sums_is_computed_from_what_is_described(checker, name):
     heavier = {**factor, "weights": [1.2 * w for w in factor["weights"]]}
     for wrong in (
         {"mu": 0.9 * guarantee["mu"], "epsilon": 0.9 * guarantee["epsilon"]},
+        {"sensitivity": 0.9 * guarantee["sensitivity"], "epsilon": 0.9 * guarantee["epsilon"]},
         {"person": [2 * guarantee["person"][0], guarantee["person"][1] // 10 * 5]},
         {"description": {**own, "scale": 0.9 * own["scale"]}},
         {"description": {**own, "factorisation": heavier}},
