@@ -613,6 +613,23 @@ def entries(summand: dict[str, Any]) -> int | None:
     return int(d) if kind in ("clipped_vector", "glm_gradient") else None
 
 
+def movement(summand: dict[str, Any], change: str) -> arb:
+    """Return how far apart two rounds can be (continual_sum.md, noisy_ftrl.md, prefix_hedge.md)."""
+    kind, sides = summand["kind"], 1 if change == "zero_out" else 2
+    if kind == "centred_losses":
+        n = summand["experts"]
+        return (n - arb(n % 2) / n).sqrt()
+    name = "bound" if kind == "clipped_vector" else "features"
+    stretch = max(arb(0), arb(1) / 2 - 1 / arb(summand["norm"]))
+    length = arb(summand[name]) * arb(summand["dimension"]) ** stretch
+    length = length.min(arb(summand[name + "_l2"]))
+    if kind != "second_moments":
+        return sides * length * summand.get("slope", 1.0)
+    u = (arb(summand["weight"]) * summand["label"] / length) ** 2
+    factor = arb(2).sqrt() * (1 + u / 2) if u < 2 else 2 * u.sqrt()
+    return length**2 * summand["rounding"] * ((1 + u).sqrt() if sides == 1 else factor)
+
+
 def described(guarantee: dict[str, Any]) -> arb | None:
     """Return mu of a Gaussian sum with buffers, from its description; None for another."""
     own = guarantee.get("description") or {}
@@ -621,11 +638,14 @@ def described(guarantee: dict[str, Any]) -> arb | None:
         return None
     rounds, separation = guarantee.get("person") or (1, 1)
     batch, pushes, size = own["batch"], own["pushes"], entries(own["summand"])
+    if own.get("growth") and (rounds > 1 or own["grid"] > 0.0):
+        return None  # all below is about batches of one length
     rounds = min(rounds, -(-pushes * batch // separation))
     between, odd = divmod(separation, batch)
     if pushes == 0 or size is None or rounds > FOLLOWED or (rounds > 1 and odd):
         return None
-    sums, moved, grid = Buffers(factor, pushes), arb(guarantee["sensitivity"]), own["grid"]
+    sums, grid = Buffers(factor, pushes), own["grid"]
+    moved = movement(own["summand"], guarantee["change"])
     if rounds > 1 and not sums.falls:
         return NEVER
     column = sums.column(rounds, max(1, between)) if rounds > 1 else sums.norm(sums.n)

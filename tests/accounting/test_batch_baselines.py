@@ -69,7 +69,8 @@ def test_second_moments_by_hand():
     assert found.mu == pytest.approx(moved / p.noise_scale, rel=1e-12)
     assert found.epsilon <= 1.0
     assert "derivatives" not in str(found)
-    assert found.for_person(3).mu == pytest.approx(3 * found.mu, rel=1e-9)
+    for apart in (1, 10**6):  # places in a data set are no times
+        assert found.for_person(3, apart).mu == pytest.approx(3 * found.mu, rel=1e-9)
     # The worst pair of records has one label, and features at an angle of cosine -u/2.
     x, z = length * np.eye(5)[0], length * np.array([-u / 2, math.sqrt(1 - u * u / 4), 0, 0, 0])
     matrices, vectors = np.outer(x, x) - np.outer(z, z), p.weight * label * (x - z)

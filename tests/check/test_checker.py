@@ -14,7 +14,7 @@ from dpoco import Participation, accounting, experts, mechanisms, oco
 from dpoco.domains import Box, LpBall
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
 from dpoco.local import BitRandomizer
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.mechanisms.local_report import LocalReport
 
 SOURCE = Path(__file__).parents[2] / "check" / "check.py"
@@ -64,6 +64,16 @@ STATED = {
         sum_method="blt",
         numerics="float",
         participation=Participation(None, 100),
+    ),
+    "a sum in growing batches of a person": lambda: record(
+        oco.NoisyFTRL,
+        BALL,
+        SquaredLoss(1.0, 1.0),
+        statistics="quadratic",
+        sum_method="blt",
+        batch=5,
+        numerics="float",
+        participation=Participation(20, 5),
     ),
     "draws and a bit": lambda: record(
         oco.ContinuousMultiplicativeWeights, BALL, LinearLoss(1.0), **LONG, coupling="anchored"
@@ -129,6 +139,7 @@ def test_mu_of_sums_is_computed_from_what_is_described(checker, name):
     heavier = {**factor, "weights": [1.2 * w for w in factor["weights"]]}
     for wrong in (
         {"mu": 0.9 * guarantee["mu"], "epsilon": 0.9 * guarantee["epsilon"]},
+        {"sensitivity": 0.9 * guarantee["sensitivity"], "epsilon": 0.9 * guarantee["epsilon"]},
         {"person": [2 * guarantee["person"][0], guarantee["person"][1] // 10 * 5]},
         {"description": {**own, "scale": 0.9 * own["scale"]}},
         {"description": {**own, "factorisation": heavier}},

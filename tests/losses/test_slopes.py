@@ -109,5 +109,7 @@ def test_the_leader_needs_less_noise_and_reports_the_logistic_loss():
 def test_others_refuse_it(kind):
     length = {"records": 100} if hasattr(kind, "fit") else {"horizon": 100}
     domain = LpBall(3, 1.0) if kind is dpoco.frank_wolfe.PolyhedralFrankWolfe else BALL
-    with pytest.raises(ValueError, match="slope_bound is for NoisyFTRL and NoisyNewton"):
-        kind(domain, LogisticLoss(slope_bound=0.75), budget=BUDGET, **length)
+    published = [{"weights": "paper"}] if "weights" in kind._options else []
+    for options in ({}, *published):
+        with pytest.raises(ValueError, match="slope_bound is for NoisyFTRL and NoisyNewton"):
+            kind(domain, LogisticLoss(slope_bound=0.75), budget=BUDGET, **length, **options)

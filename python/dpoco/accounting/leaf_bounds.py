@@ -22,6 +22,7 @@ from typing import Any
 
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
+from dpoco.losses import check_undamped
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
 from dpoco.privacy.neighbours import Neighbours
 
@@ -133,6 +134,7 @@ def lossless_leaf_bounds(
     domain: Any, loss: Any, weights: str, calibration: str, step_scale: float
 ) -> LeafBounds:
     """Return the bounds that lose nothing while the declared bounds on the data hold."""
+    check_undamped(loss)
     published = weights == "paper" or calibration != "tight"
     if loss.glm and published:
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)

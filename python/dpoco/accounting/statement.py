@@ -160,6 +160,8 @@ def for_person(
     stream = g.unit in ("one round", "one user's record")  # of one stream, whose rounds are counted
     if rounds is None and (apart == 1 or not stream):
         raise ValueError("rounds may be None for a stream and a separation above 1 only")
+    if not (stream or g.person):
+        apart = 1  # where records lie in a data set is data
     most = most_rounds(asked, apart, g.horizon) if stream or g.person else asked
     if not g.private or (most == 1 and not once):
         return g
