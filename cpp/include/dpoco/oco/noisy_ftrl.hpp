@@ -27,10 +27,10 @@ struct NoisyFtrlSettings {
   double step_size = 1.0;     // eta
   double scalar_bound = 0.0;  // |dl/dz| <= this, for generalised linear losses
   // Of quadratic statistics.
-  double vector_scale = 1.0;   // factor on y x
-  double domain_radius = 1.0;  // largest distance from the centre
-  std::vector<double> ridges;  // added to the matrix behind every push
-  double shrinkage = 0.0;      // variance of a coordinate of the released sum of y x / ridge^2
+  double vector_scale = 1.0;        // factor on y x
+  double domain_radius = 1.0;       // largest distance from the centre
+  std::vector<double> ridges = {};  // added to the matrix behind every push
+  double shrinkage = 0.0;           // variance of a coordinate of the released sum of y x / ridge^2
 };
 
 // Follow the regularised leader on privately summed gradients: with batches of one round, the
