@@ -69,7 +69,7 @@ class Faulty final : public LossSum {
 };
 
 std::unique_ptr<LossSum> glm_sum(const Body& body, GlmKind kind, double low, double high) {
-  return losses::make_glm_sum(body, {kind, 1.0, 0.3, low, high},
+  return losses::make_glm_sum(body, {kind, 1.0, kind == GlmKind::huber ? 0.3 : 1.0, low, high},
                               losses::RecordClipper(body.ambient(), 100.0, 2.0));
 }
 
