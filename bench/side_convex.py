@@ -311,7 +311,9 @@ def contenders(problem: Problem) -> list[Contender]:
     foreseen = {"step_size": "predicted"}
     lines.append(our_line(problem, "NoisyFTRL, predicted step", dpoco.oco.NoisyFTRL, **foreseen))
     lines.append(our_best_step(problem))
-    if not problem.logistic:
+    if problem.logistic:
+        lines.append(our_line(problem, "NoisyNewton", dpoco.oco.NoisyNewton))
+    else:
         quadratic = {"statistics": "quadratic"}
         name = "NoisyFTRL, quadratic statistics"
         lines.append(our_line(problem, name, dpoco.oco.NoisyFTRL, **quadratic))

@@ -195,7 +195,7 @@ def our_line(game: Game, kind: Any, **options: Any) -> Contender:
 def contenders(game: Game) -> list[Contender]:
     experts = dpoco.experts
     free = ("no privacy",)
-    return [
+    lines = [
         line(game, "blind play", "non-private", blind, free),
         line(game, "Hedge, NumPy", "non-private", hedge, free),
         line(game, "fixed share, NumPy", "non-private", fixed_share, free),
@@ -206,6 +206,9 @@ def contenders(game: Game) -> list[Contender]:
         our_line(game, experts.ObliviousTracker, switches=game.switches),
         our_line(game, experts.ShiftDetector, expected_shifts=max(game.switches, 1)),
     ]
+    if game.switches:
+        lines.append(our_line(game, experts.WindowSelector, expected_shifts=game.switches))
+    return lines
 
 
 def case(key: str, what: str, tables: list[FloatArray], switches: int) -> Case:
