@@ -252,9 +252,11 @@ class Closure:
             if not _is_planning(found):
                 self._values.add(found)
                 self._meet({found}, set(), self.attributes)
-        elif (
-            found is not None and found not in self.reached and found[1].split(".")[-1] not in PLANS
-        ):
+        elif found is not None and found[1].split(".")[-1] in PLANS:
+            planned = getattr(modules()[found[0]].definitions[found[1]], "returns", None)
+            if isinstance(planned, ast.Name):  # what is planned is read
+                self._reach(self._resolved(found[0], planned.id))
+        elif found is not None and found not in self.reached:
             self.reached.add(found)
             self._left.append(found)
 

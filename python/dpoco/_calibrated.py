@@ -133,8 +133,8 @@ def _check_held(what: str, said: Any, held: Any) -> None:
 class Calibrated:
     """Base of what is built from parameters, calibrated or given, that keep to a budget.
 
-    Subclasses name their accountant (a module with ``calibrate`` and ``guarantee``) and their
-    parameters' class.
+    Subclasses name their accountant: a module with ``calibrate``, which returns their parameters,
+    and ``guarantee``.
     """
 
     _accountant: ClassVar[ModuleType]
@@ -146,7 +146,9 @@ class Calibrated:
         super().__init_subclass__(**rest)
         calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
         if calibrate is not None:
-            taken = inspect.signature(calibrate).parameters
+            signature = inspect.signature(calibrate)
+            cls._parameters_class = getattr(cls._accountant, signature.return_annotation)
+            taken = signature.parameters
             own = (name for name in inspect.signature(cls).parameters if name in taken)
             cls._options = tuple(name for name in own if name != "participation")
             cls._plans_people = "participation" in taken
@@ -323,6 +325,11 @@ class Certified(Calibrated, Stateful):
     def horizon(self) -> int:
         """Number of rounds the guarantee covers; 10^12 where there is no horizon."""
         return self._horizon
+
+    @property
+    def parameters(self) -> Any:
+        """Everything calibration fixed: what describes the mechanism, and what follows from it."""
+        return self._parameters
 
     @property
     def guarantee(self) -> Guarantee:

@@ -129,10 +129,9 @@ class HighDimensionalBandit(BanditLearner):
     (2, 3)
     """
 
-    _parameters: HighDimensionalBanditParameters
+    parameters: HighDimensionalBanditParameters
     _mechanism: Parts
     _accountant: ClassVar[ModuleType] = accountant
-    _parameters_class = HighDimensionalBanditParameters
     _norm = np.inf
 
     def __init__(
@@ -167,7 +166,7 @@ class HighDimensionalBandit(BanditLearner):
         )  # fmt: skip
 
     def _noise_note(self) -> str | None:
-        if self._parameters.forced_only:
+        if self.parameters.forced_only:
             return "all rounds are forced: there is no choice before the horizon"
         return super()._noise_note()
 
@@ -192,7 +191,7 @@ class HighDimensionalBandit(BanditLearner):
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
-        p, domain = self._parameters, self.domain
+        p, domain = self.parameters, self.domain
         low, high = self._reward_range()
         one = self._mechanism.parts[0]
         clipper, model, noise = model_settings(domain, p.loss, one, p.arm, {})
@@ -225,15 +224,10 @@ class HighDimensionalBandit(BanditLearner):
         return int(arguments["arms"]) * stated_dimension(arguments["domain"])
 
     def _reward_range(self) -> tuple[float, float]:
-        return (0.0, 1.0) if self._parameters.link == "logistic" else super()._reward_range()
+        return (0.0, 1.0) if self.parameters.link == "logistic" else super()._reward_range()
 
     @property
     def domain(self) -> domains.Domain:
         """Where the coefficients of an arm lie."""
         domain: domains.Domain = self._arguments["domain"]
         return domain
-
-    @property
-    def parameters(self) -> HighDimensionalBanditParameters:
-        """Everything calibration fixed: schedule, arms' learners, noise scales."""
-        return self._parameters

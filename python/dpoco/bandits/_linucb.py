@@ -122,11 +122,10 @@ class LinUCB(BanditLearner):
     (2, 3)
     """
 
-    _parameters: LinUCBParameters
+    parameters: LinUCBParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = LinUCBParameters
     _norm = 2.0
 
     def __init__(
@@ -173,7 +172,7 @@ class LinUCB(BanditLearner):
         return factors | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.LinUcb:
-        p, total = self._parameters, self._mechanism
+        p, total = self.parameters, self._mechanism
         moments = total.summand
         assert isinstance(moments, SecondMoments)
         confidence = confidence_of(p)
@@ -200,8 +199,3 @@ class LinUCB(BanditLearner):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
         return arms * (d * (d + 3) // 2)
-
-    @property
-    def parameters(self) -> LinUCBParameters:
-        """Everything calibration fixed: noise scale, sum, batch, widths, regret bound."""
-        return self._parameters

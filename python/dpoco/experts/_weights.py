@@ -127,10 +127,9 @@ class PrefixHedge(Weighted):
     364
     """
 
-    _parameters: PrefixHedgeParameters
+    parameters: PrefixHedgeParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = prefix_hedge
-    _parameters_class = PrefixHedgeParameters
 
     def __init__(
         self,
@@ -160,13 +159,8 @@ class PrefixHedge(Weighted):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
         total = continual_sum_settings(self._mechanism, claim)
-        settings = {"learning_rate": self._parameters.learning_rate, "sum": total}
+        settings = {"learning_rate": self.parameters.learning_rate, "sum": total}
         return _core.PrefixHedge(self._shared_settings(settings), None)
-
-    @property
-    def parameters(self) -> PrefixHedgeParameters:
-        """Everything calibration fixed: noise scale, sum, learning rate, regret bound."""
-        return self._parameters
 
 
 class BatchShare(Weighted):
@@ -255,9 +249,8 @@ class BatchShare(Weighted):
     1
     """
 
-    _parameters: BatchShareParameters
+    parameters: BatchShareParameters
     _accountant: ClassVar[ModuleType] = batch_share
-    _parameters_class = BatchShareParameters
 
     def __init__(
         self,
@@ -298,7 +291,7 @@ class BatchShare(Weighted):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, drawn = self._parameters, self._mechanism.part(BatchRelease)
+        p, drawn = self.parameters, self._mechanism.part(BatchRelease)
         # Without noise, or without a release, no claim rests on what is drawn.
         said = p if drawn is None else drawn
         law = p.noise if drawn is None else drawn.law
@@ -315,11 +308,6 @@ class BatchShare(Weighted):
                 "floor": p.floor,
             }
         )
-
-    @property
-    def parameters(self) -> BatchShareParameters:
-        """Everything calibration fixed: noise, batch, rates, regret bound."""
-        return self._parameters
 
 
 class ObliviousTracker(ExpertLearner):
@@ -409,9 +397,8 @@ class ObliviousTracker(ExpertLearner):
     1
     """
 
-    _parameters: ObliviousTrackerParameters
+    parameters: ObliviousTrackerParameters
     _accountant: ClassVar[ModuleType] = oblivious_tracker
-    _parameters_class = ObliviousTrackerParameters
 
     def __init__(
         self,
@@ -442,7 +429,7 @@ class ObliviousTracker(ExpertLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
-        p, drawn = self._parameters, self._mechanism.part(TrackerDraws)
+        p, drawn = self.parameters, self._mechanism.part(TrackerDraws)
         switches = min(p.switches, self._horizon - 1)
         if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")
@@ -470,11 +457,6 @@ class ObliviousTracker(ExpertLearner):
         if experts == 1 or parameters["prior"] != "at_most":
             return experts
         return experts * (min(int(parameters["switches"]), int(parameters["horizon"]) - 1) + 1)
-
-    @property
-    def parameters(self) -> ObliviousTrackerParameters:
-        """Everything calibration fixed: rates, batch, prior, regret bound."""
-        return self._parameters
 
     @property
     def resamples(self) -> int:

@@ -143,11 +143,10 @@ class ContinualSum(Mechanism):
     27.6
     """
 
-    _parameters: ContinualSumParameters
+    parameters: ContinualSumParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = ContinualSumParameters
     _shown = ("dimension", "horizon", "method", "bound", "norm")
 
     def __init__(
@@ -206,11 +205,6 @@ class ContinualSum(Mechanism):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         return int(header["parameters"]["dimension"])
 
-    @property
-    def parameters(self) -> ContinualSumParameters:
-        """Method taken, noise scale, sensitivity: everything calibration fixed."""
-        return self._parameters
-
     def push(self, value: Any) -> FloatArray:
         """Add a vector and release the running sum.
 
@@ -231,7 +225,7 @@ class ContinualSum(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        vector = float_array("value", value, (self._parameters.dimension,))
+        vector = float_array("value", value, (self.parameters.dimension,))
         self._check_active()
         self._check_alone()
         released: FloatArray = self._engine.push(vector)
@@ -247,7 +241,7 @@ class ContinualSum(Mechanism):
         HorizonExceeded
             If fewer than T rounds are left: nothing is pushed.
         """
-        d = self._parameters.dimension
+        d = self.parameters.dimension
         rows = float_array("values", values, (None, d))
         self._check_active()
         out = np.empty_like(rows)
@@ -267,4 +261,4 @@ class ContinualSum(Mechanism):
 
     def variance(self, t: int) -> float:
         """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
-        return self._parameters.variance(positive_int("t", t, maximum=self.horizon))
+        return self.parameters.variance(positive_int("t", t, maximum=self.horizon))

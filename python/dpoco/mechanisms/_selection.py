@@ -63,11 +63,10 @@ class NoisyMax(Mechanism):
     1.0
     """
 
-    _parameters: NoisyMaxParameters
+    parameters: NoisyMaxParameters
     _accountant: ClassVar[ModuleType] = noisy_max
     _noise: ClassVar[str] = "fresh"
     _one_round: ClassVar[bool] = False  # the same data answer every query
-    _parameters_class = NoisyMaxParameters
     _shown = ("candidates", "horizon", "noise", "sensitivity")
 
     def __init__(
@@ -90,18 +89,13 @@ class NoisyMax(Mechanism):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
-        p, drawn = self._parameters, self._mechanism.part(Selections)
+        p, drawn = self.parameters, self._mechanism.part(Selections)
         # No claim rests on the parameters' numbers.
         law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
         if drawn is not None:
             law, scale, horizon = drawn.law, drawn.scale, drawn.rounds
         own = {"candidates": p.candidates, "largest": p.largest, "horizon": horizon}
         return _core.NoisyMax({**own, "noise": law, "scale": scale, **claim})
-
-    @property
-    def parameters(self) -> NoisyMaxParameters:
-        """Law and scale of the noise: everything calibration fixed."""
-        return self._parameters
 
     def select(self, scores: Any) -> int:
         """Return the index of a score that is close to the best.
@@ -118,7 +112,7 @@ class NoisyMax(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        row = float_array("scores", scores, (self._parameters.candidates,))
+        row = float_array("scores", scores, (self.parameters.candidates,))
         self._check_active()
         return int(self._engine.select(row))
 
@@ -169,9 +163,8 @@ class AboveThreshold(Mechanism):
     (False, True)
     """
 
-    _parameters: AboveThresholdParameters
+    parameters: AboveThresholdParameters
     _accountant: ClassVar[ModuleType] = above_threshold
-    _parameters_class = AboveThresholdParameters
     _shown = ("horizon", "alarms", "sensitivity", "spread")
 
     def __init__(
@@ -192,7 +185,7 @@ class AboveThreshold(Mechanism):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
-        p, drawn = self._parameters, self._mechanism.part(ThresholdTests)
+        p, drawn = self.parameters, self._mechanism.part(ThresholdTests)
         # Without noise no claim rests on the parameters' numbers.
         return _core.AboveThreshold(
             {
@@ -206,14 +199,9 @@ class AboveThreshold(Mechanism):
         )
 
     @property
-    def parameters(self) -> AboveThresholdParameters:
-        """Scales of the noises, margin: everything calibration fixed."""
-        return self._parameters
-
-    @property
     def alarms_left(self) -> int:
         """Alarms that can still be raised; without any, `test` raises `HorizonExceeded`."""
-        return self._parameters.alarms - int(self._engine.alarms)
+        return self.parameters.alarms - int(self._engine.alarms)
 
     def test(self, value: Any, threshold: float = 0.0) -> bool:
         """Return whether a query seems to exceed a threshold.
@@ -235,5 +223,5 @@ class AboveThreshold(Mechanism):
         answer = number("value", value)
         level = real_float("threshold", threshold)
         self._check_active()
-        excess = (answer if math.isfinite(answer) else 0.0) - level - self._parameters.margin
+        excess = (answer if math.isfinite(answer) else 0.0) - level - self.parameters.margin
         return bool(self._engine.test(excess))

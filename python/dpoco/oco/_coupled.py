@@ -321,8 +321,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     1
     """
 
+    parameters: ContinuousMultiplicativeWeightsParameters
     _accountant: ClassVar[ModuleType] = continuous_multiplicative_weights
-    _parameters_class = ContinuousMultiplicativeWeightsParameters
 
     def __init__(
         self,
@@ -351,7 +351,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
-        p, draw, keep = self._parameters, self._mechanism.draw, self._mechanism.keep
+        p, draw, keep = self.parameters, self._mechanism.draw, self._mechanism.keep
         assert isinstance(draw, GibbsDraw)
         settings = {
             **self._rule_settings(claim),
@@ -366,12 +366,6 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         return _core.ContinuousMultiplicativeWeights(
             self._domain._engine, self._loss_settings(), settings
         )
-
-    @property
-    def parameters(self) -> ContinuousMultiplicativeWeightsParameters:
-        """Everything calibration fixed: temperature, regulariser, coupling, cap, regret bound."""
-        parameters: ContinuousMultiplicativeWeightsParameters = self._parameters
-        return parameters
 
 
 class CoupledRegularizedLeader(CoupledLearner):
@@ -453,8 +447,8 @@ class CoupledRegularizedLeader(CoupledLearner):
     1
     """
 
+    parameters: CoupledRegularizedLeaderParameters
     _accountant: ClassVar[ModuleType] = coupled_regularized_leader
-    _parameters_class = CoupledRegularizedLeaderParameters
 
     def __init__(
         self,
@@ -482,7 +476,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
-        p, draw = self._parameters, self._mechanism.draw
+        p, draw = self.parameters, self._mechanism.draw
         assert isinstance(draw, TiltedMinimum)
         settings = {
             **self._rule_settings(claim),
@@ -493,12 +487,6 @@ class CoupledRegularizedLeader(CoupledLearner):
             "strong_convexity": p.strong_convexity,
         }
         return _core.CoupledRegularizedLeader(self._domain._engine, self._loss_settings(), settings)
-
-    @property
-    def parameters(self) -> CoupledRegularizedLeaderParameters:
-        """Everything calibration fixed: noise, step, coupling, cap, regret bound."""
-        parameters: CoupledRegularizedLeaderParameters = self._parameters
-        return parameters
 
 
 def _clip_error(p: ContinuousMultiplicativeWeightsParameters) -> float:

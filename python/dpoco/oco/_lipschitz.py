@@ -126,12 +126,11 @@ class LipschitzLearner(OnlineLearner):
     1
     """
 
+    parameters: LipschitzParameters
     _domain: domains.Domain
-    _parameters: LipschitzParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = LipschitzParameters
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "resolution": lambda value: tuple(value) if isinstance(value, list) else value,
     }
@@ -200,10 +199,10 @@ class LipschitzLearner(OnlineLearner):
         self._checker = net_transform(net, enforced=True)
 
     def _entries(self) -> dict[str, float]:
-        return {"points of the net": 3.0 * self._parameters.experts} | sum_entries(self._mechanism)
+        return {"points of the net": 3.0 * self.parameters.experts} | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
-        p, net = self._parameters, self._mechanism.summand
+        p, net = self.parameters, self._mechanism.summand
         assert isinstance(net, NetDifferences)
         return _core.PrefixHedge(
             {
@@ -247,11 +246,6 @@ class LipschitzLearner(OnlineLearner):
         """
         rows = NetLosses.of(losses, self._points)
         return rows.values(slice(0, len(rows)))
-
-    @property
-    def parameters(self) -> LipschitzParameters:
-        """Everything calibration fixed: net, transform, noise scale, sum, rate, regret bound."""
-        return self._parameters
 
     @property
     def weights(self) -> FloatArray:
