@@ -47,12 +47,11 @@ from dpoco.accounting.release import (
     Returning,
     SumParameters,
     candidate_methods,
-    check_scale,
     people_of,
     plain_numerics,
     planned_noise,
+    released_sum,
     sum_fields,
-    sum_of,
 )
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
@@ -145,12 +144,6 @@ class LinUCBParameters(SumParameters):
     regret_terms: dict[str, float]
     numerics: str = one_of(*NUMERICS, default="float")
 
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        if self.releases > 0 or self.noise_scale > 0.0:
-            check_scale(self.noise_scale, self.mu)
-
     @property
     def releases(self) -> int:
         """Releases of the statistics: what the last round adds is not needed."""
@@ -162,9 +155,9 @@ class LinUCBParameters(SumParameters):
         return max(self.releases, 1)
 
     @property
-    def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or self.releases == 0
+    def depends_on_data(self) -> bool:
+        """Whether anything is released of the statistics."""
+        return self.releases > 0
 
     @property
     def noise_margin(self) -> float:
@@ -536,15 +529,7 @@ def guarantee(
 def mechanism_of(arms: int, dimension: int, parameters: LinUCBParameters) -> GaussianSum:
     """Return the one sum through which records reach the estimates: all released batches."""
     p = parameters
-    return sum_of(
-        _moments(p),
-        p.correlation,
-        p.releases,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        batch=p.batch,
-    )
+    return released_sum(p, _moments(p), p.releases, batch=p.batch)
 
 
 def _moments(p: LinUCBParameters, rounding: float = ROUNDING) -> SecondMoments:

@@ -41,6 +41,7 @@ from dpoco.accounting.release import (
     candidate_methods,
     people_of,
     planned_noise,
+    released_sum,
     sum_fields,
     sum_of,
 )
@@ -263,16 +264,8 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
     Nothing here is trusted: its bounds are what the engine clips to.
     """
     p = parameters
-    return sum_of(
-        _summand(domain, loss, p.vector_scale),
-        p.correlation,
-        p.pushes,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        batch=p.batch,
-        growth=GROWTH[p.statistics],
-    )
+    summand = _summand(domain, loss, p.vector_scale)
+    return released_sum(p, summand, p.pushes, batch=p.batch, growth=GROWTH[p.statistics])
 
 
 def _summand(

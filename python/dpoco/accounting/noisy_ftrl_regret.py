@@ -37,7 +37,7 @@ from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound
-from dpoco.accounting.release import SumParameters, check_scale
+from dpoco.accounting.release import SumParameters
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import GlmLoss
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
@@ -142,12 +142,6 @@ class NoisyFTRLParameters(SumParameters):
             raise ValueError("step_size belongs to the gradient statistics, and to them only")
         if self.pushes != updates(self.statistics, self.batch, self.horizon):
             raise ValueError("pushes must be the updates of so many rounds in such batches")
-        check_scale(self.noise_scale, self.mu)
-
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.noise_scale > 0.0
 
     @property
     def noise(self) -> str:

@@ -49,7 +49,6 @@ from dpoco.accounting.release import (
     SumParameters,
     candidate_methods,
     check_numerics,
-    check_scale,
     people_of,
     planned_noise,
     sum_fields,
@@ -74,12 +73,6 @@ class HedgeParameters(SumParameters):
     noise_scale: float
     mu: float
 
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        if self.depends_on_data or self.noise_scale > 0.0:
-            check_scale(self.noise_scale, self.mu)
-
     @property
     def pushes(self) -> int:
         """Rounds that enter the sum: all but the last; at least 1."""
@@ -89,11 +82,6 @@ class HedgeParameters(SumParameters):
     def depends_on_data(self) -> bool:
         """Whether decisions can depend on data at all: two points and two rounds."""
         return self.experts > 1 and self.horizon > 1
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or not self.depends_on_data
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = ["DEFAULT_NUMERICS", "PER_ROUND", "SumParameters", "calibrate_noise", "check_numerics",
            "check_scale", "noise_in_words", "noise_order", "norm_name", "numerics_of",
-           "people_of", "plain_numerics", "sum_fields", "sum_of"]  # fmt: skip
+           "people_of", "plain_numerics", "released_sum", "sum_fields", "sum_of"]  # fmt: skip
 
 DEFAULT_NUMERICS = "auto"
 
@@ -44,7 +44,7 @@ class Returning(Protocol):
 class SumParameters(Parameters):
     """Base of the parameters of what sees the data through one continual sum.
 
-    They have a ``sum_method`` and ``pushes``.
+    They have a ``sum_method``, ``pushes``, a ``noise_scale`` and its ``mu``.
 
     Attributes
     ----------
@@ -58,9 +58,23 @@ class SumParameters(Parameters):
     rates: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check that the rates are some, too."""
+        """Check that the rates are some, and that scale and mu fit each other."""
         super().__post_init__()
         _ = self.correlation
+        own: Any = self
+        if own.noise_scale > 0.0 or self.depends_on_data:
+            check_scale(own.noise_scale, own.mu)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether what is released can depend on data at all."""
+        return True
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        own: Any = self
+        return bool(own.noise_scale > 0.0) or not self.depends_on_data
 
     @property
     def correlation(self) -> Method:
@@ -144,6 +158,18 @@ def sum_of(
     if numerics == "lattice" and scale > 0.0:
         return placed(plain, near, scale)
     return replace(plain, scale=float(scale))
+
+
+def released_sum(
+    parameters: SumParameters, summand: AnySummand, pushes: int, **stream: Any
+) -> GaussianSum:
+    """Return the sum that the engine of the parameters releases, of a stream as `sum_of` has it.
+
+    Nothing here is trusted: its bounds are what the engine clips to.
+    """
+    p: Any = parameters
+    near, method = Neighbours(p.relation), parameters.correlation
+    return sum_of(summand, method, pushes, near, scale=p.noise_scale, numerics=p.numerics, **stream)
 
 
 def calibrate_noise(

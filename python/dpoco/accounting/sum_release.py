@@ -29,12 +29,12 @@ from dpoco.accounting.release import (
     SumParameters,
     candidate_methods,
     check_numerics,
-    check_scale,
     noise_in_words,
     noise_order,
     norm_name,
     people_of,
     planned_noise,
+    released_sum,
     sum_fields,
     sum_of,
 )
@@ -93,7 +93,6 @@ class ContinualSumParameters(SumParameters):
         """Check that the fields fit each other, too."""
         super().__post_init__()
         noise_order(self.noise, self.norm_order, self.norm, self.dimension)
-        check_scale(self.noise_scale, self.mu)
         check_numerics(self.numerics, self.noise)
 
     @property
@@ -177,15 +176,8 @@ def calibrate(
 def mechanism_of(parameters: ContinualSumParameters) -> GaussianSum:
     """Return the sum that is released: its bounds are what the engine clips to."""
     p = parameters
-    return sum_of(
-        ClippedVector(p.dimension, p.norm, p.bound, math.inf),
-        p.correlation,
-        p.horizon,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        order=p.norm_order,
-    )
+    summand = ClippedVector(p.dimension, p.norm, p.bound, math.inf)
+    return released_sum(p, summand, p.horizon, order=p.norm_order)
 
 
 def guarantee(

@@ -113,13 +113,7 @@ class TreeFrankWolfeParameters(release.SumParameters):
             raise ValueError(f"norm_order {self.norm_order!r} does not fit noise {self.noise!r}")
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
-        release.check_scale(self.noise_scale, self.mu)
         release.check_numerics(self.numerics, self.noise, self.calibration)
-
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.noise_scale > 0.0
 
     @property
     def noise_dominates(self) -> bool:
@@ -329,16 +323,8 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     Nothing here is trusted: its bounds are what the engine clips to.
     """
     p = parameters
-    return release.sum_of(
-        leaf_bounds.enforced_leaf_bounds(loss, p).summand(domain),
-        p.correlation,
-        p.pushes,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        batch=p.batch,
-        order=p.norm_order,
-    )
+    summand = leaf_bounds.enforced_leaf_bounds(loss, p).summand(domain)
+    return release.released_sum(p, summand, p.pushes, batch=p.batch, order=p.norm_order)
 
 
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
