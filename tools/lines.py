@@ -252,13 +252,20 @@ class Closure:
             if not _is_planning(found):
                 self._values.add(found)
                 self._meet({found}, set(), self.attributes)
-        elif found is not None and found[1].split(".")[-1] in PLANS:
-            planned = getattr(modules()[found[0]].definitions[found[1]], "returns", None)
-            if isinstance(planned, ast.Name):  # what is planned is read
-                self._reach(self._resolved(found[0], planned.id))
-        elif found is not None and found not in self.reached:
+        elif (
+            found is not None and found not in self.reached and found[1].split(".")[-1] not in PLANS
+        ):
             self.reached.add(found)
             self._left.append(found)
+
+    def _ask(self, found: Node | str | None) -> None:
+        """Reach what is asked of a class whose objects are planned, and given or made elsewhere."""
+        if isinstance(found, tuple):
+            node = modules()[found[0]].definitions[found[1]]
+            self._classes.add(found)
+            self._meet(set(), {found}, self.attributes)
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                self._ask(self._resolved(found[0], ast.unparse(base)))
 
     def _meet(self, values: set[str], classes: set[Node], names: set[str]) -> None:
         """Reach what attributes of these names can be, of these modules and classes."""
@@ -278,6 +285,9 @@ class Closure:
             parts: list[ast.AST] = [*node.bases, *node.decorator_list]
             own = _members(node).values()
             parts += [part for part in node.body if part not in own]
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "parameters":
+                    self._ask(self._resolved(module, ast.unparse(part.annotation)))
         else:
             parts = [node]
         seen: set[str] = set()
@@ -312,7 +322,7 @@ def _is_planning(module: str) -> bool:
     Certificates are computed from descriptions and from nothing that these say.
     """
     parts = module.split(".")[1:]
-    return any(p in PLANNING or p == "published" or "regret" in p for p in parts)
+    return any(p.strip("_") in PLANNING or p == "published" or "regret" in p for p in parts)
 
 
 def _span(node: ast.AST) -> set[int]:

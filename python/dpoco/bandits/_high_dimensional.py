@@ -178,14 +178,12 @@ class HighDimensionalBandit(BanditLearner):
         return positive_int("arms", arguments["arms"]), domain
 
     @classmethod
-    def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, *more: Any, **named: Any
-    ) -> None:
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
         if arguments["forced_rounds"] == "paper":  # as calibration resolved it
             p, budget = parameters, arguments["budget"]
             forced = forced_of("paper", p.arms, p.dimension, p.horizon, p.batch, budget)
             arguments = {**arguments, "forced_rounds": forced}
-        super()._check_restated(arguments, parameters, *more, **named)
+        return super()._restated(arguments, parameters)
 
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}

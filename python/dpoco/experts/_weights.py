@@ -282,12 +282,11 @@ class BatchShare(Weighted):
         )  # fmt: skip
 
     @classmethod
-    def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, *more: Any, **named: Any
-    ) -> None:
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
+        said = super()._restated(arguments, parameters)
         if parameters.noise == "none":  # without a budget, whatever law was asked for
-            named["free"] = ("noise",)
-        super()._check_restated(arguments, parameters, *more, **named)
+            del said["noise"]
+        return said
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""

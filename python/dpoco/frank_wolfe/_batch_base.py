@@ -89,7 +89,7 @@ class BatchLearner(Calibrated, ABC):
     def _plan(self, records: int, budget: Budget | None) -> Any:
         """Return the parameters for so many records."""
         known = {"records": records, "budget": budget}
-        return self._calibrated(self._arguments, self._domain, self._loss, **known)
+        return self._planned(self._arguments, self._domain, self._loss, **known)
 
     def _settle(self, parameters: Any) -> None:
         """Take parameters, once they are known to keep to the budget."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -55,20 +55,15 @@ class CoupledLearner(RecordLearner):
     _noise: ClassVar[str] = "ideal_fresh"
 
     @classmethod
-    def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
-    ) -> None:
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
         if arguments["max_switches"] is not None:
             raise ValueError("max_switches is for calibration: leave it out beside parameters")
         # Calibration answers a budget that buys no learning with one constant decision, whatever
         # coupling and block were asked for.
         constant = parameters.private and parameters.max_switches == 0
         free = ("coupling", "block") if constant else ()
-        super()._check_restated(arguments, parameters, defaults, free)
+        said = super()._restated(arguments, parameters)
+        return {name: value for name, value in said.items() if name not in free}
 
     @property
     def _width(self) -> int:

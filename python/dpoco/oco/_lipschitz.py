@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
@@ -167,26 +167,14 @@ class LipschitzLearner(OnlineLearner):
         return (arguments["domain"],)
 
     @classmethod
-    def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
-    ) -> None:
-        super()._check_restated(arguments, parameters, defaults, ("resolution",))
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
         if arguments["enforce"] and not parameters.enforce:
             # Left at its default it asks for protection, too.
             raise ValueError("enforce=True contradicts parameters, which have False")
-        resolution = arguments["resolution"]
-        if resolution is None:
-            return
-        counts = checked_counts(shape_of(arguments["domain"]), resolution)
-        if counts != parameters.resolution:
-            raise ValueError(
-                f"resolution={resolution!r} contradicts parameters, which have "
-                f"{parameters.resolution!r}"
-            )
+        said = super()._restated(arguments, parameters)
+        if said["resolution"] is not None:
+            said["resolution"] = checked_counts(shape_of(arguments["domain"]), said["resolution"])
+        return said
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
