@@ -9,7 +9,8 @@ calls, function by function: in Python from the constructor, where an attribute 
 of that name of a class that is reached; in C++ from what binds the functions of the compiled class
 that the learner's modules name, where a name may be any definition of it in a file that is
 included. Planning is left out, and so are forecasts of regret and printed constants: what they say
-is certified and compared with the budget, or no part of it. So are storing and reading of states.
+is certified and compared with the budget, or no part of it. So are the words that all statements
+share, and storing and reading of states.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PYTHON, CPP = ROOT / "python", ROOT / "cpp"
-PLANNING = ("planning", "explain", "cli", "journal", "scale", "audit", "evaluation")
+PLANNING = ("planning", "words", "explain", "cli", "journal", "scale", "audit", "evaluation")
 PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only warns
 # The problem that a learner is followed with, besides what its constructor names itself.
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
@@ -317,7 +318,7 @@ class Closure:
 
 
 def _is_planning(module: str) -> bool:
-    """Return whether a module plans, forecasts regret or recalls what papers print.
+    """Return whether a module plans, forecasts regret, has words or recalls what papers print.
 
     Certificates are computed from descriptions and from nothing that these say.
     """

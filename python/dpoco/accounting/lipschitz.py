@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
+from dpoco.accounting._words import REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.guarantee import Guarantee
@@ -45,7 +46,7 @@ from dpoco.accounting.release import (
     sum_fields,
     sum_of,
 )
-from dpoco.accounting.statement import REGRET_SCOPES, check_claim, state_sum, stated_delta
+from dpoco.accounting.statement import check_claim, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 from dpoco._validation import choice, exponent, positive_float, positive_int
 from dpoco.accounting import continual_sum
+from dpoco.accounting._words import noise_in_words, norm_name
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
@@ -29,9 +30,7 @@ from dpoco.accounting.release import (
     SumParameters,
     candidate_methods,
     check_numerics,
-    noise_in_words,
     noise_order,
-    norm_name,
     people_of,
     planned_noise,
     released_sum,

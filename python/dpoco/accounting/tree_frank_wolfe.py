@@ -18,6 +18,7 @@ from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum, leaf_bounds, published, release, truncation
+from dpoco.accounting._words import noise_in_words
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
@@ -282,7 +283,7 @@ def guarantee(
     leaf = leaf_bounds.enforced_leaf_bounds(loss, p)
     what = (
         f"the decisions of tree Frank-Wolfe (dimension {d}, p = {domain.p:g}; "
-        f"{p.sum_method!r} sum, {release.noise_in_words(p.noise, p.norm_order)})"
+        f"{p.sum_method!r} sum, {noise_in_words(p.noise, p.norm_order)})"
     )
     if not p.private:
         return Guarantee.none(p.horizon, what)
