@@ -17,17 +17,9 @@ from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._participation import Participation
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, positive_float
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, nets
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.lipschitz import LipschitzParameters
-from dpoco.accounting.nets import (
-    NetShape,
-    bounding_box,
-    checked_counts,
-    levels_of,
-    shape_of,
-    spacings,
-)
 from dpoco.domains import Box, Domain, Simplex
 from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.privacy.mechanisms.bounds import NetDifferences
@@ -162,7 +154,7 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        shape_of(arguments["domain"])
+        nets.shape_of(arguments["domain"])
         positive_float("lipschitz", arguments["lipschitz"])
         return (arguments["domain"],)
 
@@ -173,7 +165,9 @@ class LipschitzLearner(OnlineLearner):
             raise ValueError("enforce=True contradicts parameters, which have False")
         said = super()._restated(arguments, parameters)
         if said["resolution"] is not None:
-            said["resolution"] = checked_counts(shape_of(arguments["domain"]), said["resolution"])
+            said["resolution"] = nets.checked_counts(
+                nets.shape_of(arguments["domain"]), said["resolution"]
+            )
         return said
 
     def _set_up(
@@ -411,7 +405,7 @@ def net_of(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, Flo
         first = np.linspace(0.0, domain.scale, resolution[0])
         net = np.stack([first, domain.scale - first], axis=1)
     else:
-        lower, upper = bounding_box(domain)
+        lower, upper = nets.bounding_box(domain)
         counts = iter(resolution)
         axes = [
             np.linspace(low, high, next(counts) if low < high else 1)
@@ -431,10 +425,10 @@ def net_transform(net: NetDifferences, *, enforced: bool) -> _core.NetTransform 
     """Return the transform of a net, with bounded differences or not; None for a single point."""
     if net.size == 0:
         return None
-    steps = spacings(NetShape(net.sides, 0.0), net.counts)
+    steps = nets.spacings(nets.NetShape(net.sides, 0.0), net.counts)
     limits = [net.lipschitz * h if enforced else _NO_LIMIT for h in steps]
     if net.transform == "parent":
-        return _core.NetTransform.parent(levels_of(net.counts), limits)
+        return _core.NetTransform.parent(nets.levels_of(net.counts), limits)
     if net.transform == "increments":
         return _core.NetTransform.increments(net.counts[0], limits[0])
     return _core.NetTransform.grid_laplacian(*net.counts, *limits)
