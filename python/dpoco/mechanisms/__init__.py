@@ -5,13 +5,14 @@ from __future__ import annotations
 from dpoco.accounting.above_threshold import AboveThresholdParameters
 from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.accounting.sum_release import ContinualSumParameters
-from dpoco.mechanisms._continual_sum import (
+from dpoco.mechanisms._mechanisms import (
+    AboveThreshold,
     ContinualSum,
+    NoisyMax,
     clipper_of,
     continual_sum_settings,
     sum_entries,
 )
-from dpoco.mechanisms._selection import AboveThreshold, NoisyMax
 
 __all__ = [
     "AboveThreshold",
