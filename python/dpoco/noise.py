@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import IntArray, exponent, positive_float, positive_int
+from dpoco._validation import FloatArray, IntArray, exponent, positive_float, positive_int
 from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 from dpoco.random import Source, checked_source
 
@@ -33,7 +33,6 @@ __all__ = [
     "laplace",
 ]
 
-FloatArray = NDArray[np.float64]
 Size = int | tuple[int, ...] | None
 
 # Of the discrete laws.

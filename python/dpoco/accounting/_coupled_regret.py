@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.accounting._coupled_parameters import (
     CoupledParameters,
     CoupledRegularizedLeaderParameters,
@@ -27,8 +27,6 @@ from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.privacy.losses import tilted_draws
 from dpoco.privacy.losses.gaussian import gaussian_delta
-
-FloatArray = NDArray[np.float64]
 
 # Sums over rounds are exact up to this many terms; beyond, bounded in blocks of this ratio.
 _EXACT_TERMS, _RATIO = 4096, 1e-3

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
@@ -73,7 +73,6 @@ __all__ = [
     "worst_row_norm",
 ]
 
-FloatArray = NDArray[np.float64]
 Method = str | Buffered  # a name, or parameters of its own for as many pushes
 
 METHODS = ("blt", "tree", "honaker", "toeplitz", "blt_normalised")

@@ -12,11 +12,7 @@ from dpoco import _core, domains, losses
 from dpoco._calibrated import Calibrated
 from dpoco._clipping import record_clipper
 from dpoco._learner import Progress
-from dpoco._validation import (
-    FloatArray,
-    float_array,
-    positive_int,
-)
+from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, RoundOrderError
 from dpoco.frank_wolfe._online import start_in

@@ -15,7 +15,7 @@ from dpoco._clipping import record_clipper
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
@@ -30,8 +30,6 @@ from dpoco.privacy.mechanisms.coupled_draws import (
     Window,
 )
 from dpoco.random import Source
-
-FloatArray = NDArray[np.float64]
 
 
 class _Nothing:
