@@ -22,7 +22,7 @@ from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import clipped, record_length
+from dpoco.accounting.leaf_bounds import clipped, record_length, second_moments
 from dpoco.accounting.noisy_ftrl_regret import (
     GROWTH,
     STATISTICS,
@@ -250,9 +250,7 @@ def _summand(
 ) -> SecondMoments | GlmGradient | ClippedVector:
     """Return what a round adds: a gradient, or the statistics of a squared loss."""
     if vector_scale is not None:
-        leaf, d = clipped(loss), domain.dimension
-        bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
-        return SecondMoments(d, float(domain.dual_exponent), *bounds, weight=vector_scale)
+        return second_moments(domain, loss, vector_scale)
     if isinstance(loss, GlmLoss):
         slope = float(loss.derivative_bound(loss.margin_bound(domain)))
         return clipped(loss, slope).summand(domain)
