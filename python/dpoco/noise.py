@@ -21,17 +21,9 @@ from dpoco._validation import FloatArray, IntArray, exponent, positive_float, po
 from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 from dpoco.random import Source, checked_source
 
-__all__ = [
-    "TAIL_MASS_PER_VARIATE",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "exponential",
-    "gamma",
-    "gaussian",
-    "generalized_gaussian",
-    "gumbel",
-    "laplace",
-]
+__all__ = ["TAIL_MASS_PER_VARIATE", "discrete_gaussian", "discrete_laplace",
+           "exponential", "gamma", "gaussian", "generalized_gaussian", "gumbel",
+           "laplace"]  # fmt: skip
 
 Size = int | tuple[int, ...] | None
 

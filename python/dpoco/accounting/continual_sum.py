@@ -46,32 +46,12 @@ from dpoco.privacy.mechanisms.factorisations import (
 from dpoco.privacy.mechanisms.participation import geometric, most_rounds
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = [
-    "METHODS",
-    "NOISES",
-    "TOEPLITZ_LIMIT",
-    "UNBOUNDED_HORIZON",
-    "BLTParameters",
-    "Method",
-    "blt_parameters",
-    "choose_buffers",
-    "choose_method",
-    "column_norm",
-    "factorisation",
-    "lower_bound",
-    "max_error",
-    "name_of",
-    "noise_sigma",
-    "planned",
-    "rated",
-    "release_grid",
-    "resolve_horizon",
-    "rises",
-    "root_mean_square_row",
-    "row_norm",
-    "worst_round",
-    "worst_row_norm",
-]
+__all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
+           "BLTParameters", "Method", "blt_parameters", "choose_buffers",
+           "choose_method", "column_norm", "factorisation", "lower_bound",
+           "max_error", "name_of", "noise_sigma", "planned", "rated", "release_grid",
+           "resolve_horizon", "rises", "root_mean_square_row", "row_norm",
+           "worst_round", "worst_row_norm"]  # fmt: skip
 
 Method = str | Buffered  # a name, or parameters of its own for as many pushes
 

@@ -51,14 +51,8 @@ from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMo
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = [
-    "NoisyFTRLParameters",
-    "best_vector_scale",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "ridge_of",
-]
+__all__ = ["NoisyFTRLParameters", "best_vector_scale", "calibrate", "guarantee",
+           "mechanism_of", "ridge_of"]  # fmt: skip
 
 STEPS = ("predicted",)
 

@@ -15,30 +15,10 @@ from dpoco.audit.replay import ReplayReport, replay_audit
 from dpoco.audit.report import Attack, AuditReport, ExerciseReport
 from dpoco.audit.standard import StandardCase, standard_case, standard_names
 
-__all__ = [
-    "AnytimeAudit",
-    "AnytimeReport",
-    "Attack",
-    "AuditReport",
-    "BlackBoxReport",
-    "ExactReport",
-    "Exercise",
-    "ExerciseReport",
-    "LikelihoodReport",
-    "PackingReport",
-    "ReplayReport",
-    "StandardCase",
-    "audit_learner",
-    "black_box_audit",
-    "check_learner",
-    "contract_checks",
-    "epsilon_lower_bound",
-    "exact_audit",
-    "learn_event",
-    "learner_runs",
-    "likelihood_audit",
-    "packing_audit",
-    "replay_audit",
-    "standard_case",
-    "standard_names",
-]
+__all__ = ["AnytimeAudit", "AnytimeReport", "Attack", "AuditReport", "BlackBoxReport",
+           "ExactReport", "Exercise", "ExerciseReport", "LikelihoodReport",
+           "PackingReport", "ReplayReport", "StandardCase", "audit_learner",
+           "black_box_audit", "check_learner", "contract_checks",
+           "epsilon_lower_bound", "exact_audit", "learn_event", "learner_runs",
+           "likelihood_audit", "packing_audit", "replay_audit", "standard_case",
+           "standard_names"]  # fmt: skip

@@ -11,10 +11,5 @@ from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.bandits._learners import HighDimensionalBandit, LinUCB
 from dpoco.bandits._trace import BanditTrace
 
-__all__ = [
-    "BanditTrace",
-    "HighDimensionalBandit",
-    "HighDimensionalBanditParameters",
-    "LinUCB",
-    "LinUCBParameters",
-]
+__all__ = ["BanditTrace", "HighDimensionalBandit", "HighDimensionalBanditParameters",
+           "LinUCB", "LinUCBParameters"]  # fmt: skip

@@ -21,14 +21,8 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.random import Source
 
-__all__ = [
-    "BatchShare",
-    "BatchShareParameters",
-    "ObliviousTracker",
-    "ObliviousTrackerParameters",
-    "PrefixHedge",
-    "PrefixHedgeParameters",
-]
+__all__ = ["BatchShare", "BatchShareParameters", "ObliviousTracker",
+           "ObliviousTrackerParameters", "PrefixHedge", "PrefixHedgeParameters"]  # fmt: skip
 
 # Doubles that the prior "at_most" may hold, S + 1 rows of N.
 _LARGEST_STATE = 2**33

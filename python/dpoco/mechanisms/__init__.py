@@ -14,14 +14,6 @@ from dpoco.mechanisms._mechanisms import (
     sum_entries,
 )
 
-__all__ = [
-    "AboveThreshold",
-    "AboveThresholdParameters",
-    "ContinualSum",
-    "ContinualSumParameters",
-    "NoisyMax",
-    "NoisyMaxParameters",
-    "clipper_of",
-    "continual_sum_settings",
-    "sum_entries",
-]
+__all__ = ["AboveThreshold", "AboveThresholdParameters", "ContinualSum",
+           "ContinualSumParameters", "NoisyMax", "NoisyMaxParameters", "clipper_of",
+           "continual_sum_settings", "sum_entries"]  # fmt: skip

@@ -19,15 +19,8 @@ from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegulariz
 from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
 from dpoco.oco._noisy_ftrl import NoisyFTRL, NoisyFTRLParameters, NoisyNewton, NoisyNewtonParameters
 
-__all__ = [
-    "ContinuousMultiplicativeWeights",
-    "ContinuousMultiplicativeWeightsParameters",
-    "CoupledRegularizedLeader",
-    "CoupledRegularizedLeaderParameters",
-    "LipschitzLearner",
-    "LipschitzParameters",
-    "NoisyFTRL",
-    "NoisyFTRLParameters",
-    "NoisyNewton",
-    "NoisyNewtonParameters",
-]
+__all__ = ["ContinuousMultiplicativeWeights",
+           "ContinuousMultiplicativeWeightsParameters", "CoupledRegularizedLeader",
+           "CoupledRegularizedLeaderParameters", "LipschitzLearner",
+           "LipschitzParameters", "NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton",
+           "NoisyNewtonParameters"]  # fmt: skip
