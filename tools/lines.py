@@ -9,7 +9,8 @@ calls, function by function: in Python from the constructor, where an attribute 
 of that name of a class that is reached; in C++ from what binds the functions of the compiled class
 that the learner's modules name, where a name may be any definition of it in a file that is
 included. Planning is left out, and so are forecasts of regret and printed constants: what they say
-is certified and compared with the budget, or no part of it. So are storing and reading of states.
+is certified and compared with the budget, or no part of it. So are the words that all statements
+share, and storing and reading of states.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PYTHON, CPP = ROOT / "python", ROOT / "cpp"
-PLANNING = ("planning", "explain", "cli", "journal", "scale", "audit", "evaluation")
+PLANNING = ("planning", "words", "explain", "cli", "journal", "scale", "audit", "evaluation")
 PLANS = ("calibrate", "plan", "for_people", "noise_dominates")  # the last only warns
 # The problem that a learner is followed with, besides what its constructor names itself.
 PROBLEM = ("domains.LpBall", "losses.LogisticLoss", "accounting.Budget")
@@ -258,6 +259,15 @@ class Closure:
             self.reached.add(found)
             self._left.append(found)
 
+    def _ask(self, found: Node | str | None) -> None:
+        """Reach what is asked of a class whose objects are planned, and given or made elsewhere."""
+        if isinstance(found, tuple):
+            node = modules()[found[0]].definitions[found[1]]
+            self._classes.add(found)
+            self._meet(set(), {found}, self.attributes)
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                self._ask(self._resolved(found[0], ast.unparse(base)))
+
     def _meet(self, values: set[str], classes: set[Node], names: set[str]) -> None:
         """Reach what attributes of these names can be, of these modules and classes."""
         for module in values:
@@ -276,6 +286,9 @@ class Closure:
             parts: list[ast.AST] = [*node.bases, *node.decorator_list]
             own = _members(node).values()
             parts += [part for part in node.body if part not in own]
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "parameters":
+                    self._ask(self._resolved(module, ast.unparse(part.annotation)))
         else:
             parts = [node]
         seen: set[str] = set()
@@ -305,12 +318,12 @@ class Closure:
 
 
 def _is_planning(module: str) -> bool:
-    """Return whether a module plans, forecasts regret or recalls what papers print.
+    """Return whether a module plans, forecasts regret, has words or recalls what papers print.
 
     Certificates are computed from descriptions and from nothing that these say.
     """
     parts = module.split(".")[1:]
-    return any(p in PLANNING or p == "published" or "regret" in p for p in parts)
+    return any(p.strip("_") in PLANNING or p == "published" or "regret" in p for p in parts)
 
 
 def _span(node: ast.AST) -> set[int]:

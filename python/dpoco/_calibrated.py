@@ -1,118 +1,20 @@
-"""Learners and mechanisms that are calibrated: the constructor is the one table of their options.
-
-What an option is called, its type and its default are in the constructor's signature, its values
-and its meaning in the docstring. Calibration takes the arguments that it names, too; parameters fix
-those that they have as well; commands make their options of the same table.
-"""
+"""Learners and mechanisms that keep to a budget: what they are built from is certified, always."""
 
 from __future__ import annotations
 
-import inspect
-import re
-import warnings
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from dpoco import _core
-from dpoco._participation import Participation, for_people
+from dpoco._participation import Participation
+from dpoco._planning import Planned
 from dpoco._state import Stateful
 from dpoco._validation import LARGEST_HORIZON, choice, require_memory
 from dpoco.accounting import Budget, Guarantee
-from dpoco.errors import BudgetExceeded, NoiseDominatesWarning
+from dpoco.errors import BudgetExceeded
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.random import Source
-
-_TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
-
-
-@dataclass(frozen=True)
-class Option:
-    """One argument of a constructor.
-
-    Attributes
-    ----------
-    name : str
-        The argument.
-    kinds : tuple of str
-        Names of its types: "str", "int", "float", "bool", "None", or a class.
-    default : object
-        ``inspect.Parameter.empty`` where it must be given.
-    choices : tuple of str
-        The texts it may be, empty if any or none.
-    meaning : str
-        What the docstring says.
-    """
-
-    name: str
-    kinds: tuple[str, ...]
-    default: Any
-    choices: tuple[str, ...]
-    meaning: str
-
-    @property
-    def flag_type(self) -> type:
-        """The type of a command's flag: what is not one of bool, int and float alone is a text."""
-        kinds = {kind for kind in self.kinds if kind != "None" and not kind.startswith("tuple")}
-        return _TYPES.get(kinds.pop(), str) if len(kinds) == 1 else str
-
-    @property
-    def help(self) -> str:
-        """The help of a command's flag: what it may be, and the first sentence of its meaning."""
-        first = re.split(r"(?<=\w\w[.])\s", self.meaning)[0]
-        return f"{', '.join(self.choices)}. {first}" if self.choices else first
-
-    def read(self, value: Any) -> Any:
-        """Return the value of a flag: a text that may be a number, too, if it is one.
-
-        Raises
-        ------
-        ValueError
-            For a text that the option cannot be.
-        """
-        if not isinstance(value, str):
-            return value
-        if "bool" in self.kinds and value in ("true", "false"):
-            return value == "true"
-        for name in ("int", "float"):
-            if name in self.kinds:
-                try:
-                    return _TYPES[name](value)
-                except ValueError:
-                    continue
-        if "str" not in self.kinds:
-            raise ValueError(f"{self.name} must be {self.flag_type.__name__}; got {value!r}")
-        return value
-
-
-def documented(item: Any) -> dict[str, tuple[str, str]]:
-    """Return what a docstring says of every parameter: the values it takes, and what it means."""
-    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(item) or "")
-    said = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
-    entries = re.findall(
-        r"^(\w[\w, ]*?)(?: : (.*))?\n((?:[ ]{4}.*(?:\n|$)|\n)+)", f"{said}\n", re.M
-    )
-    return {
-        name: (values, " ".join(text.split()))
-        for names, values, text in entries
-        for name in names.split(", ")
-    }
-
-
-@cache
-def options_of(constructed: type) -> dict[str, Option]:
-    """Return the table of a class: every argument of its constructor, in order."""
-    about = documented(constructed)
-    found = {}
-    for name, parameter in inspect.signature(constructed).parameters.items():
-        values, meaning = about.get(name, ("", ""))
-        kinds = tuple(str(parameter.annotation).split(" | "))
-        choices = tuple(re.findall(r'"([^"]*)"', values)) if "{" in values else ()
-        found[name] = Option(name, kinds, parameter.default, choices, meaning)
-    return found
 
 
 def _check_held(what: str, said: Any, held: Any) -> None:
@@ -130,26 +32,8 @@ def _check_held(what: str, said: Any, held: Any) -> None:
         raise BudgetExceeded(f"the engine holds another {what} than its description")
 
 
-class Calibrated:
-    """Base of what is built from parameters, calibrated or given, that keep to a budget.
-
-    Subclasses name their accountant (a module with ``calibrate`` and ``guarantee``) and their
-    parameters' class.
-    """
-
-    _accountant: ClassVar[ModuleType]
-    _parameters_class: ClassVar[type]
-    _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
-    _plans_people: ClassVar[bool]  # whether it takes a participation, too
-
-    def __init_subclass__(cls, **rest: Any) -> None:
-        super().__init_subclass__(**rest)
-        calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
-        if calibrate is not None:
-            taken = inspect.signature(calibrate).parameters
-            own = (name for name in inspect.signature(cls).parameters if name in taken)
-            cls._options = tuple(name for name in own if name != "participation")
-            cls._plans_people = "participation" in taken
+class Calibrated(Planned):
+    """Base of what is built from parameters, calibrated or given, that keep to a budget."""
 
     @staticmethod
     def _check_common(arguments: Mapping[str, Any]) -> None:
@@ -177,58 +61,6 @@ class Calibrated:
         """Raise `BudgetExceeded` unless all that the engine holds is what its description says."""
         _check_held("mechanism", mechanism, _core.described(engine))
 
-    @classmethod
-    def _calibrated(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:
-        """Return the parameters that calibration makes of a constructor's arguments.
-
-        `problem` are its first arguments, checked; `known` stand for what was given.
-        """
-        options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
-        participation, budget = arguments.get("participation"), options.get("budget")
-        if participation is None or budget is None:
-            return cls._accountant.calibrate(*problem, **options)
-        if cls._plans_people:
-            options["participation"] = participation
-        return for_people(
-            lambda single: cls._accountant.calibrate(*problem, **{**options, "budget": single}),
-            lambda found: cls._accountant.guarantee(*problem, found, budget=budget),
-            participation,
-            budget,
-        )
-
-    @classmethod
-    def _check_given(cls, constructed: type, arguments: Mapping[str, Any]) -> Any:
-        """Return the parameters that were given, if they agree with all that was given beside.
-
-        `constructed` is the class whose constructor it was: its defaults say nothing.
-        """
-        parameters = arguments["parameters"]
-        if type(parameters) is not cls._parameters_class:
-            raise TypeError(f"parameters must be {cls._parameters_class.__name__}")
-        cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
-        return parameters
-
-    @classmethod
-    def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
-    ) -> None:
-        """Raise unless arguments that `parameters` fix, too, agree with them, but for `free`.
-
-        One that is left at its default (of `defaults`, a signature's parameters), None, "auto" or
-        "predicted" says nothing.
-        """
-        for name in cls._options:
-            if name in free or not hasattr(parameters, name):
-                continue
-            value, fixed = arguments[name], getattr(parameters, name)
-            chosen = isinstance(value, str) and value in ("auto", "predicted")
-            if value is not None and not chosen and value not in (defaults[name].default, fixed):
-                raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")
-
 
 class Certified(Calibrated, Stateful):
     """Base of what releases by an engine: parameters, calibrated or given, and one guarantee.
@@ -252,29 +84,13 @@ class Certified(Calibrated, Stateful):
         if given:
             parameters = self._check_given(constructed, arguments)
         else:
-            parameters = self._calibrated(arguments, *problem)
+            parameters = self._planned(arguments, *problem)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
         # Published constants state what they spend, over the budget or not.
         if budget is not None and (given or arguments.get("calibration") != "paper"):
             self._guarantee.require(budget)
-        if budget is not None:
-            budget.doubt(arguments.get("horizon"), stacklevel=3)
-        note = self._noise_note()
-        if note is not None:
-            warnings.warn(note, NoiseDominatesWarning, stacklevel=3)
-
-    def _noise_note(self) -> str | None:
-        """Return why hardly any learning is to be expected, from public numbers only; or None."""
-        p = self._parameters
-        if not p.noise_dominates:
-            return None
-        found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
-        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
-        return (
-            "noise dominates: at this budget and horizon hardly any learning is expected "
-            f"({numbers})"
-        )
+        self._warn(arguments)
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -323,6 +139,11 @@ class Certified(Calibrated, Stateful):
     def horizon(self) -> int:
         """Number of rounds the guarantee covers; 10^12 where there is no horizon."""
         return self._horizon
+
+    @property
+    def parameters(self) -> Any:
+        """Everything calibration fixed: what describes the mechanism, and what follows from it."""
+        return self._parameters
 
     @property
     def guarantee(self) -> Guarantee:

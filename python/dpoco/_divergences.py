@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpoco._validation import FloatArray
 
 __all__ = ["kl_divergence", "total_variation", "total_variations"]
-
-FloatArray = NDArray[np.float64]
 
 
 def kl_divergence(truth: Any, prediction: Any) -> FloatArray:

@@ -13,12 +13,11 @@ from dpoco._calibrated import Certified
 from dpoco._participation import Digests, Limiter, Participation
 from dpoco._state import check_writable
 from dpoco._tickets import Delayed
-from dpoco._validation import positive_int
+from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 
 __all__ = ["OnlineLearner", "emptied"]
 
-FloatArray = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 Self = TypeVar("Self", bound="OnlineLearner")
 

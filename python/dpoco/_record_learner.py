@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from dpoco import domains, losses
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array, number
+from dpoco._validation import FloatArray, float_array, number
 from dpoco.trace import Flags, Trace
 
 __all__ = ["RecordLearner"]
-
-FloatArray = NDArray[np.float64]
 
 
 class RecordLearner(OnlineLearner):

@@ -17,16 +17,15 @@ from hashlib import blake2b
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco._state import Stateful
+from dpoco._validation import FloatArray
 from dpoco.accounting import Guarantee
 from dpoco.accounting.statement import delayed
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 
 __all__ = ["Delayed", "Ticket", "TicketBook"]
 
-FloatArray = NDArray[np.float64]
 
 # Little-endian: signature, learner, number, round, kind of decision, due, entries of the decision
 # and of the context; then these, and the tag.

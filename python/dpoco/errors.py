@@ -6,18 +6,9 @@ visible in an exception.
 
 from __future__ import annotations
 
-__all__ = [
-    "BudgetExceeded",
-    "CalibrationError",
-    "DpocoError",
-    "HorizonExceeded",
-    "JournalFenced",
-    "LargeDeltaWarning",
-    "NoiseDominatesWarning",
-    "ReplayMismatch",
-    "RoundOrderError",
-    "StateError",
-]
+__all__ = ["BudgetExceeded", "CalibrationError", "DpocoError", "HorizonExceeded",
+           "JournalFenced", "LargeDeltaWarning", "NoiseDominatesWarning",
+           "ReplayMismatch", "RoundOrderError", "StateError"]  # fmt: skip
 
 
 class DpocoError(Exception):

@@ -17,23 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import IntArray, exponent, positive_float, positive_int
+from dpoco._validation import FloatArray, IntArray, exponent, positive_float, positive_int
 from dpoco.accounting.truncation import TAIL_MASS_PER_VARIATE
 from dpoco.random import Source, checked_source
 
-__all__ = [
-    "TAIL_MASS_PER_VARIATE",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "exponential",
-    "gamma",
-    "gaussian",
-    "generalized_gaussian",
-    "gumbel",
-    "laplace",
-]
+__all__ = ["TAIL_MASS_PER_VARIATE", "discrete_gaussian", "discrete_laplace",
+           "exponential", "gamma", "gaussian", "generalized_gaussian", "gumbel",
+           "laplace"]  # fmt: skip
 
-FloatArray = NDArray[np.float64]
 Size = int | tuple[int, ...] | None
 
 # Of the discrete laws.

@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpoco import _core
-from dpoco._validation import (
-    FloatArray,
-    float_array,
-    positive_float,
-    positive_int,
-    real_float,
-)
+from dpoco._validation import FloatArray, float_array, positive_float, positive_int, real_float
 from dpoco.domains import Box, Domain
 from dpoco.random import Source, checked_source
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, float_array
 
 __all__ = ["RecordShares", "Trace"]
 
 NO_STREAM = "this trace has no stream: how its records were read is not known"
 
-FloatArray = NDArray[np.float64]
 Flags = Mapping[str, NDArray[np.bool_]]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from dpoco.accounting import Budget, tree_frank_wolfe
 from dpoco.accounting._certificate import loss_of
 from dpoco.accounting._ledger_sums import Cost, FixedPlan
+from dpoco.accounting._words import common_conditions
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.release import common_conditions
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, SquaredLoss
 

@@ -178,7 +178,7 @@ COMMON = {"horizon": 6, "budget": BUDGET}
 
 
 def a_sum(method):
-    return "dpoco.mechanisms._continual_sum", lambda source, numerics: ContinualSum(
+    return "dpoco.mechanisms._mechanisms", lambda source, numerics: ContinualSum(
         D, method=method, numerics=numerics, source=source, **COMMON
     )
 
@@ -211,7 +211,7 @@ MECHANISMS = {
     "TreeFrankWolfe": ("dpoco.frank_wolfe._online", frank_wolfe),
     "NoisyFTRL": ("dpoco.oco._noisy_ftrl", leader),
     "PrefixHedge": ("dpoco.experts._weights", hedge),
-    "LinUCB": ("dpoco.bandits._linucb", bandit),
+    "LinUCB": ("dpoco.bandits._learners", bandit),
 }
 
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dpoco._calibrated import options_of
+from dpoco._planning import options_of
 from dpoco.accounting import Guarantee
 from dpoco.cli._plan import _PLANNED, command_of, example_of, own_options
 from dpoco.cli._plan_report import _smallest_useful

@@ -110,15 +110,15 @@ def test_another_engine_is_refused(name, monkeypatch):
 
 @pytest.mark.parametrize("factor", [0.5, 1.0 - 2.0**-52])
 def test_noise_that_is_halved_on_the_way_to_the_engine_is_refused(factor, monkeypatch):
-    from dpoco.mechanisms import _continual_sum
+    from dpoco.mechanisms import _mechanisms
     from dpoco.oco import _noisy_ftrl
 
-    settings = _continual_sum.continual_sum_settings
+    settings = _mechanisms.continual_sum_settings
 
     def weaker(total, claim):
         return {**settings(total, claim), "scale": factor * total.scale}
 
-    for module in (_continual_sum, _noisy_ftrl):
+    for module in (_mechanisms, _noisy_ftrl):
         monkeypatch.setattr(module, "continual_sum_settings", weaker)
     budget = dpoco.Budget(1.0, 1e-6)
     with pytest.raises(dpoco.BudgetExceeded, match="another scale"):

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/packed.hpp"
 #include "dpoco/oco/noisy_ftrl.hpp"
 
 using namespace dpoco;
@@ -23,7 +24,6 @@ namespace {
 
 constexpr Index kDimension = 7;
 constexpr std::uint64_t kRounds = 150;
-constexpr double kSqrtTwo = 1.41421356237309504880;
 
 std::shared_ptr<const domains::Domain> domain_of(int kind) {
   if (kind == 0) return std::make_shared<domains::LpBall>(kDimension, 2.0, 1.0);
@@ -164,7 +164,7 @@ TEST_CASE("degenerate quadratics") {
     std::vector<double> center(n), x(n);
     domain->center(center.data());
     for (const double scale : {0.0, -1.0, 1e-300, 1e90}) {
-      std::vector<double> packed(oco::packed_size(n) + n, scale);
+      std::vector<double> packed(packed_size(n) + n, scale);
       x = center;
       leader.minimize(packed.data(), 1.0, 1.0, x.data());
       CHECK(domain->contains(x.data(), 1e-9));

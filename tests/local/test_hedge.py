@@ -231,8 +231,10 @@ def test_endless_mixing():
 
 def test_endless_rounds_compute_ranges_once_a_block(monkeypatch):
     calls = []
-    original = hedge_module.loss_ranges
-    monkeypatch.setattr(hedge_module, "loss_ranges", lambda *a: calls.append(a[1]) or original(*a))
+    original = hedge_module.bounds.loss_ranges
+    monkeypatch.setattr(
+        hedge_module.bounds, "loss_ranges", lambda *a: calls.append(a[1]) or original(*a)
+    )
     # An array of its own: what is computed from it is kept for all learners.
     learner = DistributionLearner(
         Hypotheses(FC.copy()), epsilon=8.0, learner="hedge", public_seed=1

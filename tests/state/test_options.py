@@ -6,7 +6,8 @@ import inspect
 
 import pytest
 
-from dpoco._calibrated import Calibrated, Option, options_of
+from dpoco._calibrated import Calibrated
+from dpoco._planning import Option, options_of
 from dpoco.learners import LEARNERS
 
 KINDS = [each.load() for each in LEARNERS]

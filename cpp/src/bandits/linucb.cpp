@@ -8,14 +8,12 @@
 
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
-#include "dpoco/oco/quadratic_leader.hpp"
+#include "dpoco/core/packed.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::bandits {
 namespace {
-
-constexpr double kSqrtTwo = 1.41421356237309504880;
 
 // Products of the clipped contexts round a few times more than the contexts themselves; this keeps
 // the exact norm of the statistics inside the declared one.
@@ -24,7 +22,7 @@ constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 }  // namespace
 
 std::size_t LinUcb::sum_dimension(std::uint64_t arms, std::size_t dimension) noexcept {
-  return static_cast<std::size_t>(arms) * (oco::packed_size(dimension) + dimension);
+  return static_cast<std::size_t>(arms) * (packed_size(dimension) + dimension);
 }
 
 LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSettings own,
@@ -32,7 +30,7 @@ LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSet
     : BanditLearner(settings, std::move(clipper)),
       own_(own),
       sum_(std::move(sum)),
-      entries_(oco::packed_size(dimension()) + dimension()) {
+      entries_(packed_size(dimension()) + dimension()) {
   const std::size_t d = dimension();
   if (own_.batch < 1) throw std::invalid_argument("batch must be at least 1");
   if (own_.exact && own_.batch != 1) throw std::invalid_argument("exact needs batch 1");
@@ -87,7 +85,6 @@ void LinUcb::factor(std::uint64_t arm) {
   const auto index = static_cast<std::size_t>(arm);
   const double* packed = released_.data() + index * entries_;
   oco::CholeskyFactor& cholesky = factors_[index];
-  constexpr double kHalfRoot = 0.70710678118654752440;
   // With the confidence of the guarantee on regret the first shift suffices.
   double shift = own_.shift;
   for (;;) {
@@ -95,7 +92,7 @@ void LinUcb::factor(std::uint64_t arm) {
     for (std::size_t i = 0; i < d; ++i) {
       double* row = matrix_.data() + i * d;
       row[i] = *from++ + shift;
-      for (std::size_t j = i + 1; j < d; ++j) row[j] = *from++ * kHalfRoot;
+      for (std::size_t j = i + 1; j < d; ++j) row[j] = *from++ * kSqrtHalf;
     }
     if (cholesky.compute(matrix_.data())) break;
     shift *= 2.0;  // ends soon: sums stay far below the largest double, see `read_own`
@@ -107,7 +104,7 @@ void LinUcb::factor(std::uint64_t arm) {
 void LinUcb::solve(std::uint64_t arm) {
   const std::size_t d = dimension();
   const auto index = static_cast<std::size_t>(arm);
-  const double* vector = released_.data() + index * entries_ + oco::packed_size(d);
+  const double* vector = released_.data() + index * entries_ + packed_size(d);
   const double inverse = 1.0 / own_.reward_weight;
   for (std::size_t i = 0; i < d; ++i) white_[i] = vector[i] * inverse;
   factors_[index].solve(white_.data(), coefficients_.data() + index * d);

@@ -3,13 +3,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/packed.hpp"
 #include "dpoco/frank_wolfe/batch_fit.hpp"
 #include "noisy_mean.hpp"
 
 namespace dpoco::frank_wolfe {
 namespace {
-
-constexpr double kSqrt2 = 1.41421356237309504880;
 
 class SufficientStatistics final : public BatchFit {
  public:
@@ -27,7 +26,7 @@ class SufficientStatistics final : public BatchFit {
     units_ = records_.count();
   }
 
-  std::size_t released() const noexcept override { return dimension() * (dimension() + 3) / 2; }
+  std::size_t released() const noexcept override { return packed_size(dimension()) + dimension(); }
 
   void nonprivate_release(std::uint64_t k, const double*, const double*,
                           double* out) const override {
@@ -47,17 +46,10 @@ class SufficientStatistics final : public BatchFit {
   void finish(double* out) const override { std::copy(sum_.begin(), sum_.end(), out); }
 
  private:
-  // The upper triangle of x x', row by row, off-diagonal entries times sqrt(2); weight y x.
   void add(std::uint64_t i, double* leaf, double* sum, double* rest) const {
-    const double* const x = records_.row(i);
-    const std::size_t d = dimension();
     double* next = leaf;
-    for (std::size_t j = 0; j < d; ++j) {
-      *next++ = x[j] * x[j];
-      for (std::size_t k = j + 1; k < d; ++k) *next++ = kSqrt2 * x[j] * x[k];
-    }
-    const double scalar = weight_ * records_.label(i);
-    for (std::size_t j = 0; j < d; ++j) *next++ = scalar * x[j];
+    add_quadratic(records_.row(i), records_.label(i), weight_, dimension(),
+                  [&](double entry) { *next++ = entry; });
     noise_.add(1.0, leaf, sum, rest);
   }
 

@@ -8,12 +8,11 @@
 
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/packed.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
 namespace {
-
-constexpr double kSqrtTwo = 1.41421356237309504880;
 
 // Products of the clipped features round a few times more than the features themselves; this keeps
 // the exact norm of the statistics inside the declared one.
@@ -21,20 +20,6 @@ constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 
 // As in mechanisms/continual_sum.cpp: as many short rounds at once as stay in the cache.
 constexpr std::size_t kBlockEntries = 2048;
-
-// x: the clipped features. Products of clipped entries only: a product of bounds first would lose
-// its precision where the clipping factor is tiny.
-// add(entry) takes them in their order.
-template <class Add>
-void add_quadratic(const double* x, double y, double vector_scale, std::size_t n, Add add) {
-  for (std::size_t i = 0; i < n; ++i) {
-    add(x[i] * x[i]);
-    const double factor = kSqrtTwo * x[i];
-    for (std::size_t j = i + 1; j < n; ++j) add(factor * x[j]);
-  }
-  const double factor = vector_scale * y;
-  for (std::size_t i = 0; i < n; ++i) add(factor * x[i]);
-}
 
 void add_scaled(double factor, const double* x, std::size_t n, double* to, double* rest) {
   const simd::Kernels& k = simd::kernels();

@@ -7,21 +7,14 @@
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/core/packed.hpp"
 #include "dpoco/oco/quadratic_leader.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::oco {
 namespace {
 
-constexpr double kSqrtTwo = 1.41421356237309504880;
-constexpr double kSqrtHalf = 0.70710678118654752440;
-constexpr int kNewtonSteps = 100;  // monotone and quadratic: the bound is for termination only
 constexpr int kGradientSteps = 300;
-
-double euclidean_radius(const domains::Domain& domain) {
-  const auto* ball = dynamic_cast<const domains::LpBall*>(&domain);
-  return ball != nullptr && ball->p() == 2.0 ? ball->radius() : 0.0;
-}
 
 // The given functions of the eigenvalues of a symmetric matrix, on its eigenvectors. Those that are
 // 0 cost nothing.
@@ -147,13 +140,8 @@ void NoisyNewton::lead(double deviation) {
 void NoisyNewton::grow_metric(double deviation) {
   const Index n = dimension();
   Eigen::MatrixXd found(n, n);
-  const double* packed = released_.data() + n;
-  for (Index i = 0; i < n; ++i) {
-    found(i, i) = *packed++ / settings_.curvature_weight;
-    for (Index j = i + 1; j < n; ++j) {
-      found(i, j) = found(j, i) = *packed++ * kSqrtHalf / settings_.curvature_weight;
-    }
-  }
+  unpack(released_.data() + n, found);
+  found /= settings_.curvature_weight;
   const double edge =
       std::sqrt(2.0 * static_cast<double>(n)) * deviation / settings_.curvature_weight;
   Eigenvalues solved(n);
@@ -171,30 +159,15 @@ void NoisyNewton::grow_metric(double deviation) {
 
 void NoisyNewton::move_into_domain(const Vector& target) {
   if (ball_radius_ > 0.0) {
-    project_onto_ball(target, ball_radius_);
+    const Vector& p = axes_.eigenvalues();
+    const Vector pull = (axes_.eigenvectors().transpose() * target).cwiseProduct(p);
+    Vector x(dimension());
+    minimize_on_ball(p, pull, ball_radius_, x);
+    point_ = axes_.eigenvectors() * x;
   } else {
     project_onto_domain(target);
   }
   if (!point_.allFinite()) point_.setZero();
-}
-
-// In the eigenbasis of the metric x_i = b_i p_i / (p_i + nu), nu >= 0 with ||x|| = radius unless
-// nu = 0 is inside: Newton's method as in `QuadraticLeader`.
-void NoisyNewton::project_onto_ball(const Vector& target, double radius) {
-  const Vector& p = axes_.eigenvalues();
-  const Vector b = axes_.eigenvectors().transpose() * target;
-  Vector x = b;
-  double shift = 0.0;
-  for (int step = 0; step < kNewtonSteps; ++step) {
-    x = (b.array() * p.array() / (p.array() + shift)).matrix();
-    const double norm = x.norm();
-    if (!(norm > radius)) break;
-    const double change = ((x / norm).array().square() / (p.array() + shift)).sum();
-    const double next = shift + ((norm - radius) / radius) / change;
-    if (!(next > shift)) break;
-    shift = next;
-  }
-  point_ = axes_.eigenvectors() * x;
 }
 
 // Nesterov's method for strongly convex functions, in the metric; every point ends in the domain.

@@ -5,20 +5,38 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dpoco/core/packed.hpp"
+
 namespace dpoco::oco {
 namespace {
 
-constexpr double kSqrtHalf = 0.70710678118654752440;
 // Enough for a condition number of 10^5 from a cold start; a stream's next minimiser is near.
 constexpr int kSteps = 10'000;
 constexpr double kTolerance = 1e-13;
+
+}  // namespace
 
 double euclidean_radius(const domains::Domain& domain) {
   const auto* ball = dynamic_cast<const domains::LpBall*>(&domain);
   return ball != nullptr && ball->p() == 2.0 ? ball->radius() : 0.0;
 }
 
-}  // namespace
+// x_i = b_i / (A_i + nu), nu >= 0 with ||x|| = radius unless nu = 0 is inside. Newton's method on
+// 1/||x|| - 1/radius increases monotonically to the root (Conn, Gould and Toint, "Trust Region
+// Methods", Section 7.3).
+void minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x) {
+  double shift = 0.0;
+  constexpr int kNewtonSteps = 100;  // it is quadratic: the bound is for termination only
+  for (int step = 0; step < kNewtonSteps; ++step) {
+    x = linear.array() / (spectrum.array() + shift);
+    const double norm = x.norm();
+    if (norm <= radius) break;
+    const double change = ((x / norm).array().square() / (spectrum.array() + shift)).sum();
+    const double next = shift + ((norm - radius) / radius) / change;
+    if (!(next > shift)) break;
+    shift = next;
+  }
+}
 
 QuadraticLeader::QuadraticLeader(std::shared_ptr<const domains::Domain> domain, double radius)
     : domain_(std::move(domain)),
@@ -33,12 +51,16 @@ QuadraticLeader::QuadraticLeader(std::shared_ptr<const domains::Domain> domain, 
 }
 
 void QuadraticLeader::minimize(const double* packed, double vector_scale, double ridge, double* x) {
-  unpack(packed, vector_scale);
+  const double* vector = unpack(packed, matrix_);
+  for (Index i = 0; i < center_.size(); ++i) linear_[i] = vector[i] / vector_scale;
   eigen_.compute(matrix_);
   spectrum_ = eigen_.eigenvalues().cwiseMax(0.0).array() + ridge;
   linear_ += ridge * center_;
   if (ball_radius_ > 0.0) {
-    solve_ball(x);
+    momentum_ = eigen_.eigenvectors().transpose() * linear_;
+    minimize_on_ball(spectrum_, momentum_, ball_radius_, point_);
+    next_ = eigen_.eigenvectors() * point_;
+    domain_->project(next_.data(), x);
   } else {
     solve_general(x);
   }
@@ -50,36 +72,6 @@ void QuadraticLeader::shrink(double variance, double* x) const {
   const double noise = variance * spectrum_.cwiseInverse().squaredNorm();
   const double kept = noise < length ? 1.0 - noise / length : 0.0;
   at = center_ + kept * (at - center_);
-}
-
-void QuadraticLeader::unpack(const double* packed, double vector_scale) {
-  const Index n = center_.size();
-  for (Index i = 0; i < n; ++i) {
-    matrix_(i, i) = *packed++;
-    for (Index j = i + 1; j < n; ++j) matrix_(i, j) = matrix_(j, i) = *packed++ * kSqrtHalf;
-  }
-  for (Index i = 0; i < n; ++i) linear_[i] = packed[i] / vector_scale;
-}
-
-// In the eigenbasis x_i = h_i / (A_i + nu), nu >= 0 with ||x|| = radius unless nu = 0 does.
-// Newton's method on 1/||x|| - 1/radius increases monotonically to the root (Conn, Gould and Toint,
-// "Trust Region Methods", Section 7.3).
-void QuadraticLeader::solve_ball(double* x) {
-  const RowMatrix& vectors = eigen_.eigenvectors();
-  momentum_ = vectors.transpose() * linear_;
-  double shift = 0.0;
-  constexpr int kNewtonSteps = 100;
-  for (int step = 0; step < kNewtonSteps; ++step) {
-    point_ = momentum_.array() / (spectrum_.array() + shift);
-    const double norm = point_.norm();
-    if (norm <= ball_radius_) break;
-    const double change = ((point_ / norm).array().square() / (spectrum_.array() + shift)).sum();
-    const double next = shift + ((norm - ball_radius_) / ball_radius_) / change;
-    if (!(next > shift)) break;
-    shift = next;
-  }
-  next_ = vectors * point_;
-  domain_->project(next_.data(), x);
 }
 
 // Nesterov's method, started afresh whenever its momentum points uphill (O'Donoghue and Candes,

@@ -13,20 +13,20 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.accounting._coupled_parameters import (
     CoupledParameters,
     CoupledRegularizedLeaderParameters,
 )
+from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.accounting.regret_bounds import RegretBound
+from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.privacy.losses import tilted_draws
 from dpoco.privacy.losses.gaussian import gaussian_delta
-
-FloatArray = NDArray[np.float64]
 
 # Sums over rounds are exact up to this many terms; beyond, bounded in blocks of this ratio.
 _EXACT_TERMS, _RATIO = 4096, 1e-3
@@ -52,6 +52,32 @@ def assess(p: CoupledParameters) -> tuple[RegretBound, float]:
         switches += 0.5  # forced by a window too wide, with probability 1/(2 T) in all
     limits = [float(x) for x in (p.mean_switches, p.max_switches) if x is not None]
     return p.regret(clip, cap_penalty(p, chance)), min([switches, *limits])
+
+
+def forecast(
+    p: CoupledParameters, problem: EuclideanProblem, moved: float
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what a guarantee says of regret and draws, and its conditions on that.
+
+    `moved` is how far neighbours' draws are apart. Fields of the guarantee: regret and details.
+    """
+    rounds = p.horizon * problem.lipschitz
+    largest = math.inf if problem.unbounded else rounds * problem.diameter
+    regret, switches = assess(p)
+    said = stated_regret(regret.total, rounds * problem.radius, largest)
+    shared = ("coupling", "block", "forced_switch", "max_switches", "clip_high", "clip_low")
+    said["details"] |= {
+        **{name: getattr(p, name) for name in (*shared, "lipschitz")},
+        "expected_switches": switches,
+        **p.details(moved),
+        **{f"regret_{name}": value for name, value in regret.terms.items()},
+    }
+    over = ", against the best point of the domain; decisions range over R^d" if p.unbounded else ""
+    conditions = [
+        f"the regret bound is for streams fixed in advance (oblivious), in expectation{over}",
+        *p.conditions(problem),
+    ]
+    return said, conditions
 
 
 def hazard(p: CoupledParameters) -> float:

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import choice, positive_int, real_float
+from dpoco._validation import FloatArray, choice, positive_int, real_float
 from dpoco.accounting._coupled_parameters import CALIBRATIONS, require_global_bounds
-from dpoco.accounting._coupled_regret import FloatArray
 from dpoco.accounting._coupled_setting import ANCHORS, P, Setting
 from dpoco.accounting.budget import Budget
 from dpoco.errors import CalibrationError

@@ -11,12 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dpoco.accounting._coupled_parameters import CoupledParameters, mechanism
-from dpoco.accounting._coupled_regret import assess, bernstein_cap, clip_widths, hazard, switch_cap
+from dpoco.accounting._coupled_regret import (
+    assess,
+    bernstein_cap,
+    clip_widths,
+    forecast,
+    hazard,
+    switch_cap,
+)
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import check_delta
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import state, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import Loss
@@ -272,26 +278,12 @@ def guarantee(
     problem = euclidean_problem(domain, loss, p.unbounded)
     delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
     check_delta(delta)
-    rounds = p.horizon * problem.lipschitz
-    largest = math.inf if problem.unbounded else rounds * problem.diameter
-    regret, switches = assess(p)
-    said = stated_regret(regret.total, rounds * problem.radius, largest)
-    shared = ("coupling", "block", "forced_switch", "max_switches", "clip_high", "clip_low")
-    details = said.pop("details") | {
-        **{name: getattr(p, name) for name in (*shared, "lipschitz")},
-        "expected_switches": switches,
-        **p.details(drawn.draw.moved(drawn.losses, near)),
-        **{f"regret_{name}": value for name, value in regret.terms.items()},
-    }
-    over = ", against the best point of the domain; decisions range over R^d" if p.unbounded else ""
-    conditions = [
-        f"the regret bound is for streams fixed in advance (oblivious), in expectation{over}",
-        *p.conditions(problem),
-    ]
+    said, conditions = forecast(p, problem, drawn.draw.moved(drawn.losses, near))
     if not p.private:
         none = Guarantee.none(p.horizon, p.released)
-        said |= {"details": details, "reference": p.reference}
+        said |= {"reference": p.reference}
         return replace(none, conditions=(*none.conditions, *conditions), **said)
+    details = said["details"]
     cost = drawn.loss(near)
     assert cost is not None  # it is private
     bits = cost.bare
@@ -340,7 +332,6 @@ def guarantee(
         sensitivity_norm="l2",
         claimed=None if claim is None else (claim.epsilon, claim.delta),
         paper_epsilon=None if constant or paper is None else paper.epsilon,
-        details=details,
         **said,
     )
     return result if constant or p.calibration != "paper" else replace(result, certified=False)

@@ -33,9 +33,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import positive_int, real_float
+from dpoco._validation import FloatArray, positive_int, real_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
@@ -49,7 +48,6 @@ from dpoco.privacy.losses.loss import Loss, Pure, Zcdp, pure_renyi
 __all__ = ["CURRENCIES", "WAYS", "Cost", "Exact", "Filter", "FixedPlan", "Part", "Spent",
            "cost_of_guarantee", "filter_of", "largest_fitting", "pure_mu"]  # fmt: skip
 
-FloatArray = NDArray[np.float64]
 _Found = TypeVar("_Found")
 
 CURRENCIES = ("basic", "gaussian", "renyi")

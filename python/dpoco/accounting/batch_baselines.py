@@ -25,7 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 from dpoco._validation import choice, positive_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.lattice import NUMERICS
+from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, grids
 from dpoco.accounting.parameters import Parameters, one_of
 from dpoco.accounting.release import plain_numerics
 from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
@@ -46,10 +46,7 @@ from dpoco.privacy.neighbours import Neighbours
 __all__ = ["BatchBounds", "BatchParameters", "batch_bounds", "guarantee", "mechanism_of"]
 
 CALIBRATIONS = ("tight", "paper")
-_FINEST_BITS, _COARSEST_BITS = 28, 16
 _FARTHEST = 2.0**49  # grids that a sum may reach; the compiled classes clamp at twice as many
-# "auto" takes the grid if it makes the noise no more than this much larger.
-_LARGEST_INFLATION = 0.01
 
 
 @dataclass(frozen=True)
@@ -272,12 +269,8 @@ def grid_of(noise_scale: float, largest: float, count: int = 1) -> float:
     CalibrationError
         If it would be too coarse for noise of this scale.
     """
-    exponent = math.frexp(noise_scale)[1] - 1
-    for bits in range(_FINEST_BITS, _COARSEST_BITS - 1, -1):
-        grid = math.ldexp(1.0, exponent - bits)
-        if not 2.0**-900 < grid < 2.0**900:
-            break
-        if count * (largest / grid + 2.0) <= _FARTHEST:
+    for grid in grids(noise_scale):
+        if grid < 2.0**900 and count * (largest / grid + 2.0) <= _FARTHEST:
             return grid
     raise CalibrationError(
         f"no grid holds sums of {count} vectors of noise scale {noise_scale:.3g}; fewer records, "
@@ -349,7 +342,7 @@ def resolved(
         return "float"
     try:
         for each in releases:
-            most = (1.0 + _LARGEST_INFLATION) * 2.0 * each.bound * each.multiplier / each.size
+            most = (1.0 + LARGEST_INFLATION) * 2.0 * each.bound * each.multiplier / each.size
             if exact_scale(each, dimension) > most and numerics == "auto":
                 return "float"
     except CalibrationError:

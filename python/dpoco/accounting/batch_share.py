@@ -36,14 +36,8 @@ from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 
-__all__ = [
-    "BatchShareParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "noise_scale",
-    "regret",
-]
+__all__ = ["BatchShareParameters", "calibrate", "guarantee", "mechanism_of",
+           "noise_scale", "regret"]  # fmt: skip
 
 CALIBRATIONS = ("tight", "paper")
 ADVERSARIES = ("oblivious", "adaptive")

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
@@ -46,34 +46,13 @@ from dpoco.privacy.mechanisms.factorisations import (
 from dpoco.privacy.mechanisms.participation import geometric, most_rounds
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = [
-    "METHODS",
-    "NOISES",
-    "TOEPLITZ_LIMIT",
-    "UNBOUNDED_HORIZON",
-    "BLTParameters",
-    "Method",
-    "blt_parameters",
-    "choose_buffers",
-    "choose_method",
-    "column_norm",
-    "factorisation",
-    "lower_bound",
-    "max_error",
-    "name_of",
-    "noise_sigma",
-    "planned",
-    "rated",
-    "release_grid",
-    "resolve_horizon",
-    "rises",
-    "root_mean_square_row",
-    "row_norm",
-    "worst_round",
-    "worst_row_norm",
-]
+__all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
+           "BLTParameters", "Method", "blt_parameters", "choose_buffers",
+           "choose_method", "column_norm", "factorisation", "lower_bound",
+           "max_error", "name_of", "noise_sigma", "planned", "rated", "release_grid",
+           "resolve_horizon", "rises", "root_mean_square_row", "row_norm",
+           "worst_round", "worst_row_norm"]  # fmt: skip
 
-FloatArray = NDArray[np.float64]
 Method = str | Buffered  # a name, or parameters of its own for as many pushes
 
 METHODS = ("blt", "tree", "honaker", "toeplitz", "blt_normalised")

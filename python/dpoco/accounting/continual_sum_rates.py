@@ -17,14 +17,13 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.participation import geometric, most_rounds, spaced_column
 
 __all__ = ["SHIPPED", "searched", "shipped"]
 
-FloatArray = NDArray[np.float64]
 
 # Decay and weights, by the number of pushes they are best for.
 _RATES = {

@@ -29,14 +29,8 @@ from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import LossSums, Selections
 
-__all__ = [
-    "EpochSelectorParameters",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "regret_bound",
-    "regret_terms",
-]
+__all__ = ["EpochSelectorParameters", "calibrate", "guarantee", "mechanism_of",
+           "regret_bound", "regret_terms"]  # fmt: skip
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 SELECTIONS = ("exponential", "gumbel", "laplace")

@@ -20,14 +20,7 @@ from typing import Any
 from dpoco._validation import LARGEST_SCALE
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
-from dpoco.losses import (
-    CustomLoss,
-    GlmLoss,
-    LinearLoss,
-    Loss,
-    QuadraticLoss,
-    check_undamped,
-)
+from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, QuadraticLoss, check_undamped
 
 __all__ = ["EuclideanProblem", "euclidean_problem"]
 

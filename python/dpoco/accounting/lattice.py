@@ -28,7 +28,7 @@ LATTICE_NOISES = ("gaussian", "laplace")
 LARGEST_INFLATION = 0.01
 
 
-def _grids(noise_scale: float) -> Iterator[float]:
+def grids(noise_scale: float) -> Iterator[float]:
     """Yield the spacings that suit noise of this scale, the finest first."""
     exponent = math.frexp(noise_scale)[1] - 1
     for bits in range(FINEST_BITS, COARSEST_BITS - 1, -1):
@@ -61,7 +61,7 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
         If no grid is fine enough for the noise and coarse enough for the sum.
     """
     gaussian = noise == "gaussian"
-    for grid in _grids(noise_scale):
+    for grid in grids(noise_scale):
         units = batch / grid
         held = units < 2.0**51 and (not gaussian or experts * units <= 2.0**53)
         if held and grid <= (2.0**-16 if gaussian else 1.0):
@@ -83,7 +83,7 @@ def placed(plain: GaussianSum, near: Neighbours, scale: float) -> GaussianSum:
         If only a lattice too coarse for the noise is safe.
     """
     pushes, reach = max(plain.pushes, 1), plain.longest_batch * plain.summand.movement(near)
-    for grid in _grids(scale):
+    for grid in grids(scale):
         entry = reach * (1.0 + 2.0**-20) / grid
         if entry <= LARGEST_LIMIT - 1.0 and (math.ceil(entry) + 1) * pushes <= LARGEST_SUM:
             return replace(plain, scale=float(scale), grid=grid, limit=math.ceil(entry) + 1)

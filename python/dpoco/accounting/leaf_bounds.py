@@ -23,7 +23,7 @@ from typing import Any
 from dpoco import domains
 from dpoco.accounting.noisy_max import mean_excess
 from dpoco.losses import check_undamped
-from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["CALIBRATIONS", "WEIGHTS", "L1Geometry", "LeafBounds", "check_fixed", "clipped",
@@ -179,6 +179,14 @@ def clipped(loss: Any, slope: float | None = None, dual: Any = None, l2: Any = N
     elif hasattr(loss, "gradient_bound"):
         dual, l2 = loss.gradient_bound, loss.gradient_bound_l2
     return LeafBounds(slope, float(dual), math.inf if l2 is None else float(l2))
+
+
+def second_moments(domain: Any, loss: Any, weight: float) -> SecondMoments:
+    """Return the statistics of a squared loss's records, labels times `weight`."""
+    leaf = clipped(loss)
+    bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
+    exponent = float(domain.dual_exponent)
+    return SecondMoments(domain.dimension, exponent, *bounds, weight=weight)
 
 
 def record_length(domain: Any, loss: Any) -> float:

@@ -36,24 +36,12 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from dpoco._validation import positive_int
-from dpoco.accounting import continual_sum
+from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    Returning,
-    SumParameters,
-    candidate_methods,
-    check_scale,
-    people_of,
-    plain_numerics,
-    planned_noise,
-    sum_fields,
-    sum_of,
-)
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
@@ -71,7 +59,7 @@ _UNITS = (1e-30, 1e30)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinUCBParameters(SumParameters):
+class LinUCBParameters(release.SumParameters):
     """Parameters of LinUCB on noisy statistics.
 
     The value carries no claim of its own: `dpoco.accounting.linucb.guarantee` recomputes every
@@ -145,12 +133,6 @@ class LinUCBParameters(SumParameters):
     regret_terms: dict[str, float]
     numerics: str = one_of(*NUMERICS, default="float")
 
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        if self.releases > 0 or self.noise_scale > 0.0:
-            check_scale(self.noise_scale, self.mu)
-
     @property
     def releases(self) -> int:
         """Releases of the statistics: what the last round adds is not needed."""
@@ -162,9 +144,9 @@ class LinUCBParameters(SumParameters):
         return max(self.releases, 1)
 
     @property
-    def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or self.releases == 0
+    def depends_on_data(self) -> bool:
+        """Whether anything is released of the statistics."""
+        return self.releases > 0
 
     @property
     def noise_margin(self) -> float:
@@ -296,8 +278,8 @@ def calibrate(
     reward_weight: float | None = None,
     sum_method: str | None = None,
     relation: str = "replace",
-    numerics: str = DEFAULT_NUMERICS,
-    participation: Returning | None = None,
+    numerics: str = release.DEFAULT_NUMERICS,
+    participation: release.Returning | None = None,
 ) -> LinUCBParameters:
     """Return the least noise that meets `budget`, and options that suit it.
 
@@ -368,13 +350,13 @@ def calibrate(
         mu=math.inf,
         regret_bound=0.0,
         regret_terms={},
-        numerics=plain_numerics(numerics, "gaussian"),
+        numerics=release.plain_numerics(numerics, "gaussian"),
     )
     rho = None if regularization is None else plain.regularization
     weight = None if reward_weight is None else plain.reward_weight
     if rho is None:
         plain = replace(plain, regularization=plain.context_bound**2)
-    near = people_of(plain.relation, participation, rounds, budget)
+    near = release.people_of(plain.relation, participation, rounds, budget)
     options = (budget, sum_method, rho, weight, numerics, near)
     best = _doubled(plain, *options) if batch is None else _tuned(plain, *options)
     if near.rounds > 1:  # the batch is chosen with the table's numbers
@@ -423,8 +405,9 @@ def _tuned(
     if sum_method in (None, "auto") and budget is not None:
         method = continual_sum.choose_method(plain.pushes, near=planned, batch=plain.batch)
     else:
-        method = candidate_methods(sum_method, plain.pushes, budget, planned, plain.batch)[0]
-    base = replace(plain, **sum_fields(method), column_norm=1.0)
+        known = release.candidate_methods(sum_method, plain.pushes, budget, planned, plain.batch)
+        method = known[0]
+    base = replace(plain, **release.sum_fields(method), column_norm=1.0)
     factor = continual_sum.factorisation(method, plain.pushes)
     column = factor.column(plain.pushes, near, plain.batch)
     base = replace(base, column_norm=factor.column(plain.pushes))
@@ -439,7 +422,7 @@ def _tuned(
         """Return the parameters with the noise that this weight needs."""
         p = replace(base, reward_weight=weight)
         plain = replace(total, summand=_moments(p))
-        noise = planned_noise(plain, near, budget=budget, numerics=numerics)
+        noise = release.planned_noise(plain, near, budget=budget, numerics=numerics)
         noise["sensitivity"] = _moments(p, rounding=1.0).movement(near)
         margin = noise_bounds(p, noise["noise_scale"])[0]
         return replace(p, **noise, regularization=margin if rho is None else rho)
@@ -536,15 +519,7 @@ def guarantee(
 def mechanism_of(arms: int, dimension: int, parameters: LinUCBParameters) -> GaussianSum:
     """Return the one sum through which records reach the estimates: all released batches."""
     p = parameters
-    return sum_of(
-        _moments(p),
-        p.correlation,
-        p.releases,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        batch=p.batch,
-    )
+    return release.released_sum(p, _moments(p), p.releases, batch=p.batch)
 
 
 def _moments(p: LinUCBParameters, rounding: float = ROUNDING) -> SecondMoments:

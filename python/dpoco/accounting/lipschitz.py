@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import continual_sum
+from dpoco.accounting import continual_sum, release
+from dpoco.accounting._words import REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.guarantee import Guarantee
@@ -37,15 +38,7 @@ from dpoco.accounting.nets import (
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.prefix_hedge import GROWING, HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import (
-    Returning,
-    candidate_methods,
-    people_of,
-    planned_noise,
-    sum_fields,
-    sum_of,
-)
-from dpoco.accounting.statement import REGRET_SCOPES, check_claim, state_sum, stated_delta
+from dpoco.accounting.statement import check_claim, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
@@ -155,7 +148,7 @@ class _Setting:
     def total(self, counts: tuple[int, ...], method: Method, scale: float = 0.0) -> GaussianSum:
         """Return the sum of all rounds but the last."""
         net = NetDifferences(self.shape.sides, counts, self.transform, self.lipschitz, self.enforce)
-        return sum_of(net, method, self.horizon - 1, self.near, scale=scale)
+        return release.sum_of(net, method, self.horizon - 1, self.near, scale=scale)
 
     def run(self, counts: tuple[int, ...], method: Method, noise_scale: float) -> HedgeRun:
         return HedgeRun(
@@ -172,7 +165,7 @@ class _Setting:
         """Return the parameters of one net and sum, and the bound to compare nets by."""
         plain, trivial = self.total(counts, method), self.trivial(counts)
         budget = None if trivial else self.budget
-        noise = planned_noise(plain, self.near, budget=budget, numerics="float")
+        noise = release.planned_noise(plain, self.near, budget=budget, numerics="float")
         del noise["numerics"]
         if trivial:
             noise["mu"] = 0.0
@@ -187,7 +180,7 @@ class _Setting:
             lipschitz=self.lipschitz,
             resolution=counts,
             transform=self.transform,
-            **sum_fields(method),
+            **release.sum_fields(method),
             learning_rate=eta,
             enforce=self.enforce,
             calibration=self.calibration,
@@ -211,7 +204,7 @@ def calibrate(
     sum_method: str | None = None,
     learning_rate: float | None = None,
     enforce: bool = True,
-    participation: Returning | None = None,
+    participation: release.Returning | None = None,
 ) -> LipschitzParameters:
     """Return the least noise that meets `budget`, and net and learning rate of the least regret.
 
@@ -263,9 +256,9 @@ def calibrate(
         learning_rate = positive_float("learning_rate", learning_rate)
     choice("transform", transform, ("auto", *TRANSFORMS))
     fixed = sum_method not in (None, "auto")
-    near = people_of("replace", participation, rounds, budget)
+    near = release.people_of("replace", participation, rounds, budget)
     if fixed or budget is None:
-        methods = candidate_methods(sum_method, max(rounds - 1, 1), budget, near)
+        methods = release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near)
     else:
         first = continual_sum.choose_buffers(max(rounds - 1, 1), near)
         methods = ("blt_normalised" if near.rounds == 1 else first, "toeplitz")

@@ -20,27 +20,27 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.leaf_bounds import clipped, record_length
+from dpoco.accounting.leaf_bounds import clipped, record_length, second_moments
 from dpoco.accounting.noisy_ftrl_regret import (
     GROWTH,
-    SCOPES_IN_WORDS,
     STATISTICS,
     NoisyFTRLParameters,
     Ridge,
-    Run,
+    played,
+    proved,
+    regret_said,
     run_of,
     updates,
 )
-from dpoco.accounting.regret_bounds import RegretBound, stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
     Returning,
     candidate_methods,
     people_of,
     planned_noise,
+    released_sum,
     sum_fields,
     sum_of,
 )
@@ -51,14 +51,8 @@ from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMo
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = [
-    "NoisyFTRLParameters",
-    "best_vector_scale",
-    "calibrate",
-    "guarantee",
-    "mechanism_of",
-    "ridge_of",
-]
+__all__ = ["NoisyFTRLParameters", "best_vector_scale", "calibrate", "guarantee",
+           "mechanism_of", "ridge_of"]  # fmt: skip
 
 STEPS = ("predicted",)
 
@@ -136,12 +130,13 @@ def calibrate(
     for method in candidate_methods(sum_method, known, budget, near, batch):
         plain = sum_of(summand, method, pushes, near, batch=batch, growth=GROWTH[statistics])
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
-        run = _run(domain, loss, method, n, batch, noise["noise_scale"])
+        schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
+        run = run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
         eta = None
         if scale is None:
             fixed = step_size is not None and not isinstance(step_size, str)
             eta = positive_float("step_size", step_size) if fixed else run.best_step()
-        regret = _regret(domain, loss, run, scale, eta)
+        regret = proved(domain, loss, run, scale, eta)
         # The first candidate is the default; another must be clearly better.
         if best is None or regret.total < 0.99 * best[-1].total:
             best = noise, run, eta, regret
@@ -180,19 +175,10 @@ def _first_batch(
     return int(max(1, min(rounds, most)))
 
 
-def _run(domain: Domain, loss: Any, method: Method, horizon: int, batch: int, noise: float) -> Run:
-    schedule = {"horizon": horizon, "batch": batch, "noise_scale": noise}
-    return run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
-
-
-def _regret(domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any) -> RegretBound:
-    return run.regret(eta) if scale is None else Ridge(run, domain, loss, scale).regret()
-
-
 def ridge_of(domain: Domain, loss: Any, parameters: NoisyFTRLParameters) -> Ridge:
     """Return what is added to quadratic statistics."""
     p = parameters
-    run = _run(domain, loss, p.correlation, p.horizon, p.batch, p.noise_scale)
+    run = played(domain, loss, parameters, _slope(domain, loss))
     return Ridge(run, domain, loss, positive_float("vector_scale", p.vector_scale))
 
 
@@ -229,20 +215,6 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    run = _run(domain, loss, p.correlation, p.horizon, p.batch, p.noise_scale)
-    regret = _regret(domain, loss, run, p.vector_scale, p.step_size)
-    still, learned = p.lipschitz * p.radius, ""
-    if isinstance(loss, GlmLoss) and loss.reported != loss:
-        learned = ", of the loss with bounded slopes, not of the logistic loss"
-    elif isinstance(loss, GlmLoss):
-        still = min(still, loss.center_regret(domain))
-    # The total is at most that of any decisions.
-    stated = stated_regret(regret.total, p.horizon * still)
-    stated["details"] |= {
-        **({} if p.step_size is None else {"step size": p.step_size}),
-        "regret bound holds for": SCOPES_IN_WORDS[regret.scope] + learned,
-        **{f"regret: {name}": value for name, value in regret.terms.items()},
-    }
     return state_sum(
         mechanism_of(domain, loss, p),
         Neighbours(p.relation),
@@ -253,7 +225,7 @@ def guarantee(
         reference="adaptive Gaussian composition; docs/privacy/noisy_ftrl.md",
         conditions=(_clipping_condition(domain, loss, p.statistics),),
         seeded=seeded,
-        **stated,
+        **regret_said(domain, loss, p, _slope(domain, loss)),
     )
 
 
@@ -263,16 +235,8 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
     Nothing here is trusted: its bounds are what the engine clips to.
     """
     p = parameters
-    return sum_of(
-        _summand(domain, loss, p.vector_scale),
-        p.correlation,
-        p.pushes,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        batch=p.batch,
-        growth=GROWTH[p.statistics],
-    )
+    summand = _summand(domain, loss, p.vector_scale)
+    return released_sum(p, summand, p.pushes, batch=p.batch, growth=GROWTH[p.statistics])
 
 
 def _summand(
@@ -280,9 +244,7 @@ def _summand(
 ) -> SecondMoments | GlmGradient | ClippedVector:
     """Return what a round adds: a gradient, or the statistics of a squared loss."""
     if vector_scale is not None:
-        leaf, d = clipped(loss), domain.dimension
-        bounds = leaf.bound, leaf.bound_l2, float(loss.label_bound)
-        return SecondMoments(d, float(domain.dual_exponent), *bounds, weight=vector_scale)
+        return second_moments(domain, loss, vector_scale)
     if isinstance(loss, GlmLoss):
         slope = float(loss.derivative_bound(loss.margin_bound(domain)))
         return clipped(loss, slope).summand(domain)

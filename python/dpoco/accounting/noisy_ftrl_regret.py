@@ -36,8 +36,8 @@ from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.regret_bounds import RegretBound
-from dpoco.accounting.release import SumParameters, check_scale
+from dpoco.accounting.regret_bounds import RegretBound, stated_regret
+from dpoco.accounting.release import SumParameters
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import GlmLoss
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
@@ -142,12 +142,6 @@ class NoisyFTRLParameters(SumParameters):
             raise ValueError("step_size belongs to the gradient statistics, and to them only")
         if self.pushes != updates(self.statistics, self.batch, self.horizon):
             raise ValueError("pushes must be the updates of so many rounds in such batches")
-        check_scale(self.noise_scale, self.mu)
-
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.noise_scale > 0.0
 
     @property
     def noise(self) -> str:
@@ -447,6 +441,40 @@ class Ridge:
         }
         stochastic = RegretBound.of(terms, "stochastic")
         return min(trivial, stochastic, key=lambda found: found.total)
+
+
+def played(domain: Domain, loss: Any, parameters: NoisyFTRLParameters, lipschitz: float) -> Run:
+    """Return the run of parameters, for losses with this l2 Lipschitz bound."""
+    p = parameters
+    schedule = {"horizon": p.horizon, "batch": p.batch, "noise_scale": p.noise_scale}
+    return run_of(domain, loss, lipschitz, method=p.correlation, **schedule)
+
+
+def proved(domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any) -> RegretBound:
+    """Return the least bound of a run with this step size, or of quadratic statistics."""
+    return run.regret(eta) if scale is None else Ridge(run, domain, loss, scale).regret()
+
+
+def regret_said(
+    domain: Domain, loss: Any, parameters: NoisyFTRLParameters, lipschitz: float
+) -> dict[str, Any]:
+    """Return what a guarantee says of the regret of any parameters: two of its fields."""
+    p = parameters
+    run = played(domain, loss, p, lipschitz)
+    regret = proved(domain, loss, run, p.vector_scale, p.step_size)
+    still, learned = p.lipschitz * p.radius, ""
+    if isinstance(loss, GlmLoss) and loss.reported != loss:
+        learned = ", of the loss with bounded slopes, not of the logistic loss"
+    elif isinstance(loss, GlmLoss):
+        still = min(still, loss.center_regret(domain))
+    # The total is at most that of any decisions.
+    stated = stated_regret(regret.total, p.horizon * still)
+    stated["details"] |= {
+        **({} if p.step_size is None else {"step size": p.step_size}),
+        "regret bound holds for": SCOPES_IN_WORDS[regret.scope] + learned,
+        **{f"regret: {name}": value for name, value in regret.terms.items()},
+    }
+    return stated
 
 
 def _width(domain: Domain) -> float:

@@ -27,9 +27,15 @@ from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import clipped, record_length
-from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import DEFAULT_NUMERICS, check_scale, planned_noise, sum_of
+from dpoco.accounting.release import (
+    DEFAULT_NUMERICS,
+    SumParameters,
+    planned_noise,
+    released_sum,
+    sum_of,
+)
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import HuberLoss, LogisticLoss, Loss
@@ -46,7 +52,7 @@ STEP_SHARE, MATRIX_SHARE, PLANNED = 0.3, 0.5, 321
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyNewtonParameters(Parameters):
+class NoisyNewtonParameters(SumParameters):
     """Parameters of private Newton steps.
 
     Attributes
@@ -116,12 +122,6 @@ class NoisyNewtonParameters(Parameters):
         super().__post_init__()
         if self.pushes != _pushes(self.batch, self.horizon):
             raise ValueError("pushes must be the batches that end before the last round")
-        check_scale(self.noise_scale, self.mu)
-
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.noise_scale > 0.0
 
     @property
     def noise(self) -> str:
@@ -145,7 +145,7 @@ class NoisyNewtonParameters(Parameters):
     @property
     def deviations(self) -> FloatArray:
         """Standard deviation of an entry of each released sum, shape (pushes,)."""
-        rows = continual_sum.row_norm(self.sum_method, np.arange(1, self.pushes + 1), self.pushes)
+        rows = continual_sum.row_norm(self.correlation, np.arange(1, self.pushes + 1), self.pushes)
         return np.asarray(self.noise_scale * rows)
 
 
@@ -293,16 +293,8 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyNewtonParameters) 
     Nothing here is trusted: its bounds are what the engine clips to.
     """
     p = parameters
-    return sum_of(
-        _summand(domain, loss, p.curvature_weight),
-        p.sum_method,
-        p.pushes,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        batch=p.batch,
-        growth=GROWTH,
-    )
+    summand = _summand(domain, loss, p.curvature_weight)
+    return released_sum(p, summand, p.pushes, batch=p.batch, growth=GROWTH)
 
 
 def learned_loss(loss: Loss) -> LogisticLoss | HuberLoss:

@@ -24,8 +24,8 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import choice, positive_int
+from dpoco.accounting._words import PER_ROUND, TIMES
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.release import PER_ROUND, TIMES
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import UNKNOWN, group, least, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian

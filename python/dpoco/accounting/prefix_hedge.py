@@ -36,25 +36,13 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import continual_sum
+from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method, name_of
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.nets import NoiseField
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound, uniform_is_as_good
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    Returning,
-    SumParameters,
-    candidate_methods,
-    check_numerics,
-    check_scale,
-    people_of,
-    planned_noise,
-    sum_fields,
-    sum_of,
-)
 from dpoco.accounting.statement import check_experts, state_experts
 from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -66,19 +54,13 @@ __all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
 GROWING = ("blt", "toeplitz", "blt_normalised")
 
 
-class HedgeParameters(SumParameters):
+class HedgeParameters(release.SumParameters):
     """What parameters of Hedge on noisy sums share: their scale and mu, and what they depend on."""
 
     experts: Any
     horizon: int
     noise_scale: float
     mu: float
-
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        if self.depends_on_data or self.noise_scale > 0.0:
-            check_scale(self.noise_scale, self.mu)
 
     @property
     def pushes(self) -> int:
@@ -89,11 +71,6 @@ class HedgeParameters(SumParameters):
     def depends_on_data(self) -> bool:
         """Whether decisions can depend on data at all: two points and two rounds."""
         return self.experts > 1 and self.horizon > 1
-
-    @property
-    def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
-        return self.noise_scale > 0.0 or not self.depends_on_data
 
 
 @dataclass(frozen=True)
@@ -333,7 +310,7 @@ class PrefixHedgeParameters(HedgeParameters):
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        check_numerics(self.numerics, "gaussian")
+        release.check_numerics(self.numerics, "gaussian")
 
     @property
     def noise_dominates(self) -> bool:
@@ -349,8 +326,8 @@ def calibrate(
     calibration: str = "tight",
     sum_method: str | None = None,
     learning_rate: float | None = None,
-    numerics: str = DEFAULT_NUMERICS,
-    participation: Returning | None = None,
+    numerics: str = release.DEFAULT_NUMERICS,
+    participation: release.Returning | None = None,
 ) -> PrefixHedgeParameters:
     """Return the least noise that meets `budget`, and the learning rate of the least regret bound.
 
@@ -390,10 +367,12 @@ def calibrate(
     if budget is not None and not trivial:
         budget.require_delta()
     best: PrefixHedgeParameters | None = None
-    near = people_of("replace", None if trivial else participation, rounds, budget)
-    for method in candidate_methods(sum_method, max(rounds - 1, 1), budget, near):
-        plain = sum_of(CentredLosses(n), method, max(rounds - 1, 1), near)
-        noise = planned_noise(plain, near, budget=None if trivial else budget, numerics=numerics)
+    near = release.people_of("replace", None if trivial else participation, rounds, budget)
+    for method in release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near):
+        plain = release.sum_of(CentredLosses(n), method, max(rounds - 1, 1), near)
+        noise = release.planned_noise(
+            plain, near, budget=None if trivial else budget, numerics=numerics
+        )
         noise["sensitivity"] = math.sqrt(n - (n % 2) / n)
         if trivial:
             noise["mu"] = 0.0
@@ -403,7 +382,7 @@ def calibrate(
         candidate = PrefixHedgeParameters(
             experts=n,
             horizon=rounds,
-            **sum_fields(method),
+            **release.sum_fields(method),
             learning_rate=eta,
             calibration=calibration,
             regret_bound=regret.total,
@@ -472,7 +451,7 @@ def mechanism_of(experts: int, parameters: PrefixHedgeParameters) -> GaussianSum
     """
     p = parameters
     check_experts(experts, p)
-    return sum_of(
+    return release.sum_of(
         CentredLosses(experts),
         p.correlation,
         p.horizon - 1,

@@ -17,15 +17,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dpoco._validation import float_array, real_float
+from dpoco._validation import FloatArray, float_array, real_float
 from dpoco.accounting.gaussian import check_delta, raised
 from dpoco.privacy.losses.loss import ORDERS, renyi_delta
 
 __all__ = ["DEFAULT_ORDERS", "compose_rdp", "gaussian_rdp", "rdp_delta", "rdp_epsilon"]
 
-FloatArray = NDArray[np.float64]
 
 DEFAULT_ORDERS: tuple[float, ...] = tuple(ORDERS.tolist())
 

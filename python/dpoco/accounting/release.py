@@ -25,9 +25,9 @@ from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = ["DEFAULT_NUMERICS", "PER_ROUND", "SumParameters", "calibrate_noise", "check_numerics",
-           "check_scale", "noise_in_words", "noise_order", "norm_name", "numerics_of",
-           "people_of", "plain_numerics", "sum_fields", "sum_of"]  # fmt: skip
+__all__ = ["DEFAULT_NUMERICS", "SumParameters", "calibrate_noise", "check_numerics", "check_scale",
+           "noise_order", "numerics_of", "people_of", "plain_numerics", "released_sum",
+           "sum_fields", "sum_of"]  # fmt: skip
 
 DEFAULT_NUMERICS = "auto"
 
@@ -44,7 +44,7 @@ class Returning(Protocol):
 class SumParameters(Parameters):
     """Base of the parameters of what sees the data through one continual sum.
 
-    They have a ``sum_method`` and ``pushes``.
+    They have a ``sum_method``, ``pushes``, a ``noise_scale`` and its ``mu``.
 
     Attributes
     ----------
@@ -58,9 +58,23 @@ class SumParameters(Parameters):
     rates: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check that the rates are some, too."""
+        """Check that the rates are some, and that scale and mu fit each other."""
         super().__post_init__()
         _ = self.correlation
+        own: Any = self
+        if own.noise_scale > 0.0 or self.depends_on_data:
+            check_scale(own.noise_scale, own.mu)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether what is released can depend on data at all."""
+        return True
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        own: Any = self
+        return bool(own.noise_scale > 0.0) or not self.depends_on_data
 
     @property
     def correlation(self) -> Method:
@@ -146,6 +160,18 @@ def sum_of(
     return replace(plain, scale=float(scale))
 
 
+def released_sum(
+    parameters: SumParameters, summand: AnySummand, pushes: int, **stream: Any
+) -> GaussianSum:
+    """Return the sum that the engine of the parameters releases, of a stream as `sum_of` has it.
+
+    Nothing here is trusted: its bounds are what the engine clips to.
+    """
+    p: Any = parameters
+    near, method = Neighbours(p.relation), parameters.correlation
+    return sum_of(summand, method, pushes, near, scale=p.noise_scale, numerics=p.numerics, **stream)
+
+
 def calibrate_noise(
     plain: GaussianSum, near: Neighbours, *, budget: Budget, numerics: str
 ) -> tuple[GaussianSum, float]:
@@ -227,62 +253,6 @@ def planned_noise(
 def numerics_of(mechanism: GaussianSum) -> str:
     """Return the arithmetic of a sum: "lattice" or "float"."""
     return "lattice" if mechanism.grid > 0.0 else "float"
-
-
-def norm_name(q: float) -> str:
-    """Return "l2", "l3", "linf", ..."""
-    return "linf" if q == math.inf else f"l{q:g}"
-
-
-# What is said of people until somebody asks, and then: see `Guarantee.for_person`.
-PER_ROUND = "; one person's data in several rounds are protected per round"
-TIMES = "the times of a person's rounds"
-
-
-def common_conditions(
-    mass: float, seeded: bool, *, sums: bool = True, numerics: str | None = "float"
-) -> tuple[str, ...]:
-    """Return the conditions all guarantees share; `sums`: of sums with added noise."""
-    source = "the noise key comes from the operating system's entropy and stays secret"
-    if seeded:
-        source = "SEEDED SOURCE: the noise is reproducible; void outside tests"
-    if numerics == "lattice":
-        held = "there is nothing that the arithmetic cannot hold"
-        if mass > 0.0:
-            held = f"what the arithmetic cannot hold (total variation {mass:.2g}) in delta"
-        arithmetic = (
-            "numerics 'lattice': sums are exact integers, and noise is integers of exactly the "
-            "law the proof is for (an ideal Gaussian rounded, or discrete Laplace); rounding of "
-            f"the data is in epsilon, and {held}; assumed: ideal random bits, IEEE 754, "
-            "and the tested error bounds of elementary functions"
-        )
-    else:
-        tails = "the noise has its full tails"
-        if mass > 0.0:
-            tails = (
-                f"truncated tails of the samplers (total variation {mass:.2g}) are charged to delta"
-            )
-        arithmetic = (
-            f"{tails}; that sums and noise are computed in double precision is not accounted for"
-        )
-        if sums:
-            arithmetic += (
-                ": sums with added noise are rounded to a coarse grid that hides it from known "
-                "attacks, without proof"
-            )
-    return (
-        "the bounds, the horizon and all parameters were fixed without looking at the data",
-        "the stream may react to everything released" + PER_ROUND,
-        "a saved state is continued on one stream only, and is itself kept secret",
-        "only released values are covered: not traces, diagnostics, timing or memory",
-        source,
-        arithmetic,
-    )
-
-
-def noise_in_words(noise: str, order: float) -> str:
-    """Return "Gaussian noise" or "generalized Gaussian noise of order r"."""
-    return "Gaussian noise" if noise == "gaussian" else f"generalized Gaussian noise, r = {order:g}"
 
 
 def check_scale(noise_scale: float, mu: float) -> None:

@@ -21,14 +21,8 @@ import warnings
 from dataclasses import replace
 
 from dpoco._validation import choice, positive_int, real_float
-from dpoco.accounting._shift_regret import (
-    CALIBRATIONS,
-    SHORTEST_HORIZON,
-    ShiftDetectorParameters,
-    false_alarm_probability,
-    regret_of,
-    tangents,
-)
+from dpoco.accounting import _shift_regret as shift_regret
+from dpoco.accounting._shift_regret import ShiftDetectorParameters
 from dpoco.accounting.above_threshold import split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import LOSS_SUMS
@@ -96,7 +90,7 @@ def calibrate(
     ValueError, TypeError
         For bad or contradictory arguments.
     """
-    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
+    published = choice("calibration", calibration, shift_regret.CALIBRATIONS) != "tight"
     law = "laplace" if published else "exponential"
     length = NOMINAL_HORIZON if horizon is None else positive_int("horizon", horizon)
     real_float("select_share", select_share)
@@ -105,7 +99,7 @@ def calibrate(
         horizon=horizon,
         calibration=calibration,
         selection=law,
-        detects=select_share < 1.0 and length >= SHORTEST_HORIZON,
+        detects=select_share < 1.0 and length >= shift_regret.SHORTEST_HORIZON,
         noise=law,
         windows=windows,
         threshold_scale=threshold_scale,
@@ -142,7 +136,7 @@ def calibrate(
         alpha = 16.0 * (2.0 * math.log(nominal) + math.log(2.0 / false_alarm)) / epsilon
         threshold = 16.0 * log_queries / epsilon + alpha + 1.0
     else:
-        per_round = 2.0 if windows == "dyadic" else float(tangents(nominal))
+        per_round = 2.0 if windows == "dyadic" else float(shift_regret.tangents(nominal))
         log_windows = math.log(nominal * n * per_round / b)
         log_selection = math.log(n * (shifts + 1) * max(1, (nominal - 1).bit_length()) / b)
         threshold = b2 * math.log(nominal / b)
@@ -157,7 +151,7 @@ def calibrate(
         log_windows=log_windows,
         log_selection=log_selection,
     )
-    bound, terms = regret_of(parameters, _bounded_rounds(parameters), shifts)
+    bound, terms = shift_regret.regret_of(parameters, _bounded_rounds(parameters), shifts)
     return replace(parameters, regret_bound=bound, regret_terms=terms)
 
 
@@ -246,7 +240,7 @@ def guarantee(
     """
     p, mechanism = parameters, mechanism_of(experts, parameters)
     rounds, shifts = _bounded_rounds(p), _planned_shifts(p)
-    bound, terms = regret_of(p, rounds, shifts)
+    bound, terms = shift_regret.regret_of(p, rounds, shifts)
     scope = "stationary" if p.expected_shifts is None else "shifting"
     trivial, proved = isinstance(mechanism, Nothing), math.isfinite(bound)
     claimed = None
@@ -278,7 +272,7 @@ def guarantee(
             "threshold noise scale": p.threshold_noise_scale,
             "query noise scale": p.query_noise_scale,
             "threshold": p.threshold * p.threshold_scale,
-            "false alarms of an instance, at most": false_alarm_probability(p, rounds),
+            "false alarms of an instance, at most": shift_regret.false_alarm_probability(p, rounds),
             "regret bound, rounds": float(rounds),
             "regret bound, shifts": float(shifts),
             **{f"regret: {name}": value for name, value in terms.items()},
@@ -314,4 +308,4 @@ def regret_bound(
     if switches:
         positive_int("switches", switches)
     length = _bounded_rounds(parameters) if rounds is None else positive_int("rounds", rounds)
-    return regret_of(parameters, length, switches)[0]
+    return shift_regret.regret_of(parameters, length, switches)[0]

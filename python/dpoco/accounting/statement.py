@@ -14,10 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco.accounting._words import PER_ROUND, REGRET_SCOPES, TIMES, common_conditions, norm_name
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.release import PER_ROUND, TIMES, common_conditions, norm_name, numerics_of
+from dpoco.accounting.release import numerics_of
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING, Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
@@ -28,16 +29,8 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["REGRET_SCOPES", "check_claim", "check_experts", "delayed", "for_person",
+__all__ = ["check_claim", "check_experts", "delayed", "for_person",
            "require_published", "state", "state_experts", "state_sum", "stated_delta"]  # fmt: skip
-
-# Streams that bounds on regret hold for, in words.
-REGRET_SCOPES = {
-    "stationary": "losses drawn independently from one law",
-    "shifting": "losses drawn independently, from a law that changes a few times",
-    "oblivious": "losses fixed in advance",
-    "adaptive": "all losses, also such as react to the decisions",
-}
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:

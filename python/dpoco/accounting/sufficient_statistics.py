@@ -12,13 +12,13 @@ regression" (2018), with exact accounting.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.leaf_bounds import second_moments
 from dpoco.accounting.noisy_ftrl import best_vector_scale
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.release import calibrate_noise, sum_of
@@ -147,8 +147,4 @@ def _check_loss(loss: Any) -> None:
 def _moments(domain: Domain, loss: Any, weight: float) -> SecondMoments:
     """Return what a clipped record adds."""
     _check_loss(loss)
-    l2 = math.inf if loss.feature_bound_l2 is None else float(loss.feature_bound_l2)
-    return SecondMoments(
-        domain.dimension, float(domain.dual_exponent), float(loss.feature_bound), l2,
-        float(loss.label_bound), weight=weight,
-    )  # fmt: skip
+    return second_moments(domain, loss, weight)

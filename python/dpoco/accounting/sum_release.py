@@ -18,26 +18,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpoco._validation import choice, exponent, positive_float, positive_int
-from dpoco.accounting import continual_sum
+from dpoco.accounting import continual_sum, release
+from dpoco.accounting._words import noise_in_words, norm_name
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.release import (
-    DEFAULT_NUMERICS,
-    Returning,
-    SumParameters,
-    candidate_methods,
-    check_numerics,
-    check_scale,
-    noise_in_words,
-    noise_order,
-    norm_name,
-    people_of,
-    planned_noise,
-    sum_fields,
-    sum_of,
-)
 from dpoco.accounting.statement import state_sum, stated_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -47,7 +33,7 @@ __all__ = ["ContinualSumParameters", "calibrate", "guarantee", "mechanism_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinualSumParameters(SumParameters):
+class ContinualSumParameters(release.SumParameters):
     """Everything calibration fixes for a `ContinualSum`.
 
     Attributes
@@ -92,9 +78,8 @@ class ContinualSumParameters(SumParameters):
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        noise_order(self.noise, self.norm_order, self.norm, self.dimension)
-        check_scale(self.noise_scale, self.mu)
-        check_numerics(self.numerics, self.noise)
+        release.noise_order(self.noise, self.norm_order, self.norm, self.dimension)
+        release.check_numerics(self.numerics, self.noise)
 
     @property
     def sum_method(self) -> str:
@@ -135,8 +120,8 @@ def calibrate(
     noise: str = "gaussian",
     norm_order: float | None = None,
     relation: str = "replace",
-    numerics: str = DEFAULT_NUMERICS,
-    participation: Returning | None = None,
+    numerics: str = release.DEFAULT_NUMERICS,
+    participation: release.Returning | None = None,
 ) -> ContinualSumParameters:
     """Return the parameters with the least noise that meets `budget`; None adds no noise.
 
@@ -153,39 +138,34 @@ def calibrate(
     bound, norm = positive_float("bound", bound), exponent("norm", norm)
     n = continual_sum.resolve_horizon(horizon)
     choice("relation", relation, CHANGES)
-    near = people_of(relation, participation, n, budget)
+    near = release.people_of(relation, participation, n, budget)
     if method == "auto":
         chosen = continual_sum.choose_method(horizon, noise, near)
     else:
-        (chosen,) = candidate_methods(method, n, budget, near)
-    order = noise_order(noise, norm_order, norm, dimension)
-    plain = sum_of(ClippedVector(dimension, norm, bound, math.inf), chosen, n, near, order=order)
+        (chosen,) = release.candidate_methods(method, n, budget, near)
+    order = release.noise_order(noise, norm_order, norm, dimension)
+    plain = release.sum_of(
+        ClippedVector(dimension, norm, bound, math.inf), chosen, n, near, order=order
+    )
     return ContinualSumParameters(
         dimension=dimension,
         horizon=n,
         bound=bound,
         norm=norm,
         method=continual_sum.name_of(chosen),
-        rates=sum_fields(chosen)["rates"],
+        rates=release.sum_fields(chosen)["rates"],
         noise=noise,
         norm_order=order,
         relation=relation,
-        **planned_noise(plain, near, budget=budget, numerics=numerics, noise=noise),
+        **release.planned_noise(plain, near, budget=budget, numerics=numerics, noise=noise),
     )
 
 
 def mechanism_of(parameters: ContinualSumParameters) -> GaussianSum:
     """Return the sum that is released: its bounds are what the engine clips to."""
     p = parameters
-    return sum_of(
-        ClippedVector(p.dimension, p.norm, p.bound, math.inf),
-        p.correlation,
-        p.horizon,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        order=p.norm_order,
-    )
+    summand = ClippedVector(p.dimension, p.norm, p.bound, math.inf)
+    return release.released_sum(p, summand, p.horizon, order=p.norm_order)
 
 
 def guarantee(

@@ -18,6 +18,7 @@ from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum, leaf_bounds, published, release, truncation
+from dpoco.accounting._words import noise_in_words
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
@@ -113,13 +114,7 @@ class TreeFrankWolfeParameters(release.SumParameters):
             raise ValueError(f"norm_order {self.norm_order!r} does not fit noise {self.noise!r}")
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
-        release.check_scale(self.noise_scale, self.mu)
         release.check_numerics(self.numerics, self.noise, self.calibration)
-
-    @property
-    def private(self) -> bool:
-        """Whether any noise is added."""
-        return self.noise_scale > 0.0
 
     @property
     def noise_dominates(self) -> bool:
@@ -288,7 +283,7 @@ def guarantee(
     leaf = leaf_bounds.enforced_leaf_bounds(loss, p)
     what = (
         f"the decisions of tree Frank-Wolfe (dimension {d}, p = {domain.p:g}; "
-        f"{p.sum_method!r} sum, {release.noise_in_words(p.noise, p.norm_order)})"
+        f"{p.sum_method!r} sum, {noise_in_words(p.noise, p.norm_order)})"
     )
     if not p.private:
         return Guarantee.none(p.horizon, what)
@@ -329,16 +324,8 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     Nothing here is trusted: its bounds are what the engine clips to.
     """
     p = parameters
-    return release.sum_of(
-        leaf_bounds.enforced_leaf_bounds(loss, p).summand(domain),
-        p.correlation,
-        p.pushes,
-        Neighbours(p.relation),
-        scale=p.noise_scale,
-        numerics=p.numerics,
-        batch=p.batch,
-        order=p.norm_order,
-    )
+    summand = leaf_bounds.enforced_leaf_bounds(loss, p).summand(domain)
+    return release.released_sum(p, summand, p.pushes, batch=p.batch, order=p.norm_order)
 
 
 def _node_mu(budget: Budget, pushes: int, mass: float) -> float:

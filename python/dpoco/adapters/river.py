@@ -31,13 +31,8 @@ from dpoco.adapters._linear import LinearModel, own_arguments
 from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
 from dpoco.trace import Flags, RecordShares
 
-__all__ = [
-    "PrivateBandit",
-    "PrivateClassifier",
-    "PrivateContextualBandit",
-    "PrivateExperts",
-    "PrivateRegressor",
-]
+__all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
+           "PrivateExperts", "PrivateRegressor"]  # fmt: skip
 
 
 class _LinearEstimator:

@@ -6,12 +6,7 @@ from dpoco.audit._contract import check_learner, contract_checks
 from dpoco.audit._events import learn_event
 from dpoco.audit._exercises import Exercise
 from dpoco.audit.anytime import AnytimeAudit, AnytimeReport
-from dpoco.audit.black_box import (
-    BlackBoxReport,
-    black_box_audit,
-    epsilon_lower_bound,
-    learner_runs,
-)
+from dpoco.audit.black_box import BlackBoxReport, black_box_audit, epsilon_lower_bound, learner_runs
 from dpoco.audit.exact import ExactReport, exact_audit
 from dpoco.audit.learner import audit_learner
 from dpoco.audit.likelihood import LikelihoodReport, likelihood_audit
@@ -20,30 +15,10 @@ from dpoco.audit.replay import ReplayReport, replay_audit
 from dpoco.audit.report import Attack, AuditReport, ExerciseReport
 from dpoco.audit.standard import StandardCase, standard_case, standard_names
 
-__all__ = [
-    "AnytimeAudit",
-    "AnytimeReport",
-    "Attack",
-    "AuditReport",
-    "BlackBoxReport",
-    "ExactReport",
-    "Exercise",
-    "ExerciseReport",
-    "LikelihoodReport",
-    "PackingReport",
-    "ReplayReport",
-    "StandardCase",
-    "audit_learner",
-    "black_box_audit",
-    "check_learner",
-    "contract_checks",
-    "epsilon_lower_bound",
-    "exact_audit",
-    "learn_event",
-    "learner_runs",
-    "likelihood_audit",
-    "packing_audit",
-    "replay_audit",
-    "standard_case",
-    "standard_names",
-]
+__all__ = ["AnytimeAudit", "AnytimeReport", "Attack", "AuditReport", "BlackBoxReport",
+           "ExactReport", "Exercise", "ExerciseReport", "LikelihoodReport",
+           "PackingReport", "ReplayReport", "StandardCase", "audit_learner",
+           "black_box_audit", "check_learner", "contract_checks",
+           "epsilon_lower_bound", "exact_audit", "learn_event", "learner_runs",
+           "likelihood_audit", "packing_audit", "replay_audit", "standard_case",
+           "standard_names"]  # fmt: skip

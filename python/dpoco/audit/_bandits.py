@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.audit._family import Change, FloatArray, Play, Scores, Shapes
+from dpoco._validation import FloatArray
+from dpoco.audit._family import Change, Play, Scores, Shapes
 from dpoco.audit._sum_noise import (
     Push,
     Pushes,

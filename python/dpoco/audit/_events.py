@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import real_in
+from dpoco._validation import FloatArray, real_in
 from dpoco.audit.report import headline, verdict_of
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
-FloatArray = NDArray[np.float64]
 Event = Callable[[Any], Any]
 
 POWER = 0.9  # probability with which a detectable violation is found

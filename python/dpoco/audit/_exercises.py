@@ -18,17 +18,9 @@ from typing import Any
 import numpy as np
 
 from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco
+from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
-from dpoco.audit._family import (
-    Family,
-    FloatArray,
-    Make,
-    Rounds,
-    calibrated_once,
-    family_of,
-    known,
-    made,
-)
+from dpoco.audit._family import Family, Make, Rounds, calibrated_once, family_of, known, made
 from dpoco.audit.likelihood import law_findings
 from dpoco.audit.replay import replay_audit
 from dpoco.audit.report import ExerciseReport

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.audit._family import (
     Change,
     ExpertFamily,
     FiniteScorer,
-    FloatArray,
     Play,
     Scorer,
     Scores,

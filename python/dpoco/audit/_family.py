@@ -19,12 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget
 from dpoco.learners import LEARNERS, Learner, learner_of
 from dpoco.random import Source
 
-FloatArray = NDArray[np.float64]
 Change = tuple[str, float, float]  # name of a quantity, measured, declared
 Make = Callable[[Source], Any]  # a new, unstarted learner on a source
 Shapes = dict[str, tuple[int, ...]]  # of the parts of a record, by name

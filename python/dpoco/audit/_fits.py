@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco import _core
-from dpoco.audit._family import Change, Family, FloatArray, Play, Rounds, Scorer, Scores, Shapes
+from dpoco._validation import FloatArray
+from dpoco.audit._family import Change, Family, Play, Rounds, Scorer, Scores, Shapes
 from dpoco.audit._sums import record_shapes
 from dpoco.frank_wolfe import (
     LocalizedMirrorDescent,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco.audit._family import FloatArray
+from dpoco._validation import FloatArray
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 
 # Of a threshold's noise: how far beyond all queries it is followed, in scales, where its density

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._validation import FloatArray
 from dpoco.accounting.noisy_max import law_of
 from dpoco.audit._family import (
     Change,
     ExpertFamily,
     Family,
     FiniteScorer,
-    FloatArray,
     Play,
     Rounds,
     Shapes,

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco import _core
+from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import FloatArray, Scorer, Scores, draws_of, score_draws
+from dpoco.audit._family import Scorer, Scores, draws_of, score_draws
 from dpoco.audit._laws import selection_law
 from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_of
 from dpoco.domains import Box, LpBall, Simplex

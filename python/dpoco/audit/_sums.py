@@ -13,17 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
+from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import (
-    Change,
-    ExpertFamily,
-    Family,
-    FloatArray,
-    Play,
-    Shapes,
-    drawn_by,
-    words_of,
-)
+from dpoco.audit._family import Change, ExpertFamily, Family, Play, Shapes, drawn_by, words_of
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree

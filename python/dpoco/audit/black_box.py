@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import float_array, positive_int, real_in
+from dpoco._validation import FloatArray, float_array, positive_int, real_in
 from dpoco.audit._events import Counts, Event, EventReport, best_event, members_of
 from dpoco.audit._family import (
-    FloatArray,
     Make,
     Rounds,
     check_neighbours,

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import positive_int, real_in
-from dpoco.audit._family import FloatArray, Make, Scorer, Scores, made, scorer_of
+from dpoco._validation import FloatArray, positive_int, real_in
+from dpoco.audit._family import Make, Scorer, Scores, made, scorer_of
 from dpoco.audit.report import Findings, headline, verdict_of
 from dpoco.random import Source
 

@@ -6,17 +6,10 @@ about one user's context and rewards. A user's own action may, and has to, depen
 
 from __future__ import annotations
 
-from dpoco.bandits._high_dimensional import (
-    HighDimensionalBandit,
-    HighDimensionalBanditParameters,
-)
-from dpoco.bandits._linucb import LinUCB, LinUCBParameters
+from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
+from dpoco.accounting.linucb import LinUCBParameters
+from dpoco.bandits._learners import HighDimensionalBandit, LinUCB
 from dpoco.bandits._trace import BanditTrace
 
-__all__ = [
-    "BanditTrace",
-    "HighDimensionalBandit",
-    "HighDimensionalBanditParameters",
-    "LinUCB",
-    "LinUCBParameters",
-]
+__all__ = ["BanditTrace", "HighDimensionalBandit", "HighDimensionalBanditParameters",
+           "LinUCB", "LinUCBParameters"]  # fmt: skip

@@ -7,18 +7,14 @@ import os
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array, number
+from dpoco._validation import FloatArray, IntArray, float_array, number
 from dpoco.bandits._trace import BanditTrace
 from dpoco.errors import HorizonExceeded, RoundOrderError
 
 __all__ = ["BanditLearner"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class BanditLearner(OnlineLearner):

@@ -6,16 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco._clipping import context_flags
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, IntArray, float_array
 from dpoco.trace import NO_STREAM, Flags, ReadRecords
 
 __all__ = ["BanditTrace"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

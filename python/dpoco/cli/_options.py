@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dpoco._calibrated import Calibrated, Option, options_of
 from dpoco._participation import Participation
+from dpoco._planning import Option, Planned, options_of
 from dpoco._validation import named
 from dpoco.learners import Learner
 
@@ -78,7 +78,7 @@ _PROBLEM = {
 def own_options(entry: Learner) -> dict[str, Option]:
     """Return the options of a learner's constructor that commands take: those of calibration."""
     cls = entry.load()
-    taken = {*cls._options} - _PROBLEM if issubclass(cls, Calibrated) else set()
+    taken = {*cls._options} - _PROBLEM if issubclass(cls, Planned) else set()
     return {name: each for name, each in options_of(cls).items() if name in taken}
 
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import dpoco
-from dpoco._calibrated import documented, options_of
+from dpoco._planning import documented, options_of
 from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 import dpoco
-from dpoco._calibrated import documented
+from dpoco._planning import documented
 from dpoco._validation import named
 from dpoco.plotting import new_figure
 

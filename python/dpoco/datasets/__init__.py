@@ -25,24 +25,7 @@ from dpoco.datasets._stream import (
     stock_losses,
 )
 
-__all__ = [
-    "BUNDLED",
-    "POLLSTERS",
-    "STOCKS",
-    "TARGETS",
-    "Bundled",
-    "PublicScaling",
-    "Stream",
-    "available",
-    "column_names",
-    "linear_regression_stream",
-    "load",
-    "load_file",
-    "load_losses",
-    "load_phishing",
-    "load_shuttle",
-    "pollster_losses",
-    "read_columns",
-    "read_people",
-    "stock_losses",
-]
+__all__ = ["BUNDLED", "POLLSTERS", "STOCKS", "TARGETS", "Bundled", "PublicScaling",
+           "Stream", "available", "column_names", "linear_regression_stream", "load",
+           "load_file", "load_losses", "load_phishing", "load_shuttle",
+           "pollster_losses", "read_columns", "read_people", "stock_losses"]  # fmt: skip

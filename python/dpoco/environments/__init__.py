@@ -30,27 +30,9 @@ from dpoco.environments._distributions import (
 )
 from dpoco.environments._play import DelayedRun, play, play_bandit, play_delayed
 
-__all__ = [
-    "AdversarialBlocks",
-    "BurnAfterPlay",
-    "ContextualWorld",
-    "DelayedRun",
-    "Environment",
-    "HadamardClass",
-    "LinearWorld",
-    "LogisticWorld",
-    "Oblivious",
-    "ObliviousSwitching",
-    "Packing",
-    "Recorded",
-    "SwitchingStochastic",
-    "dirichlet_class",
-    "draw_labels",
-    "hadamard_class",
-    "misspecified",
-    "near_duplicates",
-    "play",
-    "play_bandit",
-    "play_delayed",
-    "softmax_class",
-]
+__all__ = ["AdversarialBlocks", "BurnAfterPlay", "ContextualWorld", "DelayedRun",
+           "Environment", "HadamardClass", "LinearWorld", "LogisticWorld",
+           "Oblivious", "ObliviousSwitching", "Packing", "Recorded",
+           "SwitchingStochastic", "dirichlet_class", "draw_labels", "hadamard_class",
+           "misspecified", "near_duplicates", "play", "play_bandit", "play_delayed",
+           "softmax_class"]  # fmt: skip

@@ -25,14 +25,8 @@ from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 from dpoco.trace import Flags
 
-__all__ = [
-    "Comparators",
-    "Game",
-    "game_of_arms",
-    "game_of_experts",
-    "game_of_functions",
-    "game_of_records",
-]
+__all__ = ["Comparators", "Game", "game_of_arms", "game_of_experts",
+           "game_of_functions", "game_of_records"]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -30,23 +30,11 @@ from dpoco.experts._weights import (
     PrefixHedgeParameters,
 )
 
-__all__ = [
-    "BatchShare",
-    "BatchShareParameters",
-    "EpochSelector",
-    "EpochSelectorParameters",
-    "ExpertPlan",
-    "ExpertTrace",
-    "ObliviousTracker",
-    "ObliviousTrackerParameters",
-    "PrefixHedge",
-    "PrefixHedgeParameters",
-    "ShiftDetector",
-    "ShiftDetectorParameters",
-    "WindowSelector",
-    "WindowSelectorParameters",
-    "plan_experts",
-]
+__all__ = ["BatchShare", "BatchShareParameters", "EpochSelector",
+           "EpochSelectorParameters", "ExpertPlan", "ExpertTrace", "ObliviousTracker",
+           "ObliviousTrackerParameters", "PrefixHedge", "PrefixHedgeParameters",
+           "ShiftDetector", "ShiftDetectorParameters", "WindowSelector",
+           "WindowSelectorParameters", "plan_experts"]  # fmt: skip
 
 # From the most to the least special: what holds for a later one holds for those before.
 ADVERSARIES = ("stationary", "shifting", "oblivious", "adaptive")

@@ -115,10 +115,9 @@ class EpochSelector(Selector):
     1.0
     """
 
-    _parameters: EpochSelectorParameters
+    parameters: EpochSelectorParameters
     _accountant: ClassVar[ModuleType] = epoch_selector
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = EpochSelectorParameters
 
     def __init__(
         self,
@@ -140,11 +139,6 @@ class EpochSelector(Selector):
             calibration=calibration, selection=selection, first=first, loss_range=loss_range,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
-
-    @property
-    def parameters(self) -> EpochSelectorParameters:
-        """Everything calibration fixed: law and scale of the noise, regret bound."""
-        return self._parameters
 
 
 class WindowSelector(Selector):
@@ -220,10 +214,9 @@ class WindowSelector(Selector):
     (107, 3024)
     """
 
-    _parameters: WindowSelectorParameters
+    parameters: WindowSelectorParameters
     _accountant: ClassVar[ModuleType] = window_selector
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = WindowSelectorParameters
 
     def __init__(
         self,
@@ -249,11 +242,6 @@ class WindowSelector(Selector):
             selection=selection, first=first, loss_range=loss_range, participation=participation,
             on_violation=on_violation, source=source,
         )  # fmt: skip
-
-    @property
-    def parameters(self) -> WindowSelectorParameters:
-        """Everything calibration fixed: law and scale of the noise, window, regret bound."""
-        return self._parameters
 
 
 class ShiftDetector(Selector):
@@ -337,9 +325,8 @@ class ShiftDetector(Selector):
     (1, True)
     """
 
-    _parameters: ShiftDetectorParameters
+    parameters: ShiftDetectorParameters
     _accountant: ClassVar[ModuleType] = shift_detector
-    _parameters_class = ShiftDetectorParameters
 
     def __init__(
         self,
@@ -370,7 +357,7 @@ class ShiftDetector(Selector):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ShiftDetector:
-        p = self._parameters
+        p = self.parameters
         drawn = self._mechanism.part(ThresholdTests)
         # Without noise, or with nothing to learn from, no claim rests on what is drawn.
         detects = drawn is not None if isinstance(self._mechanism, Parts) else p.detects
@@ -395,11 +382,6 @@ class ShiftDetector(Selector):
                 "statistic": statistic_settings(p),
             }
         )
-
-    @property
-    def parameters(self) -> ShiftDetectorParameters:
-        """Everything calibration fixed: noises, threshold, allowances, regret bound."""
-        return self._parameters
 
     @property
     def alarms(self) -> NDArray[np.int64]:

@@ -21,14 +21,8 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 from dpoco.random import Source
 
-__all__ = [
-    "BatchShare",
-    "BatchShareParameters",
-    "ObliviousTracker",
-    "ObliviousTrackerParameters",
-    "PrefixHedge",
-    "PrefixHedgeParameters",
-]
+__all__ = ["BatchShare", "BatchShareParameters", "ObliviousTracker",
+           "ObliviousTrackerParameters", "PrefixHedge", "PrefixHedgeParameters"]  # fmt: skip
 
 # Doubles that the prior "at_most" may hold, S + 1 rows of N.
 _LARGEST_STATE = 2**33
@@ -127,10 +121,9 @@ class PrefixHedge(Weighted):
     364
     """
 
-    _parameters: PrefixHedgeParameters
+    parameters: PrefixHedgeParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = prefix_hedge
-    _parameters_class = PrefixHedgeParameters
 
     def __init__(
         self,
@@ -160,13 +153,8 @@ class PrefixHedge(Weighted):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
         total = continual_sum_settings(self._mechanism, claim)
-        settings = {"learning_rate": self._parameters.learning_rate, "sum": total}
+        settings = {"learning_rate": self.parameters.learning_rate, "sum": total}
         return _core.PrefixHedge(self._shared_settings(settings), None)
-
-    @property
-    def parameters(self) -> PrefixHedgeParameters:
-        """Everything calibration fixed: noise scale, sum, learning rate, regret bound."""
-        return self._parameters
 
 
 class BatchShare(Weighted):
@@ -255,9 +243,8 @@ class BatchShare(Weighted):
     1
     """
 
-    _parameters: BatchShareParameters
+    parameters: BatchShareParameters
     _accountant: ClassVar[ModuleType] = batch_share
-    _parameters_class = BatchShareParameters
 
     def __init__(
         self,
@@ -289,16 +276,15 @@ class BatchShare(Weighted):
         )  # fmt: skip
 
     @classmethod
-    def _check_restated(
-        cls, arguments: Mapping[str, Any], parameters: Any, *more: Any, **named: Any
-    ) -> None:
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
+        said = super()._restated(arguments, parameters)
         if parameters.noise == "none":  # without a budget, whatever law was asked for
-            named["free"] = ("noise",)
-        super()._check_restated(arguments, parameters, *more, **named)
+            del said["noise"]
+        return said
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, drawn = self._parameters, self._mechanism.part(BatchRelease)
+        p, drawn = self.parameters, self._mechanism.part(BatchRelease)
         # Without noise, or without a release, no claim rests on what is drawn.
         said = p if drawn is None else drawn
         law = p.noise if drawn is None else drawn.law
@@ -315,11 +301,6 @@ class BatchShare(Weighted):
                 "floor": p.floor,
             }
         )
-
-    @property
-    def parameters(self) -> BatchShareParameters:
-        """Everything calibration fixed: noise, batch, rates, regret bound."""
-        return self._parameters
 
 
 class ObliviousTracker(ExpertLearner):
@@ -409,9 +390,8 @@ class ObliviousTracker(ExpertLearner):
     1
     """
 
-    _parameters: ObliviousTrackerParameters
+    parameters: ObliviousTrackerParameters
     _accountant: ClassVar[ModuleType] = oblivious_tracker
-    _parameters_class = ObliviousTrackerParameters
 
     def __init__(
         self,
@@ -442,7 +422,7 @@ class ObliviousTracker(ExpertLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
-        p, drawn = self._parameters, self._mechanism.part(TrackerDraws)
+        p, drawn = self.parameters, self._mechanism.part(TrackerDraws)
         switches = min(p.switches, self._horizon - 1)
         if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")
@@ -470,11 +450,6 @@ class ObliviousTracker(ExpertLearner):
         if experts == 1 or parameters["prior"] != "at_most":
             return experts
         return experts * (min(int(parameters["switches"]), int(parameters["horizon"]) - 1) + 1)
-
-    @property
-    def parameters(self) -> ObliviousTrackerParameters:
-        """Everything calibration fixed: rates, batch, prior, regret bound."""
-        return self._parameters
 
     @property
     def resamples(self) -> int:

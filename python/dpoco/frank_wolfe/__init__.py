@@ -26,20 +26,9 @@ from dpoco.frank_wolfe._batch_fits import (
 )
 from dpoco.frank_wolfe._online import PolyhedralFrankWolfe, TreeFrankWolfe, model_settings
 
-__all__ = [
-    "LocalizedMirrorDescent",
-    "LocalizedMirrorDescentParameters",
-    "NoisyFrankWolfe",
-    "NoisyFrankWolfeParameters",
-    "NoisySGD",
-    "NoisySGDParameters",
-    "PhasedSGD",
-    "PhasedSGDParameters",
-    "PolyhedralFrankWolfe",
-    "PolyhedralFrankWolfeParameters",
-    "SufficientStatistics",
-    "SufficientStatisticsParameters",
-    "TreeFrankWolfe",
-    "TreeFrankWolfeParameters",
-    "model_settings",
-]
+__all__ = ["LocalizedMirrorDescent", "LocalizedMirrorDescentParameters",
+           "NoisyFrankWolfe", "NoisyFrankWolfeParameters", "NoisySGD",
+           "NoisySGDParameters", "PhasedSGD", "PhasedSGDParameters",
+           "PolyhedralFrankWolfe", "PolyhedralFrankWolfeParameters",
+           "SufficientStatistics", "SufficientStatisticsParameters", "TreeFrankWolfe",
+           "TreeFrankWolfeParameters", "model_settings"]  # fmt: skip

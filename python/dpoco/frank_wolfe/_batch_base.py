@@ -12,11 +12,7 @@ from dpoco import _core, domains, losses
 from dpoco._calibrated import Calibrated
 from dpoco._clipping import record_clipper
 from dpoco._learner import Progress
-from dpoco._validation import (
-    FloatArray,
-    float_array,
-    positive_int,
-)
+from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded, RoundOrderError
 from dpoco.frank_wolfe._online import start_in
@@ -89,7 +85,7 @@ class BatchLearner(Calibrated, ABC):
     def _plan(self, records: int, budget: Budget | None) -> Any:
         """Return the parameters for so many records."""
         known = {"records": records, "budget": budget}
-        return self._calibrated(self._arguments, self._domain, self._loss, **known)
+        return self._planned(self._arguments, self._domain, self._loss, **known)
 
     def _settle(self, parameters: Any) -> None:
         """Take parameters, once they are known to keep to the budget."""

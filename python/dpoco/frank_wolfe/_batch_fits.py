@@ -105,9 +105,9 @@ class NoisySGD(BatchLearner):
     (5,)
     """
 
+    parameters: NoisySGDParameters
     _method = "noisy_sgd"
     _accountant: ClassVar[ModuleType] = noisy_sgd
-    _parameters_class = NoisySGDParameters
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class NoisySGD(BatchLearner):
             "records": m.records,
             "bound": m.bound,
             "steps": m.steps,
-            "step_size": self._parameters.step_size,
+            "step_size": self.parameters.step_size,
             "noise_scale": m.scale,
             "grid": m.grid,
         }
@@ -206,9 +206,9 @@ class PhasedSGD(BatchLearner):
     (3,)
     """
 
+    parameters: PhasedSGDParameters
     _method = "phased_sgd"
     _accountant: ClassVar[ModuleType] = phased_sgd
-    _parameters_class = PhasedSGDParameters
 
     def __init__(
         self,
@@ -308,9 +308,9 @@ class LocalizedMirrorDescent(BatchLearner):
     True
     """
 
+    parameters: LocalizedMirrorDescentParameters
     _method = "localized_mirror_descent"
     _accountant: ClassVar[ModuleType] = localized_mirror_descent
-    _parameters_class = LocalizedMirrorDescentParameters
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ class LocalizedMirrorDescent(BatchLearner):
         )  # fmt: skip
 
     def _settings(self) -> dict[str, Any]:
-        p: LocalizedMirrorDescentParameters = self._parameters
+        p = self.parameters
         m: GaussianPhases = self._mechanism
         ball = self._domain
         assert isinstance(ball, domains.LpBall)
@@ -420,9 +420,9 @@ class NoisyFrankWolfe(BatchLearner):
     ((3,), True)
     """
 
+    parameters: NoisyFrankWolfeParameters
     _method = "noisy_frank_wolfe"
     _accountant: ClassVar[ModuleType] = noisy_frank_wolfe
-    _parameters_class = NoisyFrankWolfeParameters
 
     def __init__(
         self,
@@ -446,7 +446,7 @@ class NoisyFrankWolfe(BatchLearner):
         )  # fmt: skip
 
     def _settings(self) -> dict[str, Any]:
-        p: NoisyFrankWolfeParameters = self._parameters
+        p = self.parameters
         m: GaussianPhases = self._mechanism
         first, *rest = (phase for phase in m.phases if isinstance(phase, SummedPhase))
         later = rest[0] if rest else first
@@ -522,9 +522,9 @@ class SufficientStatistics(BatchLearner):
     (3,)
     """
 
+    parameters: SufficientStatisticsParameters
     _method = "sufficient_statistics"
     _accountant: ClassVar[ModuleType] = sufficient_statistics
-    _parameters_class = SufficientStatisticsParameters
 
     def __init__(
         self,

@@ -197,11 +197,10 @@ class TreeFrankWolfe(LeafLearner):
     1
     """
 
-    _parameters: TreeFrankWolfeParameters
+    parameters: TreeFrankWolfeParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = tree_frank_wolfe
     _rule = "sum"
-    _parameters_class = TreeFrankWolfeParameters
 
     def __init__(
         self,
@@ -235,11 +234,6 @@ class TreeFrankWolfe(LeafLearner):
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
-
-    @property
-    def parameters(self) -> TreeFrankWolfeParameters:
-        """Everything calibration fixed: noise scale, sum, leaf bound, steps."""
-        return self._parameters
 
 
 class PolyhedralFrankWolfe(LeafLearner):
@@ -321,10 +315,9 @@ class PolyhedralFrankWolfe(LeafLearner):
     1
     """
 
-    _parameters: PolyhedralFrankWolfeParameters
+    parameters: PolyhedralFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = polyhedral_frank_wolfe
     _rule = "selection"
-    _parameters_class = PolyhedralFrankWolfeParameters
 
     def __init__(
         self,
@@ -365,11 +358,6 @@ class PolyhedralFrankWolfe(LeafLearner):
         domain: domains.Domain = self._arguments["domain"]
         return domain
 
-    @property
-    def parameters(self) -> PolyhedralFrankWolfeParameters:
-        """Everything calibration fixed: selector, noise scales, batch, leaf bound."""
-        return self._parameters
-
     def user_rho(self, round: int) -> float:
         """Return the zCDP parameter against a change of one round's data: less for later rounds.
 
@@ -378,4 +366,4 @@ class PolyhedralFrankWolfe(LeafLearner):
         round : int
             Counted from 0, below the horizon.
         """
-        return polyhedral_frank_wolfe.user_rho(self.domain, self._loss, self._parameters, round)
+        return polyhedral_frank_wolfe.user_rho(self.domain, self._loss, self.parameters, round)

@@ -13,13 +13,5 @@ from dpoco.journal._store import PostgresStore, SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
 
-__all__ = [
-    "Journal",
-    "KeyFile",
-    "PostgresStore",
-    "SqliteStore",
-    "Store",
-    "Stream",
-    "Transaction",
-    "Work",
-]
+__all__ = ["Journal", "KeyFile", "PostgresStore", "SqliteStore", "Store", "Stream",
+           "Transaction", "Work"]  # fmt: skip

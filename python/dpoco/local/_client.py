@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import (
-    IntArray,
-    choice,
-    float_array,
-    instance,
-    positive_float,
-    positive_int,
-)
+from dpoco._validation import IntArray, choice, float_array, instance, positive_float, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import client_guarantee
 from dpoco.local._hypotheses import Hypotheses, Prediction

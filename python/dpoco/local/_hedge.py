@@ -12,20 +12,8 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, IntArray
-from dpoco.local._bounds import (
-    SMALLEST_HALF_RANGE,
-    adaptive_hedge_bound,
-    endless_hedge_bound,
-    hedge_bound,
-    hedge_mixing,
-    kept,
-    loss_diameter,
-    loss_ranges,
-    losses,
-    mixing_cost,
-    rounded,
-    worst_case_rate,
-)
+from dpoco.local import _bounds as bounds
+from dpoco.local._bounds import losses
 from dpoco.local._messages import RoundSpec
 from dpoco.local._queries import PublicCoins, loss_of
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
@@ -49,7 +37,7 @@ class Hedge:
         self._inverse = BitRandomizer(settings.epsilon).inverse_contrast
         self.fixed_mixing = settings.mixing
         if settings.mixing is None and settings.horizon is not None:
-            self.fixed_mixing = hedge_mixing(count, settings.horizon, self._inverse)
+            self.fixed_mixing = bounds.hedge_mixing(count, settings.horizon, self._inverse)
         self._rate = self._fixed_rate(settings.learning_rate)
         self._engine = _core.LocalHedge(count, self._rate)
         self._shares: OrderedDict[int, float] = OrderedDict()  # of the open rounds
@@ -63,10 +51,10 @@ class Hedge:
         settings = self._settings
         if settings.horizon is None or self.fixed_mixing is None:
             raise ValueError("learning_rate='worst_case' needs a horizon")
-        scale = 0.5 * self._inverse * loss_diameter(settings.hypotheses, self.fixed_mixing)
+        scale = 0.5 * self._inverse * bounds.loss_diameter(settings.hypotheses, self.fixed_mixing)
         if not math.isfinite(scale):
             return 1.0  # reports say nothing
-        return rounded(worst_case_rate(settings.hypotheses, settings.horizon, scale))
+        return bounds.rounded(bounds.worst_case_rate(settings.hypotheses, settings.horizon, scale))
 
     @property
     def weights(self) -> FloatArray:
@@ -87,7 +75,7 @@ class Hedge:
         first = 1 << (round.bit_length() - 1)
         middle = 0.5 * (3.0 * first - 1.0)  # of the block
         root = math.sqrt(2.0 * (count - 1) * math.log(count) / middle)
-        return min(0.5, rounded(0.5 * self._inverse * root))
+        return min(0.5, bounds.rounded(0.5 * self._inverse * root))
 
     def specify(self, round: int, matrix: FloatArray | None) -> RoundSpec:
         """Return the round's specification: one loss of one hypothesis, or a subset."""
@@ -119,8 +107,8 @@ class Hedge:
     def _range(self, matrix: FloatArray | None, mixing: float) -> tuple[FloatArray, FloatArray]:
         """Return mid-points and half ranges."""
         if matrix is None or self._settings.range == "worst_case":
-            return loss_ranges(self._settings.hypotheses, mixing)
-        return kept(matrix, ("ranges", mixing), lambda: loss_ranges(matrix, mixing))
+            return bounds.loss_ranges(self._settings.hypotheses, mixing)
+        return bounds.kept(matrix, ("ranges", mixing), lambda: bounds.loss_ranges(matrix, mixing))
 
     def apply(self, spec: RoundSpec, matrix: FloatArray | None, values: IntArray) -> None:
         """Add the reports' estimates in the order of rows, one after the other."""
@@ -137,11 +125,11 @@ class Hedge:
             middle, half_range = self._range(matrix, mixing)
             widest = float(half_range.max())
             # No report is followed about losses that all hypotheses share: it is noise alone.
-            if math.isfinite(self._inverse) and widest > SMALLEST_HALF_RANGE:
+            if math.isfinite(self._inverse) and widest > bounds.SMALLEST_HALF_RANGE:
                 self._raise_start(widest)
                 scale = self._inverse * query.half_range / self._shares[spec.round]
                 self._engine.add_coordinate(query.index, middle, scale, values)
-        self._cost += values.shape[0] * mixing_cost(count, mixing)
+        self._cost += values.shape[0] * bounds.mixing_cost(count, mixing)
 
     @property
     def is_adaptive(self) -> bool:
@@ -150,7 +138,7 @@ class Hedge:
 
     def charge(self, first: int, rounds: int) -> None:
         """Account for the mixing of rounds that compiled code played, with a fixed mixing."""
-        self._cost += rounds * mixing_cost(self._settings.hypotheses, self.mixing(first))
+        self._cost += rounds * bounds.mixing_cost(self._settings.hypotheses, self.mixing(first))
 
     def _add_subsets(
         self, spec: RoundSpec, matrix: FloatArray, mixing: float, values: IntArray
@@ -163,10 +151,10 @@ class Hedge:
             return  # a uniform subset, whatever the label
         inside = randomizer.inside / 2.0**53
         other = (size - inside) / (labels - 1)
-        by_label, total, largest = kept(
+        by_label, total, largest = bounds.kept(
             matrix, ("losses", mixing), lambda: _loss_table(matrix, mixing)
         )
-        if largest <= SMALLEST_HALF_RANGE:
+        if largest <= bounds.SMALLEST_HALF_RANGE:
             return
         self._raise_start(largest)
         for start in range(0, values.shape[0], _ROWS):
@@ -207,12 +195,16 @@ class Hedge:
         if mixing is None:
             if self._rate > 0.0 or settings.range != "worst_case":
                 return math.inf
-            return endless_hedge_bound(settings.hypotheses, rounds, self._inverse, self.mixing)
+            return bounds.endless_hedge_bound(
+                settings.hypotheses, rounds, self._inverse, self.mixing
+            )
         if self._rate > 0.0:  # exact ranges, too: estimates are no larger, nor are their squares
-            return hedge_bound(settings.hypotheses, rounds, self._inverse, mixing, self._rate)
+            return bounds.hedge_bound(
+                settings.hypotheses, rounds, self._inverse, mixing, self._rate
+            )
         if settings.range != "worst_case":
             return math.inf
-        return adaptive_hedge_bound(settings.hypotheses, rounds, self._inverse, mixing)
+        return bounds.adaptive_hedge_bound(settings.hypotheses, rounds, self._inverse, mixing)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return cumulative losses, spread, and the chances of the open rounds."""

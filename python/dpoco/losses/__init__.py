@@ -17,18 +17,8 @@ from dpoco.losses._base import Loss
 from dpoco.losses._general import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.losses._glm import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss, check_undamped
 
-__all__ = [
-    "CustomLoss",
-    "GlmLoss",
-    "HuberLoss",
-    "LinearLoss",
-    "LogisticLoss",
-    "Loss",
-    "QuadraticLoss",
-    "SquaredLoss",
-    "check_undamped",
-    "from_dict",
-]
+__all__ = ["CustomLoss", "GlmLoss", "HuberLoss", "LinearLoss", "LogisticLoss", "Loss",
+           "QuadraticLoss", "SquaredLoss", "check_undamped", "from_dict"]  # fmt: skip
 
 _KINDS: dict[str, type[Loss]] = {
     kind.__name__: kind

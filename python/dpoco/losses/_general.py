@@ -10,13 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._clipping import record_flags, record_multipliers
-from dpoco._validation import (
-    LARGEST_SCALE,
-    FloatArray,
-    float_array,
-    positive_float,
-    real_float,
-)
+from dpoco._validation import LARGEST_SCALE, FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
 from dpoco.losses._base import Loss, products
 

@@ -5,22 +5,15 @@ from __future__ import annotations
 from dpoco.accounting.above_threshold import AboveThresholdParameters
 from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.accounting.sum_release import ContinualSumParameters
-from dpoco.mechanisms._continual_sum import (
+from dpoco.mechanisms._mechanisms import (
+    AboveThreshold,
     ContinualSum,
+    NoisyMax,
     clipper_of,
     continual_sum_settings,
     sum_entries,
 )
-from dpoco.mechanisms._selection import AboveThreshold, NoisyMax
 
-__all__ = [
-    "AboveThreshold",
-    "AboveThresholdParameters",
-    "ContinualSum",
-    "ContinualSumParameters",
-    "NoisyMax",
-    "NoisyMaxParameters",
-    "clipper_of",
-    "continual_sum_settings",
-    "sum_entries",
-]
+__all__ = ["AboveThreshold", "AboveThresholdParameters", "ContinualSum",
+           "ContinualSumParameters", "NoisyMax", "NoisyMaxParameters", "clipper_of",
+           "continual_sum_settings", "sum_entries"]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from dpoco._clipping import record_clipper
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array
+from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
@@ -30,8 +30,6 @@ from dpoco.privacy.mechanisms.coupled_draws import (
     Window,
 )
 from dpoco.random import Source
-
-FloatArray = NDArray[np.float64]
 
 
 class _Nothing:
@@ -55,20 +53,15 @@ class CoupledLearner(RecordLearner):
     _noise: ClassVar[str] = "ideal_fresh"
 
     @classmethod
-    def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
-    ) -> None:
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
         if arguments["max_switches"] is not None:
             raise ValueError("max_switches is for calibration: leave it out beside parameters")
         # Calibration answers a budget that buys no learning with one constant decision, whatever
         # coupling and block were asked for.
         constant = parameters.private and parameters.max_switches == 0
         free = ("coupling", "block") if constant else ()
-        super()._check_restated(arguments, parameters, defaults, free)
+        said = super()._restated(arguments, parameters)
+        return {name: value for name, value in said.items() if name not in free}
 
     @property
     def _width(self) -> int:
@@ -321,8 +314,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     1
     """
 
+    parameters: ContinuousMultiplicativeWeightsParameters
     _accountant: ClassVar[ModuleType] = continuous_multiplicative_weights
-    _parameters_class = ContinuousMultiplicativeWeightsParameters
 
     def __init__(
         self,
@@ -351,7 +344,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
-        p, draw, keep = self._parameters, self._mechanism.draw, self._mechanism.keep
+        p, draw, keep = self.parameters, self._mechanism.draw, self._mechanism.keep
         assert isinstance(draw, GibbsDraw)
         settings = {
             **self._rule_settings(claim),
@@ -366,12 +359,6 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         return _core.ContinuousMultiplicativeWeights(
             self._domain._engine, self._loss_settings(), settings
         )
-
-    @property
-    def parameters(self) -> ContinuousMultiplicativeWeightsParameters:
-        """Everything calibration fixed: temperature, regulariser, coupling, cap, regret bound."""
-        parameters: ContinuousMultiplicativeWeightsParameters = self._parameters
-        return parameters
 
 
 class CoupledRegularizedLeader(CoupledLearner):
@@ -453,8 +440,8 @@ class CoupledRegularizedLeader(CoupledLearner):
     1
     """
 
+    parameters: CoupledRegularizedLeaderParameters
     _accountant: ClassVar[ModuleType] = coupled_regularized_leader
-    _parameters_class = CoupledRegularizedLeaderParameters
 
     def __init__(
         self,
@@ -482,7 +469,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         )  # fmt: skip
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
-        p, draw = self._parameters, self._mechanism.draw
+        p, draw = self.parameters, self._mechanism.draw
         assert isinstance(draw, TiltedMinimum)
         settings = {
             **self._rule_settings(claim),
@@ -493,12 +480,6 @@ class CoupledRegularizedLeader(CoupledLearner):
             "strong_convexity": p.strong_convexity,
         }
         return _core.CoupledRegularizedLeader(self._domain._engine, self._loss_settings(), settings)
-
-    @property
-    def parameters(self) -> CoupledRegularizedLeaderParameters:
-        """Everything calibration fixed: noise, step, coupling, cap, regret bound."""
-        parameters: CoupledRegularizedLeaderParameters = self._parameters
-        return parameters
 
 
 def _clip_error(p: ContinuousMultiplicativeWeightsParameters) -> float:

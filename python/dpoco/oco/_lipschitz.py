@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
@@ -17,17 +17,9 @@ from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._participation import Participation
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, positive_float
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, nets
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.lipschitz import LipschitzParameters
-from dpoco.accounting.nets import (
-    NetShape,
-    bounding_box,
-    checked_counts,
-    levels_of,
-    shape_of,
-    spacings,
-)
 from dpoco.domains import Box, Domain, Simplex
 from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.privacy.mechanisms.bounds import NetDifferences
@@ -126,12 +118,11 @@ class LipschitzLearner(OnlineLearner):
     1
     """
 
+    parameters: LipschitzParameters
     _domain: domains.Domain
-    _parameters: LipschitzParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = LipschitzParameters
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "resolution": lambda value: tuple(value) if isinstance(value, list) else value,
     }
@@ -163,31 +154,21 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
-        shape_of(arguments["domain"])
+        nets.shape_of(arguments["domain"])
         positive_float("lipschitz", arguments["lipschitz"])
         return (arguments["domain"],)
 
     @classmethod
-    def _check_restated(
-        cls,
-        arguments: Mapping[str, Any],
-        parameters: Any,
-        defaults: Mapping[str, Any],
-        free: Collection[str] = (),
-    ) -> None:
-        super()._check_restated(arguments, parameters, defaults, ("resolution",))
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
         if arguments["enforce"] and not parameters.enforce:
             # Left at its default it asks for protection, too.
             raise ValueError("enforce=True contradicts parameters, which have False")
-        resolution = arguments["resolution"]
-        if resolution is None:
-            return
-        counts = checked_counts(shape_of(arguments["domain"]), resolution)
-        if counts != parameters.resolution:
-            raise ValueError(
-                f"resolution={resolution!r} contradicts parameters, which have "
-                f"{parameters.resolution!r}"
+        said = super()._restated(arguments, parameters)
+        if said["resolution"] is not None:
+            said["resolution"] = nets.checked_counts(
+                nets.shape_of(arguments["domain"]), said["resolution"]
             )
+        return said
 
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
@@ -200,10 +181,10 @@ class LipschitzLearner(OnlineLearner):
         self._checker = net_transform(net, enforced=True)
 
     def _entries(self) -> dict[str, float]:
-        return {"points of the net": 3.0 * self._parameters.experts} | sum_entries(self._mechanism)
+        return {"points of the net": 3.0 * self.parameters.experts} | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
-        p, net = self._parameters, self._mechanism.summand
+        p, net = self.parameters, self._mechanism.summand
         assert isinstance(net, NetDifferences)
         return _core.PrefixHedge(
             {
@@ -247,11 +228,6 @@ class LipschitzLearner(OnlineLearner):
         """
         rows = NetLosses.of(losses, self._points)
         return rows.values(slice(0, len(rows)))
-
-    @property
-    def parameters(self) -> LipschitzParameters:
-        """Everything calibration fixed: net, transform, noise scale, sum, rate, regret bound."""
-        return self._parameters
 
     @property
     def weights(self) -> FloatArray:
@@ -429,7 +405,7 @@ def net_of(domain: Domain, resolution: tuple[int, ...]) -> tuple[FloatArray, Flo
         first = np.linspace(0.0, domain.scale, resolution[0])
         net = np.stack([first, domain.scale - first], axis=1)
     else:
-        lower, upper = bounding_box(domain)
+        lower, upper = nets.bounding_box(domain)
         counts = iter(resolution)
         axes = [
             np.linspace(low, high, next(counts) if low < high else 1)
@@ -449,10 +425,10 @@ def net_transform(net: NetDifferences, *, enforced: bool) -> _core.NetTransform 
     """Return the transform of a net, with bounded differences or not; None for a single point."""
     if net.size == 0:
         return None
-    steps = spacings(NetShape(net.sides, 0.0), net.counts)
+    steps = nets.spacings(nets.NetShape(net.sides, 0.0), net.counts)
     limits = [net.lipschitz * h if enforced else _NO_LIMIT for h in steps]
     if net.transform == "parent":
-        return _core.NetTransform.parent(levels_of(net.counts), limits)
+        return _core.NetTransform.parent(nets.levels_of(net.counts), limits)
     if net.transform == "increments":
         return _core.NetTransform.increments(net.counts[0], limits[0])
     return _core.NetTransform.grid_laplacian(*net.counts, *limits)

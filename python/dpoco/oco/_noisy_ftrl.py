@@ -114,11 +114,10 @@ class NoisyFTRL(RecordLearner):
     1
     """
 
-    _parameters: NoisyFTRLParameters
+    parameters: NoisyFTRLParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = NoisyFTRLParameters
     _looks_back = False
 
     def __init__(
@@ -149,9 +148,9 @@ class NoisyFTRL(RecordLearner):
         )  # fmt: skip
 
     def _noise_note(self) -> str | None:
-        if self._parameters.statistics == "gradient":
+        if self.parameters.statistics == "gradient":
             return super()._noise_note()
-        ridge = accountant.ridge_of(self._domain, self._loss, self._parameters)
+        ridge = accountant.ridge_of(self._domain, self._loss, self.parameters)
         why = f"it hides records of all directions for {ridge.hidden_rounds:.3g} rounds"
         return f"noise dominates: {why}" if ridge.shrinkage > 0.0 else None
 
@@ -160,7 +159,7 @@ class NoisyFTRL(RecordLearner):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters, domain, total = self._parameters, self._domain, self._mechanism
+        parameters, domain, total = self.parameters, self._domain, self._mechanism
         summand, loss = total.summand, self._loss
         if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
             loss = replace(loss, label_bound=summand.label)
@@ -194,11 +193,6 @@ class NoisyFTRL(RecordLearner):
         dimension = stated_dimension(header["arguments"]["domain"])
         quadratic = header["parameters"]["statistics"] == "quadratic"
         return dimension + dimension * (dimension + 1) // 2 if quadratic else dimension
-
-    @property
-    def parameters(self) -> NoisyFTRLParameters:
-        """Everything calibration fixed: noise scale, sum, step size, regret bound."""
-        return self._parameters
 
 
 class NoisyNewton(RecordLearner):
@@ -278,11 +272,10 @@ class NoisyNewton(RecordLearner):
     1
     """
 
-    _parameters: NoisyNewtonParameters
+    parameters: NoisyNewtonParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = noisy_newton
     _noise: ClassVar[str] = "fresh"
-    _parameters_class = NoisyNewtonParameters
     _looks_back = False
 
     def __init__(
@@ -329,7 +322,7 @@ class NoisyNewton(RecordLearner):
 
     def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, total = self._parameters, self._mechanism
+        p, total = self.parameters, self._mechanism
         summand = total.summand
         assert isinstance(summand, GradientAndCurvature)
         return _core.NoisyNewton(
@@ -355,8 +348,3 @@ class NoisyNewton(RecordLearner):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
         return dimension + dimension * (dimension + 1) // 2
-
-    @property
-    def parameters(self) -> NoisyNewtonParameters:
-        """Everything calibration fixed: noise scale, batches, step size, shrinkage."""
-        return self._parameters

@@ -27,21 +27,8 @@ from dpoco.plotting._runs import (
     plot_switches,
 )
 
-__all__ = [
-    "new_figure",
-    "plot_audit",
-    "plot_comparison",
-    "plot_decisions",
-    "plot_dynamic_regret",
-    "plot_figure_5_1",
-    "plot_fit_report",
-    "plot_loss",
-    "plot_noise",
-    "plot_prequential",
-    "plot_privacy",
-    "plot_regret",
-    "plot_regret_per_round",
-    "plot_run_report",
-    "plot_switches",
-    "plot_table_5_1",
-]
+__all__ = ["new_figure", "plot_audit", "plot_comparison", "plot_decisions",
+           "plot_dynamic_regret", "plot_figure_5_1", "plot_fit_report", "plot_loss",
+           "plot_noise", "plot_prequential", "plot_privacy", "plot_regret",
+           "plot_regret_per_round", "plot_run_report", "plot_switches",
+           "plot_table_5_1"]  # fmt: skip

@@ -20,20 +20,7 @@ from dpoco.reproduce._local_learner import PublishedChannel, PublishedDistributi
 from dpoco.reproduce._table import Table51, TableRow, format_markdown, table_5_1
 from dpoco.reproduce._verdict import Verdict
 
-__all__ = [
-    "BaselineRow",
-    "Figure51",
-    "LearningHorizon",
-    "Outcome",
-    "PrintedCell",
-    "PublishedChannel",
-    "PublishedDistributionLearner",
-    "RegretCurve",
-    "Table51",
-    "TableRow",
-    "Verdict",
-    "figure_5_1",
-    "format_markdown",
-    "printed_table_5_1",
-    "table_5_1",
-]
+__all__ = ["BaselineRow", "Figure51", "LearningHorizon", "Outcome", "PrintedCell",
+           "PublishedChannel", "PublishedDistributionLearner", "RegretCurve",
+           "Table51", "TableRow", "Verdict", "figure_5_1", "format_markdown",
+           "printed_table_5_1", "table_5_1"]  # fmt: skip

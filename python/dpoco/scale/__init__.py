@@ -14,13 +14,5 @@ from dpoco.scale._ray_pool import RayPool
 from dpoco.scale._sweep import BuiltInRun, StreamRun, sweep
 from dpoco.scale._sweep_records import Cell, SweepResults, read_sweep
 
-__all__ = [
-    "BuiltInRun",
-    "Cell",
-    "KeyedPool",
-    "RayPool",
-    "StreamRun",
-    "SweepResults",
-    "read_sweep",
-    "sweep",
-]
+__all__ = ["BuiltInRun", "Cell", "KeyedPool", "RayPool", "StreamRun", "SweepResults",
+           "read_sweep", "sweep"]  # fmt: skip

@@ -18,17 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import (
-    Answers,
-    Bandits,
-    Experts,
-    Family,
-    Nets,
-    Parts,
-    Sums,
-    Vectors,
-    family_of,
-)
+from dpoco._families import Answers, Bandits, Experts, Family, Nets, Parts, Sums, Vectors, family_of
 from dpoco._learner import emptied
 from dpoco._state import Stateful, _class_of
 from dpoco._validation import IntArray, positive_int

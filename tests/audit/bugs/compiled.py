@@ -187,7 +187,7 @@ MUTATIONS = [
     ),
     Mutation(
         "off-diagonal-counted-twice-by-a-leader", "The same in a learner with a squared loss.",
-        "oco/noisy_ftrl.cpp", "const double factor = kSqrtTwo * x[i];",
+        "../include/dpoco/core/packed.hpp", "const double factor = kSqrtTwo * x[i];",
         "const double factor = 2.0 * x[i];", "noisy-ftrl", "checks:standard_audit",
     ),
     Mutation(

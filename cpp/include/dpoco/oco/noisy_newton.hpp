@@ -59,12 +59,11 @@ class NoisyNewton final : public RecordLearner {
   void lead(double deviation);  // all from here on sees released numbers only
   void grow_metric(double deviation);
   void move_into_domain(const Vector& target);
-  void project_onto_ball(const Vector& target, double radius);
   void project_onto_domain(const Vector& target);
   void show(double deviation);
 
   std::shared_ptr<const domains::Domain> domain_;
-  double ball_radius_;  // of a Euclidean ball about the origin; 0 for any other domain
+  double ball_radius_;  // see `euclidean_radius`
   losses::GlmLoss loss_;
   losses::RecordClipper clipper_;
   NoisyNewtonSettings settings_;

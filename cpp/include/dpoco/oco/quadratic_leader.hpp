@@ -8,8 +8,12 @@
 
 namespace dpoco::oco {
 
-// Number of entries of a symmetric matrix of order n kept as its upper triangle, row by row.
-constexpr std::size_t packed_size(std::size_t n) noexcept { return n * (n + 1) / 2; }
+// Of a Euclidean ball about the origin; 0 for any other domain.
+double euclidean_radius(const domains::Domain& domain);
+
+// The minimiser of x'Ax - 2 b'x with ||x|| <= radius, in the eigenbasis of A: its eigenvalues are
+// given, all positive, and b.
+void minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x);
 
 // Minimises x'M+ x - 2 b'x + ridge ||x - c||^2 over a domain with centre c. M+ is the given
 // symmetric matrix with negative eigenvalues replaced by 0, the nearest positive semidefinite
@@ -31,12 +35,10 @@ class QuadraticLeader {
   void shrink(double variance, double* x) const;
 
  private:
-  void unpack(const double* packed, double vector_scale);
-  void solve_ball(double* x);
   void solve_general(double* x);
 
   std::shared_ptr<const domains::Domain> domain_;
-  double ball_radius_;  // of a Euclidean ball about the origin; 0 for any other domain
+  double ball_radius_;  // see `euclidean_radius`
   double radius_;
   Vector center_;
   RowMatrix matrix_;  // M, then A

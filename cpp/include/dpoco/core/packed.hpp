@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+
+#include "dpoco/core/types.hpp"
+
+namespace dpoco {
+
+// Symmetric matrices kept as their upper triangles, row by row, entries off the diagonal times
+// sqrt(2): the Euclidean norm of what is kept is Frobenius' norm of the matrix.
+
+inline constexpr double kSqrtTwo = 1.41421356237309504880;
+inline constexpr double kSqrtHalf = 0.70710678118654752440;
+
+// Number of entries of a matrix of order n.
+constexpr std::size_t packed_size(std::size_t n) noexcept { return n * (n + 1) / 2; }
+
+// Calls add(entry) with x x', and then with vector_scale y x, in their order. x: clipped features.
+// Products of clipped entries only: a product of bounds first would lose its precision where the
+// clipping factor is tiny.
+template <class Add>
+void add_quadratic(const double* x, double y, double vector_scale, std::size_t n, Add add) {
+  for (std::size_t i = 0; i < n; ++i) {
+    add(x[i] * x[i]);
+    const double factor = kSqrtTwo * x[i];
+    for (std::size_t j = i + 1; j < n; ++j) add(factor * x[j]);
+  }
+  const double factor = vector_scale * y;
+  for (std::size_t i = 0; i < n; ++i) add(factor * x[i]);
+}
+
+// Reads a square matrix; returns what follows it.
+template <class Matrix>
+const double* unpack(const double* packed, Matrix& matrix) {
+  for (Index i = 0; i < matrix.rows(); ++i) {
+    matrix(i, i) = *packed++;
+    for (Index j = i + 1; j < matrix.rows(); ++j) {
+      matrix(i, j) = matrix(j, i) = *packed++ * kSqrtHalf;
+    }
+  }
+  return packed;
+}
+
+}  // namespace dpoco

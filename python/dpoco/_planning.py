@@ -1,0 +1,206 @@
+"""Planning of what is calibrated: the constructor is the one table of its options.
+
+What an option is called, its type and its default are in the constructor's signature, its values
+and its meaning in the docstring. Calibration takes the arguments that it names, too; parameters fix
+those that they have as well; commands make their options of the same table.
+
+Nothing here is believed: what comes of it is certified, and compared with the budget.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, ClassVar
+
+from dpoco._participation import for_people
+from dpoco.errors import NoiseDominatesWarning
+
+_TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One argument of a constructor.
+
+    Attributes
+    ----------
+    name : str
+        The argument.
+    kinds : tuple of str
+        Names of its types: "str", "int", "float", "bool", "None", or a class.
+    default : object
+        ``inspect.Parameter.empty`` where it must be given.
+    choices : tuple of str
+        The texts it may be, empty if any or none.
+    meaning : str
+        What the docstring says.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    default: Any
+    choices: tuple[str, ...]
+    meaning: str
+
+    @property
+    def flag_type(self) -> type:
+        """The type of a command's flag: what is not one of bool, int and float alone is a text."""
+        kinds = {kind for kind in self.kinds if kind != "None" and not kind.startswith("tuple")}
+        return _TYPES.get(kinds.pop(), str) if len(kinds) == 1 else str
+
+    @property
+    def help(self) -> str:
+        """The help of a command's flag: what it may be, and the first sentence of its meaning."""
+        first = re.split(r"(?<=\w\w[.])\s", self.meaning)[0]
+        return f"{', '.join(self.choices)}. {first}" if self.choices else first
+
+    def read(self, value: Any) -> Any:
+        """Return the value of a flag: a text that may be a number, too, if it is one.
+
+        Raises
+        ------
+        ValueError
+            For a text that the option cannot be.
+        """
+        if not isinstance(value, str):
+            return value
+        if "bool" in self.kinds and value in ("true", "false"):
+            return value == "true"
+        for name in ("int", "float"):
+            if name in self.kinds:
+                try:
+                    return _TYPES[name](value)
+                except ValueError:
+                    continue
+        if "str" not in self.kinds:
+            raise ValueError(f"{self.name} must be {self.flag_type.__name__}; got {value!r}")
+        return value
+
+
+def documented(item: Any) -> dict[str, tuple[str, str]]:
+    """Return what a docstring says of every parameter: the values it takes, and what it means."""
+    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(item) or "")
+    said = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
+    entries = re.findall(
+        r"^(\w[\w, ]*?)(?: : (.*))?\n((?:[ ]{4}.*(?:\n|$)|\n)+)", f"{said}\n", re.M
+    )
+    return {
+        name: (values, " ".join(text.split()))
+        for names, values, text in entries
+        for name in names.split(", ")
+    }
+
+
+@cache
+def options_of(constructed: type) -> dict[str, Option]:
+    """Return the table of a class: every argument of its constructor, in order."""
+    about = documented(constructed)
+    found = {}
+    for name, parameter in inspect.signature(constructed).parameters.items():
+        values, meaning = about.get(name, ("", ""))
+        kinds = tuple(str(parameter.annotation).split(" | "))
+        choices = tuple(re.findall(r'"([^"]*)"', values)) if "{" in values else ()
+        found[name] = Option(name, kinds, parameter.default, choices, meaning)
+    return found
+
+
+class Planned:
+    """Base of what is built from parameters, calibrated or given.
+
+    Subclasses name their accountant: a module with ``calibrate``, which returns their parameters,
+    and ``guarantee``.
+    """
+
+    _accountant: ClassVar[ModuleType]
+    _parameters: Any
+    _parameters_class: ClassVar[type]
+    _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
+    _plans_people: ClassVar[bool]  # whether it takes a participation, too
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
+        if calibrate is not None:
+            signature = inspect.signature(calibrate)
+            cls._parameters_class = getattr(cls._accountant, signature.return_annotation)
+            taken = signature.parameters
+            own = (name for name in inspect.signature(cls).parameters if name in taken)
+            cls._options = tuple(name for name in own if name != "participation")
+            cls._plans_people = "participation" in taken
+
+    @classmethod
+    def _planned(cls, arguments: Mapping[str, Any], *problem: Any, **known: Any) -> Any:
+        """Return the parameters that calibration makes of a constructor's arguments.
+
+        `problem` are its first arguments, checked; `known` stand for what was given.
+        """
+        options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
+        participation, budget = arguments.get("participation"), options.get("budget")
+        if participation is None or budget is None:
+            return cls._accountant.calibrate(*problem, **options)
+        if cls._plans_people:
+            options["participation"] = participation
+        return for_people(
+            lambda single: cls._accountant.calibrate(*problem, **{**options, "budget": single}),
+            lambda found: cls._accountant.guarantee(*problem, found, budget=budget),
+            participation,
+            budget,
+        )
+
+    @classmethod
+    def _check_given(cls, constructed: type, arguments: Mapping[str, Any]) -> Any:
+        """Return the parameters that were given, if they agree with all that was given beside.
+
+        `constructed` is the class whose constructor it was: its defaults say nothing.
+        """
+        parameters = arguments["parameters"]
+        if type(parameters) is not cls._parameters_class:
+            raise TypeError(f"parameters must be {cls._parameters_class.__name__}")
+        cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
+        return parameters
+
+    @classmethod
+    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
+        """Return the arguments that must agree with what `parameters` fix, too."""
+        return {name: arguments[name] for name in cls._options if hasattr(parameters, name)}
+
+    @classmethod
+    def _check_restated(
+        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+    ) -> None:
+        """Raise unless the arguments that `parameters` fix, too, agree with them.
+
+        One that is left at its default (of `defaults`, a signature's parameters), None, "auto" or
+        "predicted" says nothing.
+        """
+        for name, value in cls._restated(arguments, parameters).items():
+            fixed = getattr(parameters, name)
+            chosen = isinstance(value, str) and value in ("auto", "predicted")
+            if value is not None and not chosen and value not in (defaults[name].default, fixed):
+                raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")
+
+    def _warn(self, arguments: Mapping[str, Any]) -> None:
+        """Warn a constructor's caller of a delta that is too large, and of noise that is."""
+        if arguments["budget"] is not None:
+            arguments["budget"].doubt(arguments.get("horizon"), stacklevel=4)
+        note = self._noise_note()
+        if note is not None:
+            warnings.warn(note, NoiseDominatesWarning, stacklevel=4)
+
+    def _noise_note(self) -> str | None:
+        """Return why hardly any learning is to be expected, from public numbers only; or None."""
+        p = self._parameters
+        if not p.noise_dominates:
+            return None
+        found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
+        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
+        return (
+            "noise dominates: at this budget and horizon hardly any learning is expected "
+            f"({numbers})"
+        )

@@ -1,0 +1,465 @@
+"""The mechanisms: running sums, selections and threshold tests, and what sums are built from."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpoco import _core
+from dpoco._calibrated import Certified
+from dpoco._participation import Participation
+from dpoco._validation import FloatArray, float_array, number, positive_int, real_float
+from dpoco.accounting import Budget, above_threshold, noisy_max, sum_release
+from dpoco.accounting.above_threshold import AboveThresholdParameters
+from dpoco.accounting.noisy_max import NoisyMaxParameters
+from dpoco.accounting.release import DEFAULT_NUMERICS
+from dpoco.accounting.sum_release import ContinualSumParameters
+from dpoco.errors import HorizonExceeded
+from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
+from dpoco.random import Source
+
+# Rounds per compiled call of `run`, so that Ctrl-C is answered between them.
+_CHUNK_ENTRIES = 2**20
+
+
+class Mechanism(Certified):
+    """Base of the mechanisms, whose accountants take everything by name."""
+
+    _shown: ClassVar[tuple[str, ...]]  # parameters in the report
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return 1  # nothing is allocated before the caller brings scores or queries
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self._parameters, name)!r}" for name in self._shown)
+        return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
+
+
+def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[str, Any]:
+    """Return what the compiled continual sum is built from (for mechanisms and learners)."""
+    settings: dict[str, Any] = {
+        "dimension": max(total.summand.size, 1),
+        "horizon": max(total.pushes, 1),
+        "order": total.order,
+        "scale": total.scale,
+        "grid": total.grid,
+        "limit": float(total.limit),
+        **claim,
+    }
+    factor = total.factorisation
+    if isinstance(factor, Buffered):
+        own = {"omega": list(factor.weights), "decay": list(factor.decay)}
+        if isinstance(factor, Normalised):
+            blocks = {"ends": list(factor.ends), "levels": list(factor.levels)}
+            return {**settings, "method": "blt_normalised", **own, **blocks}
+        return {**settings, "method": "blt", **own}
+    tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
+    return {**settings, "method": "toeplitz" if isinstance(factor, SquareRoot) else tree}
+
+
+def sum_entries(total: GaussianSum) -> dict[str, float]:
+    """Return how many doubles a compiled continual sum has, at least, for `require_memory`."""
+    pushes = max(total.pushes, 1)
+    past = 1.0 + math.log2(pushes)
+    if isinstance(total.factorisation, Buffered):
+        past = 8.0
+    elif isinstance(total.factorisation, SquareRoot):
+        past = float(pushes)
+    return {"the running sum": (2.0 + past) * max(total.summand.size, 1)}
+
+
+def clipper_of(summand: Summand) -> _core.RecordClipper:
+    """Return what enforces the bounds on a round's vector, or on the features it is made of."""
+    if isinstance(summand, ClippedVector):
+        return _core.RecordClipper(summand.dimension, summand.bound, summand.norm, summand.bound_l2)
+    if isinstance(summand, FeatureSummand):
+        return _core.RecordClipper(
+            summand.dimension, summand.features, summand.norm, summand.features_l2
+        )
+    raise TypeError(f"a {summand.kind} is not enforced by clipping vectors")
+
+
+class ContinualSum(Mechanism):
+    """Running sums of a stream of vectors, all released under one guarantee.
+
+    Parameters
+    ----------
+    dimension : int
+        Length d of the vectors.
+    horizon : int or None
+        Largest number of vectors, up to 1e12; None: unknown, up to 1e9. Keyword-only, as all below.
+    budget : Budget or None
+        Guarantee of all sums together; None adds no noise and promises nothing.
+    bound : float, default 1.0
+        Vectors are clipped to ``||g||_norm <= bound``; non-finite ones count as zero.
+    norm : float, default 2.0
+        Exponent of that norm, in [1, inf].
+    method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+        "tree": binary tree. "honaker": binary tree with variance-weighted nodes. "toeplitz":
+        square-root factorisation, horizon up to 4096, O(T d) memory. "blt": its streaming
+        approximation with five buffers. "blt_normalised": the same with smaller draws later on, as
+        fewer sums are left: 3 to 6 % less noise at the noisiest round of a known horizon. "auto"
+        (default) takes the smallest worst-case error at equal privacy: this one, or "blt" for an
+        unknown horizon; see `parameters`.
+    noise : {"gaussian", "generalized_gaussian"}
+        Law of the draws.
+    norm_order : float, optional
+        Order of the generalized Gaussian, in [2, max(2, norm)].
+    relation : {"replace", "zero_out"}
+        Neighbouring streams differ in one vector, replaced or emptied.
+    participation : Participation, optional
+        How often one person may come: the budget is then for all her vectors, and parameters of
+        "blt" and "blt_normalised" are searched for. ``enforced=False`` only: a sum knows no people,
+        and whoever pushes keeps them to it.
+    numerics : {"auto", "float", "lattice"}
+        Arithmetic. "lattice": exact integers and exactly rounded noise, whose proof covers the
+        program itself; Gaussian noise only. "float": doubles, whose rounding the proof leaves out.
+        "auto" (default): "lattice" where there is one that makes the noise at most 1 % larger.
+    parameters : ContinualSumParameters, optional
+        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Notes
+    -----
+    The stream may be adaptive: a vector may depend on all earlier sums. The error at round t has
+    standard deviation ``standard_deviation(t)`` in each coordinate, exactly.
+    Memory: 6 d numbers with "blt", d log2 T with "tree", twice that with "honaker".
+    Time per round: one noise vector and O(d).
+    Proof: ``docs/privacy/continual_sum.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> total = dpoco.mechanisms.ContinualSum(
+    ...     2, horizon=1000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> total.push([0.6, -0.8]).shape
+    (2,)
+    >>> round(total.standard_deviation(1000), 1)
+    27.6
+    """
+
+    parameters: ContinualSumParameters
+    _mechanism: GaussianSum
+    _accountant: ClassVar[ModuleType] = sum_release
+    _noise: ClassVar[str] = "fresh"
+    _shown = ("dimension", "horizon", "method", "bound", "norm")
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        bound: float = 1.0,
+        norm: float = 2.0,
+        method: str = "auto",
+        noise: str = "gaussian",
+        norm_order: float | None = None,
+        relation: str = "replace",
+        participation: Participation | None = None,
+        numerics: str = DEFAULT_NUMERICS,
+        parameters: ContinualSumParameters | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self._begin(
+            ContinualSum, dimension=dimension, horizon=horizon, budget=budget, bound=bound,
+            norm=norm, method=method, noise=noise, norm_order=norm_order, relation=relation,
+            participation=participation, numerics=numerics, parameters=parameters, source=source,
+        )  # fmt: skip
+
+    def _declare(self, claim: dict[str, Any]) -> None:
+        people: Participation | None = self._arguments.get("participation")
+        if people is not None and people.enforced:
+            raise ValueError("a sum knows no people: participation must have enforced=False")
+
+    def _saved_arguments(self) -> dict[str, Any]:
+        saved = super()._saved_arguments()
+        if saved["participation"] is None:  # as states were written before there was any
+            del saved["participation"]
+        return saved
+
+    def _entries(self) -> dict[str, float]:
+        return sum_entries(self._mechanism)
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.ContinualSum:
+        total = self._mechanism
+        return _core.ContinualSum(continual_sum_settings(total, claim), clipper_of(total.summand))
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return int(header["parameters"]["dimension"])
+
+    def push(self, value: Any) -> FloatArray:
+        """Add a vector and release the running sum.
+
+        Parameters
+        ----------
+        value : array_like of shape (d,)
+            Clipped to the bound, or zero if not finite: silently, for both depend on the data.
+
+        Returns
+        -------
+        ndarray of float64, shape (d,)
+            Sum of all vectors so far plus noise.
+
+        Raises
+        ------
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        ValueError, TypeError
+            Wrong shape or dtype.
+        """
+        vector = float_array("value", value, (self.parameters.dimension,))
+        self._check_active()
+        self._check_alone()
+        released: FloatArray = self._engine.push(vector)
+        return released
+
+    def run(self, values: Any) -> FloatArray:
+        """Push the rows of a (T, d) array; return the T released sums, shape (T, d).
+
+        The same numbers, bit for bit, as T calls of `push`; the interpreter lock is released.
+
+        Raises
+        ------
+        HorizonExceeded
+            If fewer than T rounds are left: nothing is pushed.
+        """
+        d = self.parameters.dimension
+        rows = float_array("values", values, (None, d))
+        self._check_active()
+        out = np.empty_like(rows)
+        step = max(1, _CHUNK_ENTRIES // d)
+        with self._alone():
+            left = self.horizon - self.round
+            if rows.shape[0] > left:
+                raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
+            for start in range(0, rows.shape[0], step):
+                part = slice(start, start + step)
+                self._engine.run(rows[part], out[part])
+        return out
+
+    def standard_deviation(self, t: int) -> float:
+        """Return the exact standard deviation of each coordinate of the noise at round t >= 1."""
+        return float(np.sqrt(self.variance(t)))
+
+    def variance(self, t: int) -> float:
+        """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
+        return self.parameters.variance(positive_int("t", t, maximum=self.horizon))
+
+
+class NoisyMax(Mechanism):
+    """Report noisy max: the index of the best of many scores, and nothing else about them.
+
+    Parameters
+    ----------
+    candidates : int
+        Number of scores, at most 2^32.
+    horizon : int, default 1
+        Number of selections on the same data. Keyword-only, as all below.
+    budget : Budget or None
+        Guarantee of all selections together; None adds no noise and promises nothing.
+    sensitivity : float, default 1.0
+        Largest change of one score when one record is replaced: the caller's promise.
+    noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
+        "exponential" (default): one-sided noise, the smallest error for one selection, and the law
+        of permute-and-flip, which is the same mechanism by another name. "gumbel": the exponential
+        mechanism, which composes best over many selections with ``delta > 0``. "laplace": the
+        classical one.
+    one_directional : bool, default False
+        Whether replacing a record moves all scores the same way, as adding or removing one moves
+        counts: half the noise.
+    largest : bool, default True
+        Whether the largest or the smallest score is sought.
+    parameters : NoisyMaxParameters, optional
+        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Notes
+    -----
+    The selected score falls short of the best by x or more with probability at most
+    ``candidates * exp(-x / parameters.scale)`` (Laplace: x / 2 for x).
+    Scores may depend on earlier selections. O(candidates) time and memory a selection.
+    Proof: ``docs/privacy/noisy_max.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> best = dpoco.mechanisms.NoisyMax(3, budget=dpoco.Budget(epsilon=1.0, delta=0.0))
+    >>> best.select([10.0, 200.0, 30.0])
+    1
+    >>> best.guarantee.epsilon
+    1.0
+    """
+
+    parameters: NoisyMaxParameters
+    _accountant: ClassVar[ModuleType] = noisy_max
+    _noise: ClassVar[str] = "fresh"
+    _one_round: ClassVar[bool] = False  # the same data answer every query
+    _shown = ("candidates", "horizon", "noise", "sensitivity")
+
+    def __init__(
+        self,
+        candidates: int,
+        *,
+        horizon: int = 1,
+        budget: Budget | None,
+        sensitivity: float = 1.0,
+        noise: str = "exponential",
+        one_directional: bool = False,
+        largest: bool = True,
+        parameters: NoisyMaxParameters | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self._begin(
+            NoisyMax, candidates=candidates, horizon=horizon, budget=budget,
+            sensitivity=sensitivity, noise=noise, one_directional=one_directional, largest=largest,
+            parameters=parameters, source=source,
+        )  # fmt: skip
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
+        p, drawn = self.parameters, self._mechanism.part(Selections)
+        # No claim rests on the parameters' numbers.
+        law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
+        if drawn is not None:
+            law, scale, horizon = drawn.law, drawn.scale, drawn.rounds
+        own = {"candidates": p.candidates, "largest": p.largest, "horizon": horizon}
+        return _core.NoisyMax({**own, "noise": law, "scale": scale, **claim})
+
+    def select(self, scores: Any) -> int:
+        """Return the index of a score that is close to the best.
+
+        Parameters
+        ----------
+        scores : array_like of shape (candidates,)
+            Non-finite ones count as 0.
+
+        Raises
+        ------
+        HorizonExceeded
+            Past the horizon: nothing drawn, nothing changed.
+        ValueError, TypeError
+            Wrong shape or dtype.
+        """
+        row = float_array("scores", scores, (self.parameters.candidates,))
+        self._check_active()
+        return int(self._engine.select(row))
+
+
+class AboveThreshold(Mechanism):
+    """AboveThreshold: alarms when a query exceeds its threshold; silence costs nothing.
+
+    Parameters
+    ----------
+    horizon : int or None
+        Number of queries, at most 1e12; None: unknown. Keyword-only, as all below.
+    budget : Budget or None
+        Guarantee of all answers together, pure (its delta is not needed); None adds no noise and
+        promises nothing.
+    sensitivity : float, default 1.0
+        Largest change of one query when one record is replaced, in either direction: the caller's
+        promise, as is the next.
+    spread : float, optional
+        Largest rise of one query plus largest fall of another that the same replacement can cause,
+        from `sensitivity` to twice that (default). Queries that one record moves all the same way
+        have a spread equal to their sensitivity.
+    alarms : int, default 1
+        Alarms answered, all on the same data; the noise grows with them. For disjoint parts of the
+        data use one object a part: each has the whole budget, and together they cost no more.
+    false_alarm : float, default 0.05
+        Probability, over all queries together, of an alarm for one below its threshold. A margin,
+        `parameters.margin`, on top of the thresholds sees to that.
+    parameters : AboveThresholdParameters, optional
+        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
+    source : Source, optional
+        Randomness; None is the operating system's entropy.
+
+    Notes
+    -----
+    Queries and thresholds may depend on all earlier answers. One noise variate per query and one
+    for the threshold, which is never drawn again: that is the variant of the sparse vector
+    technique that is proved (Lyu, Su and Li, 2017, algorithm 1), here with one-sided noises.
+    A query more than ``parameters.margin + parameters.detection_margin(beta)`` above its threshold
+    raises an alarm with probability at least 1 - beta.
+    Proof: ``docs/privacy/shift_detector.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> watch = dpoco.mechanisms.AboveThreshold(
+    ...     horizon=1000, budget=dpoco.Budget(epsilon=1.0, delta=0.0))
+    >>> watch.test(3.0, threshold=500.0), watch.test(900.0, threshold=500.0)
+    (False, True)
+    """
+
+    parameters: AboveThresholdParameters
+    _accountant: ClassVar[ModuleType] = above_threshold
+    _shown = ("horizon", "alarms", "sensitivity", "spread")
+
+    def __init__(
+        self,
+        *,
+        horizon: int | None,
+        budget: Budget | None,
+        sensitivity: float = 1.0,
+        spread: float | None = None,
+        alarms: int = 1,
+        false_alarm: float = 0.05,
+        parameters: AboveThresholdParameters | None = None,
+        source: Source | None = None,
+    ) -> None:
+        self._begin(
+            AboveThreshold, horizon=horizon, budget=budget, sensitivity=sensitivity, spread=spread,
+            alarms=alarms, false_alarm=false_alarm, parameters=parameters, source=source,
+        )  # fmt: skip
+
+    def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
+        p, drawn = self.parameters, self._mechanism.part(ThresholdTests)
+        # Without noise no claim rests on the parameters' numbers.
+        return _core.AboveThreshold(
+            {
+                "noise": drawn.law if drawn else "exponential",
+                "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
+                "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
+                "alarms": drawn.alarms if drawn else p.alarms,
+                "horizon": self.horizon,
+                **claim,
+            }
+        )
+
+    @property
+    def alarms_left(self) -> int:
+        """Alarms that can still be raised; without any, `test` raises `HorizonExceeded`."""
+        return self.parameters.alarms - int(self._engine.alarms)
+
+    def test(self, value: Any, threshold: float = 0.0) -> bool:
+        """Return whether a query seems to exceed a threshold.
+
+        Parameters
+        ----------
+        value : float
+            The query's answer on the data; a non-finite one counts as 0.
+        threshold : float, default 0.0
+            Public; may differ from query to query.
+
+        Raises
+        ------
+        HorizonExceeded
+            After `horizon` queries or the last alarm: nothing drawn, nothing changed.
+        ValueError, TypeError
+            For arguments that are no real numbers, or a threshold that is not finite.
+        """
+        answer = number("value", value)
+        level = real_float("threshold", threshold)
+        self._check_active()
+        excess = (answer if math.isfinite(answer) else 0.0) - level - self.parameters.margin
+        return bool(self._engine.test(excess))
