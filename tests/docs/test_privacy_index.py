@@ -18,7 +18,7 @@ SOURCES = sorted(
     path for pattern in ("python/**/*.py", "python/**/*.pyi", "cpp/**/*.?pp", "cpp/**/*.inl")
     for path in ROOT.glob(pattern)
 )  # fmt: skip
-ROOMS = ("docs", "tests", "bench", "check", "cpp", "python", "examples")
+ROOMS = ("docs", "tests", "bench", "check", "cpp", "python", "examples", "proofs")
 
 
 def named(path):
