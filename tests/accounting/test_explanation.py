@@ -11,7 +11,7 @@ import pytest
 
 from dpoco.accounting import Budget, Guarantee, sum_release
 from dpoco.accounting import attack_power as power
-from dpoco.accounting.explanation import explain, facts
+from dpoco.accounting.explanation import REVIEWS, explain, facts
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.local import BitRandomizer
 from dpoco.privacy.mechanisms.local_report import LocalReport
@@ -86,6 +86,14 @@ def test_what_each_relation_says():
     assert "By the constants in print" in flat(JOINT)
     assert "epsilon = 36.5" in flat(JOINT)
     assert "in print" not in flat(SUM)
+
+
+def test_who_has_reviewed_the_proof(monkeypatch):
+    page = "docs/privacy/continual_sum.md"
+    assert facts(SUM)["review"][page] == "none"
+    assert f"Reviewed outside the project - {page}: none" in flat(SUM)
+    monkeypatch.setitem(REVIEWS, page, "A. Reader, 2030-01-31, 0123abc")
+    assert f"- {page}: A. Reader, 2030-01-31, 0123abc - docs" in flat(SUM)
 
 
 def test_no_privacy_and_no_certificate():

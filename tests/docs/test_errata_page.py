@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,8 @@ from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.reproduce import PublishedChannel
 
-PAGE = " ".join((Path(__file__).parents[2] / "docs" / "errata.md").read_text().split())
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = " ".join((DOCS / "errata.md").read_text().split())
 BUDGET = Budget(1.0, 1e-6)
 
 
@@ -239,7 +242,7 @@ def test_papers_and_marks():
         ("Sima, Wu, Milenkovic and Szpankowski", "Online Distribution Learning with Local"),
     ):
         said(authors, title)
-    text = (Path(__file__).parents[2] / "docs" / "errata.md").read_text()
+    text = (DOCS / "errata.md").read_text()
     summary, details = text.split("\n## Han et al.")
     rows = re.findall(r"^\| \*\*(\w+)\*\* \|(.*)\|$", details, re.MULTILINE)
     assert {mark for mark, _ in rows} == {"breaks", "proof", "utility", "waste"}
@@ -248,3 +251,41 @@ def test_papers_and_marks():
     summary = summary.split("## What breaks privacy")[1]
     listed = [line for line in summary.splitlines() if re.match(r"\| (\[|\|)", line)]
     assert broken == len(listed) + 1  # two rows on transformed losses are listed as one
+    scripts = re.findall(r"\(errata/(\w+)\.py\) \|$", summary, re.MULTILINE)
+    assert scripts == list(VIOLATIONS)
+    assert len(scripts) == len(listed)
+    assert sorted(scripts) == sorted(path.stem for path in DOCS.glob("errata/*"))
+
+
+# Of each script the claim, and what its last line says is spent.
+VIOLATIONS = {
+    "han_norm_order": (0.001, 0.0143),
+    "han_noise_radius": (1.0, 9.38),
+    "han_textbook_scale": (1e-5, 2.88e-5),
+    "han_first_leaf": (1.0, 2.12),
+    "han_one_round": (1.0, math.inf),
+    "han_bandit_direction": (1.0, math.inf),
+    "asi_threshold_test": (1.0, 1.5),
+    "asi_restart": (1.0, 1.399),
+    "asi_noisy_losses": (1.0, 1.945),
+    "agarwal_transformed_losses": (1.0, 2.65),
+    "sima_width": (1.0, 1.0143),
+    "sima_unmapped_labels": (1.0, math.inf),
+}
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+def test_scripts_show_violations_on_their_own(name, capsys):
+    path = DOCS / "errata" / f"{name}.py"
+    text = path.read_text()
+    assert len(text.splitlines()) <= 60
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import)]
+    assert {alias.name for node in imports for alias in node.names} <= {"math", "numpy"}
+    assert "from " not in re.sub(r'"""(.|\n)*?"""|#.*', "", text)
+    runpy.run_path(str(path))
+    lines = capsys.readouterr().out.splitlines()
+    said = re.fullmatch(r"claimed .* = (\S+?)(?: \(.*\))?; at least (\S+)(?: \(.*\))?", lines[-1])
+    assert said is not None, lines[-1]
+    claimed, spent = map(float, said.groups())
+    assert (claimed, spent) == (VIOLATIONS[name][0], pytest.approx(VIOLATIONS[name][1], rel=1e-3))
+    assert spent > claimed

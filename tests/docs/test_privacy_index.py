@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dpoco.accounting.explanation import REVIEWS
+
 ROOT = Path(__file__).parents[2]
 PRIVACY = ROOT / "docs" / "privacy"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -18,7 +20,7 @@ SOURCES = sorted(
     path for pattern in ("python/**/*.py", "python/**/*.pyi", "cpp/**/*.?pp", "cpp/**/*.inl")
     for path in ROOT.glob(pattern)
 )  # fmt: skip
-ROOMS = ("docs", "tests", "bench", "check", "cpp", "python", "examples")
+ROOMS = ("docs", "tests", "bench", "check", "cpp", "python", "examples", "proofs")
 
 
 def named(path):
@@ -96,7 +98,7 @@ def bad_references(text):
 
 def index_rows():
     rows = re.findall(
-        r"^\| \[[^\]]+\]\((\w+)\.md\) \| (.+) \| (.+) \| (.+) \|$",
+        r"^\| \[[^\]]+\]\((\w+)\.md\) \| (.+) \| (.+) \| (.+) \| (.+) \|$",
         (PRIVACY / "README.md").read_text(),
         re.MULTILINE,
     )
@@ -109,8 +111,22 @@ def test_every_page_is_listed_once():
     assert sorted(pages) == sorted(p.stem for p in PRIVACY.glob("*.md") if p.stem != "README")
 
 
+def test_pages_their_index_and_explanations_name_the_same_reviewers():
+    """ "none", or a name, a date and the commit that was read."""
+    stated = {
+        page.stem: re.findall(r"^Review: (.+?)\.$", page.read_text(), re.MULTILINE)
+        for page in PRIVACY.glob("*.md")
+        if page.stem != "README"
+    }
+    assert stated == {page: [review] for page, _, _, _, review in index_rows()}
+    for page, (review,) in stated.items():
+        assert REVIEWS.get(f"docs/privacy/{page}.md", "none") == review
+        assert re.fullmatch(r"none|[^,]+, \d{4}-\d\d-\d\d, [0-9a-f]{7,40}", review), page
+    assert len(REVIEWS) == sum(review != "none" for (review,) in stated.values())
+
+
 def test_every_page_has_a_statement_code_and_tests_that_exist():
-    for page, statement, code, tests in index_rows():
+    for page, statement, code, tests, _ in index_rows():
         assert statement.strip(), page
         for column, rooms in (
             (code, ("check/", "cpp/", "python/", "tests/")),

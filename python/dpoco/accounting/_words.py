@@ -37,8 +37,7 @@ def common_conditions(
         arithmetic = (
             "numerics 'lattice': sums are exact integers, and noise is integers of exactly the "
             "law the proof is for (an ideal Gaussian rounded, or discrete Laplace); rounding of "
-            f"the data is in epsilon, and {held}; assumed: ideal random bits, IEEE 754, "
-            "and the tested error bounds of elementary functions"
+            f"the data is in epsilon, and {held}; assumed: ideal random bits and IEEE 754"
         )
     else:
         tails = "the noise has its full tails"

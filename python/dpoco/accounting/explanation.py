@@ -7,6 +7,7 @@ Every number in the text is computed from the guarantee's own curve by
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,9 @@ _OPEN = {
     "others": "the protected user's own outputs depend on her data and are not covered",
 }
 
+# Who outside the project has reviewed a proof: the page, to name, date and commit as it says there.
+REVIEWS: dict[str, str] = {}
+
 
 def facts(guarantee: Guarantee) -> dict[str, Any]:
     """Return the numbers behind `explain`, as a dictionary that JSON can carry.
@@ -70,7 +74,8 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     factor, the probability of exceeding it, and prior to posterior), ``power`` (false-alarm
     probability to the largest power), ``groups`` (number of units to epsilon at the same delta),
     ``paper_epsilon``,
-    ``numerics`` (of the guarantee), ``conditions`` and ``reference``.
+    ``numerics`` (of the guarantee), ``conditions``, ``reference`` and ``review`` (of each page of
+    a proof: "none", or who outside the project has reviewed it, when, and at which commit).
     """
     g = guarantee
     record: dict[str, Any] = {"epsilon": plain_float(g.epsilon)}
@@ -89,11 +94,13 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
             "groups": {str(k): plain_float(group_epsilon(g, k)) for k in _GROUPS},
         }
     paper = g.paper_epsilon
+    pages = re.findall(r"docs/privacy/\w+\.md", f"{g.reference} docs/privacy/explanations.md")
     record |= {
         "paper_epsilon": None if paper is None else plain_float(paper),
         "numerics": g.numerics,
         "conditions": list(g.conditions),
         "reference": g.reference,
+        "review": {page: REVIEWS.get(page, "none") for page in pages},
     }
     return record
 
@@ -141,6 +148,8 @@ def explain(guarantee: Guarantee) -> str:
             sections.append(("By the constants in print", f"{said}delta.", ()))
         proof = f"{g.reference}; of the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
+        review = tuple(f"{page}: {who}" for page, who in record["review"].items())
+        sections.append(("Reviewed outside the project", "", review))
     lines: list[str] = []
     for title, text, items in sections:
         lines.append(title)
