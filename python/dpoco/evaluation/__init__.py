@@ -42,9 +42,11 @@ from dpoco.evaluation._offline import (
     replay_log,
 )
 from dpoco.evaluation._runs import (
+    Learner,
     PrequentialResult,
     SeedTree,
     Snapshot,
+    play,
     prequential,
     repeat,
     repeat_runs,
@@ -66,6 +68,7 @@ __all__ = [
     "FitReport",
     "FixedDecision",
     "FixedExpert",
+    "Learner",
     "LoggedBandit",
     "OffPolicyEstimate",
     "PlayedRuns",
@@ -92,6 +95,7 @@ __all__ = [
     "load",
     "load_logged_bandit",
     "off_policy_value",
+    "play",
     "prequential",
     "regret",
     "repeat",

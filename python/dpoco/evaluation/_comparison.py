@@ -19,7 +19,7 @@ from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.evaluation import games, playing
-from dpoco.evaluation._runs import SeedTree, Snapshot, check_people, play_all, sources_of
+from dpoco.evaluation._runs import Learner, SeedTree, Snapshot, check_people, play_all, sources_of
 from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
@@ -28,7 +28,7 @@ from dpoco.trace import Trace
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
 
-Builder = Callable[[Budget | None, Source | None], Any]
+Builder = Callable[[Budget | None, Source | None], Learner]
 
 
 @dataclass(frozen=True)
