@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,10 @@ from dpoco._validation import (
     real_float,
 )
 from dpoco.domains import Domain
+from dpoco.errors import StateError
 from dpoco.losses._base import Loss, products
+
+Function = Callable[[FloatArray, FloatArray], Any]
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class DeclaredLoss(Loss):
         """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
         return {"type": type(self).__name__, **self._arguments()}
 
-    def _arguments(self) -> dict[str, float | None]:
+    def _arguments(self) -> dict[str, Any]:
         own = asdict(self)
         constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
         return {**constants, **own}
@@ -113,7 +118,10 @@ class DeclaredLoss(Loss):
 
 @dataclass(frozen=True, init=False, repr=False)
 class CustomLoss(DeclaredLoss):
-    """Any convex loss; a round's data is an object with ``value(theta)`` and ``gradient(theta)``.
+    """Any convex loss: of objects with ``value(theta)`` and ``gradient(theta)``, or of arrays.
+
+    Without functions a round's data is such an object. With `values` and `gradients` it is a row
+    of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision` take it, too.
 
     Parameters
     ----------
@@ -126,6 +134,11 @@ class CustomLoss(DeclaredLoss):
         ``step_scale beta D + L`` (D the domain's diameter). Smaller trades bias for noise.
     leaf_bound_l2
         Optional: clip it to this ``l_2`` norm too.
+    values, gradients, hessians : callable, optional
+        ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, of a
+        decision of shape (d,) and records of shape (n, k), both or none; ``hessians(theta,
+        records) -> (n, d, d)`` for the learners of whole functions. They are asked about records
+        that are finite; others count as the zero loss.
 
     Attributes
     ----------
@@ -147,6 +160,9 @@ class CustomLoss(DeclaredLoss):
 
     leaf_bound: float | None
     leaf_bound_l2: float | None
+    values: Function | None
+    gradients: Function | None
+    hessians: Function | None
 
     def __init__(
         self,
@@ -155,7 +171,15 @@ class CustomLoss(DeclaredLoss):
         *,
         leaf_bound: float | None = None,
         leaf_bound_l2: float | None = None,
+        values: Function | None = None,
+        gradients: Function | None = None,
+        hessians: Function | None = None,
     ) -> None:
+        if (values is None) != (gradients is None) or (hessians is not None and values is None):
+            raise TypeError("values and gradients come together, and hessians with them")
+        for name, given in (("values", values), ("gradients", gradients), ("hessians", hessians)):
+            if given is not None and not callable(given):
+                raise TypeError(f"{name} must be callable; got {type(given).__name__}")
         beta = real_float("smoothness", smoothness)
         if not 0.0 <= beta <= LARGEST_SCALE:
             raise ValueError(f"smoothness must be in [0, {LARGEST_SCALE}]; got {beta!r}")
@@ -166,29 +190,116 @@ class CustomLoss(DeclaredLoss):
             leaf_bound_l2=None
             if leaf_bound_l2 is None
             else positive_float("leaf_bound_l2", leaf_bound_l2),
+            values=values,
+            gradients=gradients,
+            hessians=hessians,
         )
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
-        """``features.value(theta)``: the round's data is the loss itself."""
+        """Loss of a loss object, or of a row, shape (k,), as a float; of rows, shape (T,)."""
         _no_label(label)
-        return float(features.value(float_array("theta", theta, (None,))))
+        if self.values is None:
+            return float(features.value(float_array("theta", theta, (None,))))
+        found = self._asked("values", self.values, theta, features)
+        return found if np.ndim(features) == 2 else float(found[0])
 
     def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
-        """``features.gradient(theta)``, shape (d,)."""
+        """Gradient of a loss object, or of a row, shape (d,); of rows, shape (T, d)."""
         _no_label(label)
+        if self.gradients is None:
+            point = float_array("theta", theta, (None,))
+            return float_array("gradient", features.gradient(point), point.shape)
+        found = self._asked("gradients", self.gradients, theta, features)
+        return found if np.ndim(features) == 2 else found[0]
+
+    def rows(self, records: Any) -> FloatArray:
+        """Return records as an array of shape (T, k).
+
+        Raises
+        ------
+        ValueError, TypeError
+            For anything else, and without `values` and `gradients`.
+        """
+        if self.values is None:
+            raise TypeError("run() takes arrays: this CustomLoss needs values= and gradients=")
+        return float_array("records", records, (None, None))
+
+    def of_record(self, record: Any) -> Any:
+        """Return the object with ``value``, ``gradient`` and maybe ``hessian`` that a record is."""
+        return record if self.values is None else RecordedLoss(self, record)
+
+    def _asked(self, name: str, function: Function, theta: Any, records: Any) -> FloatArray:
+        """Return what one of the functions says of all rows; 0 for one that is not finite."""
         point = float_array("theta", theta, (None,))
-        return float_array("gradient", features.gradient(point), point.shape)
+        single = np.ndim(records) == 1
+        rows = float_array("record", records, (None,) * (1 if single else 2))
+        rows = rows[None] if single else rows
+        finite = np.isfinite(rows).all(axis=1)
+        shape = point.shape * ("values", "gradients", "hessians").index(name)
+        found = np.zeros((len(rows), *shape))
+        if finite.any():
+            kept = (int(finite.sum()), *shape)
+            found[finite] = float_array(name, function(point, rows[finite]), kept)
+        return found
 
     def batch_values(
         self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
     ) -> FloatArray:
-        """Not available: the losses are not arrays. Raises TypeError."""
-        raise TypeError("a CustomLoss has no array form; evaluate the loss objects one by one")
+        """Losses of one decision, or of one for each row, shape (T,); nothing is clipped.
+
+        Raises
+        ------
+        TypeError
+            Without `values` and `gradients`: evaluate the loss objects one by one.
+        """
+        rows = self.rows(features)
+        _no_label(labels)
+        if np.ndim(theta) == 1:
+            return np.asarray(self.value(theta, rows))
+        changes = np.flatnonzero(np.any(theta[1:] != theta[:-1], axis=1)) + 1
+        bounds = [0, *changes.tolist(), len(rows)] if len(rows) else [0]
+        parts = [self.value(theta[a], rows[a:b]) for a, b in pairwise(bounds)]
+        return np.concatenate([np.empty(0), *parts])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of every loss; `StateError` with functions, which no file can hold."""
+        if self.values is not None:
+            raise StateError("a loss with functions of its own cannot be stored")
+        return super().to_dict()
+
+    def _arguments(self) -> dict[str, Any]:
+        said = super()._arguments()
+        unset = [name for name in ("values", "gradients", "hessians") if said[name] is None]
+        return {name: value for name, value in said.items() if name not in unset}
 
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
         return record_flags(record_multipliers(domain, records, self.lipschitz_bound, None))
+
+
+@dataclass(frozen=True)
+class RecordedLoss:
+    """The loss of one row of an array, as an object."""
+
+    loss: CustomLoss
+    record: Any
+
+    def value(self, theta: FloatArray) -> float:
+        """Return the loss of a decision."""
+        return float(self.loss.value(theta, self.record))
+
+    def gradient(self, theta: FloatArray) -> FloatArray:
+        """Return its gradient, shape (d,)."""
+        return self.loss.gradient(theta, self.record)
+
+    @property
+    def hessian(self) -> Callable[[FloatArray], FloatArray]:
+        """The function from a decision to second derivatives, shape (d, d), if there is one."""
+        hessians = self.loss.hessians
+        if hessians is None:
+            raise AttributeError("the CustomLoss has no hessians=")
+        return lambda theta: self.loss._asked("hessians", hessians, theta, self.record)[0]
 
 
 def _rows(features: Any, point: FloatArray) -> FloatArray:
