@@ -6,6 +6,7 @@ Every number in the text is computed from the guarantee's own curve by
 
 from __future__ import annotations
 
+import html
 import math
 import textwrap
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from dpoco.accounting.guarantee import Guarantee
 if TYPE_CHECKING:
     from dpoco.accounting._ledger_book import Book, Entry
 
-__all__ = ["explain", "facts", "neighbours", "one_line", "statement"]
+__all__ = ["as_html", "explain", "facts", "neighbours", "one_line", "statement"]
 
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
@@ -189,6 +190,12 @@ def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> Iterator[str
     yield "the same data released elsewhere: guarantees add up, see dpoco's Ledger"
     if guarantee.view in _OPEN:
         yield _OPEN[guarantee.view]
+
+
+def as_html(text: str) -> str:
+    """Return lines as a notebook shows them, the first as a heading."""
+    head, _, rest = html.escape(text).partition("\n")
+    return f"<b>{head}</b><pre>{rest}</pre>"
 
 
 # -- the statement, for those who know the terms ---------------------------------------------------

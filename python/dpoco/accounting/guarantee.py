@@ -486,6 +486,11 @@ class Guarantee:
 
         return one_line(self)
 
+    def _repr_html_(self) -> str:
+        from dpoco.accounting.explanation import as_html
+
+        return as_html(str(self))
+
     def __str__(self) -> str:
         """Return a statement that says what is protected, under which conditions, and the proof."""
         from dpoco.accounting.explanation import statement
