@@ -62,10 +62,10 @@ def test_every_run_is_a_record_of_csv_and_frame(comparison):
 
 @pytest.mark.parametrize("measure", ["average_loss", "regret", "switches"])
 def test_tables_have_a_row_a_learner_and_a_column_a_budget(comparison, measure):
-    lines = comparison.to_markdown(measure).splitlines()
+    lines = comparison.to_table(measure).splitlines()
     assert lines[0] == "| learner | epsilon = 1 | epsilon = 8 | no privacy |"
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| own_&", "| leader"]
-    latex = comparison.to_latex(measure).splitlines()
+    latex = comparison.to_table(measure, "latex").splitlines()
     assert latex[0] == r"\begin{tabular}{lrrr}"
     assert latex[4].startswith(r"own\_\& & ")
     assert latex[5].endswith(r" \\")
@@ -77,7 +77,7 @@ def test_tables_have_a_row_a_learner_and_a_column_a_budget(comparison, measure):
     assert cells[0] == f"{np.median(first):.4g} ({min(first):.4g} to {max(first):.4g})"
     assert " to " not in cells[2]
     with pytest.raises(ValueError, match="measure"):
-        comparison.to_markdown("loss")
+        comparison.to_table("loss")
 
 
 def test_a_refused_learner_says_so():
@@ -85,10 +85,10 @@ def test_a_refused_learner_says_so():
     settings = {"budgets": [row.budget, {"epsilon": 1.0, "delta": 1e-9}]}
     rows = (row, evaluation.ComparisonRow("a", settings["budgets"][1], (0.5,), (), (), None))
     found = evaluation.Comparison({}, settings, {}, rows, {}, {})
-    head, _, line = found.to_markdown().splitlines()
+    head, _, line = found.to_table().splitlines()
     assert head == "| learner | epsilon = 1, delta = 1e-06 | epsilon = 1, delta = 1e-09 |"
     assert line == "| a | refused | 0.5 |"
-    assert found.to_markdown("regret").endswith("| a | refused | - |")
+    assert found.to_table("regret").endswith("| a | refused | - |")
     assert [record["refused"] for record in found.records()] == ["no", None]
 
 
@@ -118,7 +118,7 @@ def test_notebooks_show_what_is_private_and_what_is_not(comparison):
     assert "not private" in shown
     assert f"{trace.average_loss:.6g}" in shown
     assert "not private" in comparison._repr_html_()
-    assert "own_&amp;" in comparison._repr_html_()
+    assert "| own_&amp; |" in comparison._repr_html_()
     promised = dpoco.Guarantee.pure_epsilon(0.5, horizon=3, released="<b>")
     assert "<b>Differential privacy" in promised._repr_html_()
     assert "&lt;b&gt;" in promised._repr_html_()

@@ -165,18 +165,10 @@ class Guarantee:
 
     @classmethod
     def gaussian(
-        cls,
-        *,
-        sensitivity: float,
-        noise_scale: float,
-        delta: float,
-        horizon: int,
-        releases: int = 1,
-        change: str = "replace",
-        unit: str = "one round",
-        released: str = "releases of another program",
-        conditions: Sequence[str] = (),
-    ) -> Guarantee:
+        cls, *, sensitivity: float, noise_scale: float, delta: float, horizon: int,
+        releases: int = 1, change: str = "replace", unit: str = "one round",
+        released: str = "releases of another program", conditions: Sequence[str] = (),
+    ) -> Guarantee:  # fmt: skip
         """Return the guarantee of a mechanism of one's own that adds Gaussian noise.
 
         Parameters
@@ -231,16 +223,10 @@ class Guarantee:
 
     @classmethod
     def pure_epsilon(
-        cls,
-        epsilon: float,
-        *,
-        horizon: int,
-        releases: int = 1,
-        change: str = "replace",
-        unit: str = "one round",
-        released: str = "releases of another program",
+        cls, epsilon: float, *, horizon: int, releases: int = 1, change: str = "replace",
+        unit: str = "one round", released: str = "releases of another program",
         conditions: Sequence[str] = (),
-    ) -> Guarantee:
+    ) -> Guarantee:  # fmt: skip
         """Return the guarantee of a mechanism of one's own with delta = 0.
 
         Parameters

@@ -17,7 +17,6 @@ constants: Han et al., DP-TOFW, Theorem 3.1.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -193,12 +192,9 @@ _LATEX = str.maketrans(
 
 
 def text_table(cells: Sequence[Sequence[str]], form: str = "markdown") -> str:
-    """Return rows of texts, the head first, as a table in "markdown", "latex" or "html"."""
-    choice("form", form, ("markdown", "latex", "html"))
+    """Return rows of texts, the head first, as a table in "markdown" or "latex"."""
+    choice("form", form, ("markdown", "latex"))
     columns = len(cells[0])
-    if form == "html":
-        rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in cells)
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
     if form == "latex":
         rows = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in cells)
         head, *body = rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 import os
@@ -11,6 +10,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from dpoco._clipping import admitted_losses, checked_range
 from dpoco._validation import FloatArray, choice, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.explanation import as_html
 from dpoco.accounting.tables import text_table
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
@@ -120,7 +121,7 @@ class Comparison(Report):
     @property
     def runs(self) -> dict[str, list[Trace]]:
         """Traces by learner and budget in words, as figures show them."""
-        words, found = dict(self._budgets()), {}
+        words, found = self._budgets(), {}
         for (learner, index), traces in self.traces.items():
             asked = words[_key(self.settings["budgets"][index])]
             found[learner if len(words) == 1 else f"{learner}, {asked}"] = traces
@@ -135,11 +136,8 @@ class Comparison(Report):
         found = []
         for row in self.rows:
             epsilon, delta = _key(row.budget)
-            for run in range(max(1, len(row.average_losses))):
-                numbers = {
-                    name: values[run] if run < len(values) else None
-                    for name, values in zip(_MEASURED, _measures(row), strict=True)
-                }
+            for run, measured in enumerate([*zip_longest(*_measures(row))] or [(None,) * 3]):
+                numbers = dict(zip(_MEASURED, measured, strict=True))
                 own = {"learner": row.learner, "epsilon": epsilon, "delta": delta, "run": run}
                 found.append({**own, "access": row.access, **numbers, "refused": row.refused})
         return found
@@ -158,42 +156,33 @@ class Comparison(Report):
         writer.writerows(records)
         return text.getvalue()
 
-    def to_markdown(self, measure: str = "average_loss") -> str:
+    def to_table(self, measure: str = "average_loss", form: str = "markdown") -> str:
         """Return a table of the medians, with ranges over the runs: learners by budgets.
 
         Parameters
         ----------
         measure : {"average_loss", "regret", "switches"}
             What is shown; "-" where it was not measured.
+        form : {"markdown", "latex"}
+            Markdown, or a ``tabular`` that needs no package.
         """
-        return self._table(measure, "markdown")
-
-    def to_latex(self, measure: str = "average_loss") -> str:
-        """Return the table of `to_markdown` as a LaTeX ``tabular``, which needs no package."""
-        return self._table(measure, "latex")
-
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self)[1:-1])}</p>{self._table('average_loss', 'html')}"
-
-    def _budgets(self) -> list[tuple[tuple[float, float], str]]:
-        """Return the budgets and what they are called; delta where there are several."""
-        keys = list(dict.fromkeys(_key(budget) for budget in self.settings["budgets"]))
-        several = len({delta for epsilon, delta in keys if epsilon < math.inf}) > 1
-        more = [f", delta = {delta:g}" if several else "" for _, delta in keys]
-        return [
-            (key, "no privacy" if key[0] == math.inf else f"epsilon = {key[0]:g}{text}")
-            for key, text in zip(keys, more, strict=True)
-        ]
-
-    def _table(self, measure: str, form: str) -> str:
-        which = _MEASURED.index(choice("measure", measure, _MEASURED))
-        budgets = self._budgets()
+        which, budgets = _MEASURED.index(choice("measure", measure, _MEASURED)), self._budgets()
         found = {(row.learner, _key(row.budget)): row for row in self.rows}
-        cells = [["learner", *(words for _, words in budgets)]]
+        cells = [["learner", *budgets.values()]]
         for learner in dict.fromkeys(row.learner for row in self.rows):
-            rows = [found[learner, key] for key, _ in budgets]
+            rows = [found[learner, key] for key in budgets]
             cells.append([learner, *(_in_words(row, _measures(row)[which]) for row in rows)])
         return text_table(cells, form)
+
+    def _budgets(self) -> dict[tuple[float, float], str]:
+        """Return what the budgets are called; with delta where there are several."""
+        keys = [_key(budget) for budget in self.settings["budgets"]]
+        several = len({delta for epsilon, delta in keys if epsilon < math.inf}) > 1
+        words = "epsilon = {:g}, delta = {:g}" if several else "epsilon = {:g}"
+        return {k: "no privacy" if k[0] == math.inf else words.format(*k) for k in keys}
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{repr(self)[1:-1]}\n{self.to_table()}")
 
     def __repr__(self) -> str:
         return (
@@ -221,20 +210,18 @@ def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
     return (math.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 
-_COMPARATORS = {
-    hindsight.FixedDecision: "best fixed decision",
-    hindsight.FixedExpert: "best expert",
-}
-
-
 def _compared(comparator: Any) -> dict[str, Any]:
     """Return what is kept of a comparator; what was found in hindsight has a name of its own."""
     if isinstance(comparator, Mapping):
         return dict(comparator)
-    name, total = _COMPARATORS[type(comparator)], comparator.total_loss
+    expert = isinstance(comparator, hindsight.FixedExpert)
+    numbers = {"total_loss": comparator.total_loss, "average_loss": comparator.average_loss}
     decision = np.asarray(comparator.decision).tolist()
-    average = comparator.average_loss
-    return {"name": name, "total_loss": total, "average_loss": average, "decision": decision}
+    return {
+        "name": "best expert" if expert else "best fixed decision",
+        **numbers,
+        "decision": decision,
+    }
 
 
 def compare(

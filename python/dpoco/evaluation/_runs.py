@@ -264,9 +264,9 @@ def play_all(
     **options: Any,
 ) -> list[Trace]:
     """Play a stream with a new learner for every source of noise."""
-    count = len(sources)
+    count, options = len(sources), {**options, "record_decisions": False}
     return [
-        play_through(build(source), data, progress=part_of(progress, index, count), **options)
+        play(build(source), *data, progress=part_of(progress, index, count), **options)
         for index, source in enumerate(sources)
     ]
 
@@ -292,18 +292,9 @@ def keeps_decisions(learner: Any) -> bool:
     return plays(learner) in ("experts", "arms", "surface")
 
 
-def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
-    """Run a learner over the stream, without keeping decisions where they are vectors."""
-    if plays(learner) == "experts" and len(data) != 1:
-        raise TypeError("learners of experts take losses, and no labels")
-    if not keeps_decisions(learner):
-        options["record_decisions"] = False
-    if options.get("persons") is None:
-        options.pop("persons", None)  # learners of other origin know nobody
-    return play(learner, *data, **options)
-
-
-def play(learner: Learner, *data: Any, **options: Any) -> Any:
+def play(
+    learner: Learner, *data: Any, record_decisions: bool = True, persons: Any = None, **options: Any
+) -> Any:
     """Play a learner over a stream: by its ``run``, if it has one, else round by round.
 
     Parameters
@@ -313,9 +304,13 @@ def play(learner: Learner, *data: Any, **options: Any) -> Any:
     *data
         The stream, one part for each argument of ``observe``: features and labels, gradients, or
         losses of experts.
+    record_decisions : bool, default True
+        Keep decisions that are vectors in the trace.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        Whose rounds they are, where the learner enforces a participation.
     **options
-        Of the learner's own ``run``; without one, ``record_decisions`` (default True: the trace
-        keeps decisions that are vectors) and ``progress``, called as ``progress(done, total)``.
+        Of the learner's own ``run``; without one, ``progress``, called as ``progress(done,
+        total)``.
 
     Returns
     -------
@@ -329,9 +324,15 @@ def play(learner: Learner, *data: Any, **options: Any) -> Any:
     ValueError, TypeError
         As the learner's.
     """
+    if plays(learner) == "experts" and len(data) != 1:
+        raise TypeError("learners of experts take losses, and no labels")
+    if persons is not None:
+        options["persons"] = persons
     if hasattr(learner, "run"):
+        if not keeps_decisions(learner):
+            options["record_decisions"] = record_decisions
         return learner.run(*data, **options)
-    keep, progress = options.pop("record_decisions", True), options.pop("progress", None)
+    progress = options.pop("progress", None)
     if options:
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
@@ -343,7 +344,7 @@ def play(learner: Learner, *data: Any, **options: Any) -> Any:
         learner.observe(*record)
         if progress is not None:
             progress(t, rounds)
-    return _traced(learner, data, np.array(played), first, keep)
+    return _traced(learner, data, np.array(played), first, record_decisions)
 
 
 def _traced(learner: Any, data: tuple[Any, ...], decisions: Any, first: int, keep: bool) -> Trace:
@@ -554,8 +555,8 @@ def _margins(
     part = max(1, _LARGEST_PART // dimension)
     for start in range(0, rounds, part):
         here = slice(start, min(rounds, start + part))
-        people = {} if persons is None else {"persons": persons[here]}
-        trace = play(learner, rows[here], targets[here], **people)
+        people = None if persons is None else persons[here]
+        trace = play(learner, rows[here], targets[here], persons=people)
         losses[here] = trace.losses
         margins[here] = np.einsum("td,td->t", trace.decisions, rows[here])
         switches.append(start + trace.switches)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, asdict, dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +93,7 @@ class LinearLoss(Loss):
 class DeclaredLoss(Loss):
     """A loss whose Lipschitz constant and smoothness are given, not computed."""
 
+    unsaid: ClassVar[tuple[str, ...]] = ()  # arguments that are left out where they are None
     lipschitz_bound: float
     smoothness_bound: float
 
@@ -109,7 +112,8 @@ class DeclaredLoss(Loss):
     def _arguments(self) -> dict[str, Any]:
         own = asdict(self)
         constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
-        return {**constants, **own}
+        said = {**constants, **own}
+        return {n: v for n, v in said.items() if v is not None or n not in self.unsaid}
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
@@ -158,6 +162,7 @@ class CustomLoss(DeclaredLoss):
     not certified.
     """
 
+    unsaid = ("values", "gradients", "hessians")
     leaf_bound: float | None
     leaf_bound_l2: float | None
     values: Function | None
@@ -177,7 +182,8 @@ class CustomLoss(DeclaredLoss):
     ) -> None:
         if (values is None) != (gradients is None) or (hessians is not None and values is None):
             raise TypeError("values and gradients come together, and hessians with them")
-        for name, given in (("values", values), ("gradients", gradients), ("hessians", hessians)):
+        functions = {"values": values, "gradients": gradients, "hessians": hessians}
+        for name, given in functions.items():
             if given is not None and not callable(given):
                 raise TypeError(f"{name} must be callable; got {type(given).__name__}")
         beta = real_float("smoothness", smoothness)
@@ -190,9 +196,7 @@ class CustomLoss(DeclaredLoss):
             leaf_bound_l2=None
             if leaf_bound_l2 is None
             else positive_float("leaf_bound_l2", leaf_bound_l2),
-            values=values,
-            gradients=gradients,
-            hessians=hessians,
+            **functions,
         )
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
@@ -200,8 +204,7 @@ class CustomLoss(DeclaredLoss):
         _no_label(label)
         if self.values is None:
             return float(features.value(float_array("theta", theta, (None,))))
-        found = self._asked("values", self.values, theta, features)
-        return found if np.ndim(features) == 2 else float(found[0])
+        return self._asked("values", self.values, theta, features)
 
     def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
         """Gradient of a loss object, or of a row, shape (d,); of rows, shape (T, d)."""
@@ -209,8 +212,7 @@ class CustomLoss(DeclaredLoss):
         if self.gradients is None:
             point = float_array("theta", theta, (None,))
             return float_array("gradient", features.gradient(point), point.shape)
-        found = self._asked("gradients", self.gradients, theta, features)
-        return found if np.ndim(features) == 2 else found[0]
+        return np.asarray(self._asked("gradients", self.gradients, theta, features))
 
     def rows(self, records: Any) -> FloatArray:
         """Return records as an array of shape (T, k).
@@ -226,21 +228,26 @@ class CustomLoss(DeclaredLoss):
 
     def of_record(self, record: Any) -> Any:
         """Return the object with ``value``, ``gradient`` and maybe ``hessian`` that a record is."""
-        return record if self.values is None else RecordedLoss(self, record)
+        if self.values is None:
+            return record
+        functions = ((name, getattr(self, name)) for name in self.unsaid)
+        given = ((name, function) for name, function in functions if function is not None)
+        asked = {n.removesuffix("s"): partial(self._asked, n, f, records=record) for n, f in given}
+        return SimpleNamespace(**asked)
 
-    def _asked(self, name: str, function: Function, theta: Any, records: Any) -> FloatArray:
-        """Return what one of the functions says of all rows; 0 for one that is not finite."""
+    def _asked(self, name: str, function: Function, theta: Any, records: Any) -> Any:
+        """Return what a function says of a row, or of all rows; 0 for one that is not finite."""
         point = float_array("theta", theta, (None,))
         single = np.ndim(records) == 1
         rows = float_array("record", records, (None,) * (1 if single else 2))
         rows = rows[None] if single else rows
         finite = np.isfinite(rows).all(axis=1)
-        shape = point.shape * ("values", "gradients", "hessians").index(name)
+        shape = point.shape * self.unsaid.index(name)
         found = np.zeros((len(rows), *shape))
         if finite.any():
             kept = (int(finite.sum()), *shape)
             found[finite] = float_array(name, function(point, rows[finite]), kept)
-        return found
+        return found[0] if single else found
 
     def batch_values(
         self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
@@ -267,39 +274,10 @@ class CustomLoss(DeclaredLoss):
             raise StateError("a loss with functions of its own cannot be stored")
         return super().to_dict()
 
-    def _arguments(self) -> dict[str, Any]:
-        said = super()._arguments()
-        unset = [name for name in ("values", "gradients", "hessians") if said[name] is None]
-        return {name: value for name, value in said.items() if name not in unset}
-
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None
     ) -> dict[str, NDArray[np.bool_]]:
         return record_flags(record_multipliers(domain, records, self.lipschitz_bound, None))
-
-
-@dataclass(frozen=True)
-class RecordedLoss:
-    """The loss of one row of an array, as an object."""
-
-    loss: CustomLoss
-    record: Any
-
-    def value(self, theta: FloatArray) -> float:
-        """Return the loss of a decision."""
-        return float(self.loss.value(theta, self.record))
-
-    def gradient(self, theta: FloatArray) -> FloatArray:
-        """Return its gradient, shape (d,)."""
-        return self.loss.gradient(theta, self.record)
-
-    @property
-    def hessian(self) -> Callable[[FloatArray], FloatArray]:
-        """The function from a decision to second derivatives, shape (d, d), if there is one."""
-        hessians = self.loss.hessians
-        if hessians is None:
-            raise AttributeError("the CustomLoss has no hessians=")
-        return lambda theta: self.loss._asked("hessians", hessians, theta, self.record)[0]
 
 
 def _rows(features: Any, point: FloatArray) -> FloatArray:

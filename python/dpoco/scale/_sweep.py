@@ -321,16 +321,11 @@ class StreamRun:
             rounds = min(rounds, int(cell["horizon"]))
         features = features[:rounds]
         people = self.persons(cell) if callable(self.persons) else self.persons
-        people = {} if people is None else {"persons": people[:rounds]}
+        people = None if people is None else people[:rounds]
+        data = (features,) if labels is None else (features, labels[:rounds])
+        trace = play(learner, *data, record_decisions=False, persons=people)
         if plays(learner) == "experts":
-            if labels is not None:
-                raise TypeError("learners of experts take no labels")
-            trace: Any = play(learner, features, **people)
             target = int(np.argmin(features.sum(axis=0)))
-        else:
-            labels = None if labels is None else labels[:rounds]
-            data = (features,) if labels is None else (features, labels)
-            trace = play(learner, *data, record_decisions=False, **people)
         result = {
             "rounds": rounds,
             "average_loss": trace.average_loss,
