@@ -528,6 +528,16 @@ def group_curve(record: dict[str, Any]) -> Curve:
     return delta
 
 
+def together_curve(record: dict[str, Any]) -> Curve:
+    """Return the curve of Gaussian and pure parts (composition.md, Theorem 1); of others, none."""
+    sure = sum((arb(part["epsilon"]) for part in record["parts"] if part["kind"] == "pure"), arb(0))
+    rest = [part for part in record["parts"] if part["kind"] != "pure"]
+    if not rest or any(part["kind"] != "gdp" for part in rest):
+        return lambda epsilon: NEVER
+    mu = sum((arb(part["mu"]) ** 2 for part in rest), arb(0)).sqrt()
+    return lambda epsilon: gaussian(arb(epsilon) - sure, mu)
+
+
 # -- Sums with buffers -----------------------------------------------------------------------------
 
 FOLLOWED = 5000  # rounds of a person
@@ -672,6 +682,7 @@ KINDS: dict[str, Callable[[dict[str, Any]], Curve]] = {
     "tracker": tracker_curve,
     "sampled_gaussian": sampled_curve,
     "local_reports": reports_curve,
+    "together": together_curve,
 }
 
 

@@ -25,6 +25,8 @@ def main(source_tree: str) -> int:
         raise SystemExit("the core and the metadata disagree on the version")
     if not (resources.files("dpoco") / "py.typed").is_file():
         raise SystemExit("py.typed is not installed")
+    if not (resources.files("dpoco") / "docs" / "privacy" / "gaussian.md").is_file():
+        raise SystemExit("the pages of the proofs are not installed")
     for name in ("typer", "rich", "matplotlib", "river", "sklearn", "joblib", "ray", "pytest"):
         try:
             __import__(name)

@@ -92,8 +92,8 @@ class RecordLearner(OnlineLearner):
         ----------
         record : array_like of shape (d,), or a loss object
             Features for a generalised linear loss, the gradient for a `LinearLoss`; for a
-            `CustomLoss` an object with ``gradient(theta) -> (d,)``, called at this decision and
-            at the previous one.
+            `CustomLoss` a row of its records, or an object with ``gradient(theta) -> (d,)``,
+            called at this decision and at the previous one.
         label : float, optional
             For generalised linear losses.
         person : int, str or bytes
@@ -143,12 +143,16 @@ class RecordLearner(OnlineLearner):
                     gradient = np.full_like(gradient, np.nan)
                 self._engine.observe_gradient(turn, gradient)
             else:
-                self._observe_custom(record, turn, decision, person)
+                assert isinstance(self._loss, losses.CustomLoss)
+                own = self._loss.of_record(record)
+                self._observe_custom(own, turn, decision, lambda: self._admits(turn, person))
 
     def _vector(self, name: str, value: Any) -> FloatArray:
         return float_array(name, value, (self._domain.dimension,))
 
-    def _observe_custom(self, record: Any, turn: int, decision: FloatArray, person: Any) -> None:
+    def _observe_custom(
+        self, record: Any, turn: int, decision: FloatArray, admits: Callable[[], bool]
+    ) -> None:
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
@@ -159,7 +163,7 @@ class RecordLearner(OnlineLearner):
             found.append(self._vector("gradient", last))
         if self._raises:
             self._refuse_violations(np.stack(found), None)
-        if not self._admits(turn, person):
+        if not admits():
             found = [np.full_like(each, np.nan) for each in found]
         engine = self._engine
         (engine.observe_gradients if self._looks_back else engine.observe_gradient)(turn, *found)
@@ -185,7 +189,8 @@ class RecordLearner(OnlineLearner):
         Parameters
         ----------
         features : array_like of shape (T, d) or (T, d, d)
-            One record a round; gradients for a `LinearLoss`, matrices for a `QuadraticLoss`.
+            One record a round; gradients for a `LinearLoss`, matrices for a `QuadraticLoss`, rows
+            of shape (T, k) for a `CustomLoss` with functions, whose rounds are played in Python.
         labels : array_like of shape (T,) or (T, d), optional
             Labels of generalised linear losses, vectors of a `QuadraticLoss`.
         persons : array_like of int, str or bytes with shape (T,)
@@ -254,7 +259,8 @@ class RecordLearner(OnlineLearner):
 
         def flags_of(part: slice) -> Flags:
             labels = None if targets is None else targets[part]
-            flags = self._loss._flags(self._domain, rows[part], labels)
+            custom = isinstance(self._loss, losses.CustomLoss)  # whose gradients are clipped
+            flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
             return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
 
         return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of, flags_of)
@@ -262,7 +268,11 @@ class RecordLearner(OnlineLearner):
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""
         if isinstance(self._loss, losses.CustomLoss):
-            raise TypeError("run() takes arrays; a CustomLoss is observed round by round")
+            if labels is not None:
+                raise TypeError("this loss takes no labels")
+            if self._raises:
+                raise TypeError("run() cannot check custom losses beforehand: observe them")
+            return self._loss.rows(features), None
         rows = float_array("features", features, (None, self._domain.dimension))
         if not self._loss.glm:
             if labels is not None:
@@ -277,4 +287,16 @@ class RecordLearner(OnlineLearner):
         decisions: FloatArray | None, changed: NDArray[np.uint8],
     ) -> None:  # fmt: skip
         """Play rounds, and write their losses, decisions and whether the decision changed."""
-        self._engine.run(rows, targets, out, decisions, changed)
+        if not isinstance(self._loss, losses.CustomLoss):
+            self._engine.run(rows, targets, out, decisions, changed)
+            return
+        played = np.empty((len(rows) + 1, self._domain.dimension))
+        played[0] = self._decision()
+        for t, row in enumerate(rows):
+            own = self._loss.of_record(row)
+            self._observe_custom(own, self.round, played[t], lambda: True)
+            played[t + 1] = self._decision()
+        changed[:] = np.any(played[1:] != played[:-1], axis=1)
+        out[:] = self._loss.batch_values(self._domain, played[:-1], rows, None)
+        if decisions is not None:
+            decisions[:] = played[:-1]

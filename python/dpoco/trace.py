@@ -176,5 +176,11 @@ class Trace(ReadRecords):
             }
         )
 
+    def _repr_html_(self) -> str:
+        from dpoco.accounting.explanation import as_html
+
+        facts = f"average loss  {self.average_loss:.6g}\nswitches      {len(self.switches):,}"
+        return as_html(f"{repr(self)[1:-1]}\n{facts}")
+
     def __repr__(self) -> str:
         return f"<dpoco.Trace of {len(self)} rounds: not private, for evaluation only>"

@@ -108,3 +108,64 @@ def test_no_privacy_and_no_certificate():
     point = restated(PURE, profile=None, delta=1e-9)
     assert "2: nothing known" in flat(point)
     assert not re.search(r"\b(inf|nan)\b", flat(point))
+
+
+# -- the page without terms ------------------------------------------------------------------------
+
+HEADS = ["What is protected", "For whom", "For how long", "What an attacker could still learn",
+         "What the operator must do", "What is not covered", "For experts"]  # fmt: skip
+
+
+def page(guarantee, **options):
+    text = explain(guarantee, plain=True, **options)
+    assert max(map(len, text.splitlines())) <= 88
+    assert len(text.splitlines()) <= 60  # a page
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("guarantee", [SUM, PURE, LOCAL, JOINT], ids=["sum", "pure", "local", "j"])
+def test_the_plain_page_answers_six_questions(guarantee):
+    lines = explain(guarantee, plain=True).splitlines()
+    assert [line for line in lines if not line.startswith(" ") and line != "WARNING"] == HEADS
+    text, exact = page(guarantee), power.guessing_probability(guarantee)
+    (guess,) = re.findall(r"guesses right at most ([\d.]+) times in 100 after", text)
+    assert 0.0 <= float(guess) / 100.0 - exact <= 0.0011  # rounded up
+    (suspected,) = re.findall(r"1 % likely before becomes at most ([\d.]+) % likely", text)
+    assert 0.0 <= float(suspected) / 100.0 - facts(guarantee)["odds"]["posterior"]["0.01"] <= 0.0011
+    assert ("except with a chance" in text) == (guarantee.delta > 0.0)
+    assert ("takes part" in text) == (guarantee.view == "server")
+    assert ("own outputs" in text) == (guarantee.view == "others")
+    for term in ("neighbour", "differential", "sensitivity", "mechanism described"):
+        assert term not in text.split("For experts")[0]
+
+
+def test_the_plain_page_warns():
+    certain = dataclasses.replace(PURE, certified=True)
+    assert "WARNING" not in page(certain)
+    loud = stated(horizon=7, pure=10.5)
+    assert "epsilon = 10.5 is above 10" in page(loud)
+    assert "above 10" not in page(stated(horizon=7, pure=9.5))
+    assert SUM.delta == 1e-6
+    assert "above 1 in" not in page(SUM)
+    assert "above 1 in" not in page(SUM, people=10**6)
+    assert "delta = 1e-06 is above 1 in 1,000,001, the number of people" in page(
+        SUM, people=10**6 + 1
+    )
+    many = dataclasses.replace(SUM, horizon=10**7)
+    assert "above 1 in 10,000,000, the number of rounds" in page(many)
+    assert "This is not proved" in page(dataclasses.replace(SUM, certified=False))
+    with pytest.raises(ValueError, match="people"):
+        explain(SUM, plain=True, people=0)
+
+
+def test_the_plain_page_names_promises_people_and_those_who_come_back():
+    declared = Guarantee.gaussian(sensitivity=1.0, noise_scale=8.0, delta=1e-6, horizon=50)
+    assert page(declared).count("answer for this, which nothing enforces: PROMISED") == 2
+    assert "with ten of them the same guess may be right" in page(declared)
+    person = declared.for_person(3, 2)
+    assert "All that any one person contributes" in page(person)
+    assert "nobody has more than 3 rounds, any two at least 2 apart" in page(person)
+    assert "with ten of them" not in page(person)
+    assert "was left empty" in page(dataclasses.replace(SUM, change="zero_out"))
+    assert "last digits" in page(declared)
+    assert page(Guarantee.none(5)).startswith("No privacy is promised")

@@ -67,3 +67,15 @@ def test_bad_files_are_one_line(refused, tmp_path, text):
 
 def test_a_missing_file_is_one_line(tmp_path, refused):
     assert "nowhere.json" in refused("explain", tmp_path / "nowhere.json")
+
+
+def test_the_plain_page(invoke, tmp_path, guarantee):
+    path = written(tmp_path / "g.json", guarantee.to_json())
+    shown = invoke("explain", path, "--plain", "--people", 10**8).stdout
+    assert shown == explain(guarantee, plain=True, people=10**8) + "\n"
+    assert shown.startswith("WARNING")
+    assert not invoke("explain", path, "--plain").stdout.startswith("WARNING")
+    ledger = Ledger(BUDGET)
+    ledger.charge(guarantee, "running sums")
+    path = written(tmp_path / "ledger.json", ledger.to_json())
+    assert "What the operator must do" in invoke("explain", path, "--plain").stdout

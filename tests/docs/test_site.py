@@ -156,7 +156,13 @@ def test_broken_links_of_a_built_site_are_found(tmp_path):
     )
     (tmp_path / "b.html").write_text('<p id="y"></p><a href="a.html">1</a>')
     (tmp_path / "f.py").write_text("")
+    named = "<code><span>docs/<wbr>b.<wbr>md</span></code>"
+    linked = f'<a href="b.html">{named}</a><pre>{named}</pre><code>docs/x.md</code>'
+    (tmp_path / "c.html").write_text(linked)
     assert errors(tmp_path) == []
+    (tmp_path / "c.html").write_text(linked + named)
+    assert errors(tmp_path) == ["c.html: docs/b.md is no link"]
+    (tmp_path / "c.html").unlink()
     (tmp_path / "b.html").write_text(
         '<a href="a.html#z">1</a><a href="c.html">2</a><script src="https://e.org/m.js"></script>'
     )

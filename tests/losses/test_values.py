@@ -1,6 +1,7 @@
 """Losses as functions and as values: numbers, derivatives, text, JSON, pickle, bad arguments."""
 
 import copy
+import functools
 import json
 import math
 import pickle
@@ -8,7 +9,7 @@ import pickle
 import numpy as np
 import pytest
 
-import dpoco.losses
+import dpoco
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import (
@@ -236,3 +237,130 @@ def test_compiled_loss_refuses_unknown_kinds() -> None:
         _core.GlmLoss("hinge", 1.0, 1.0, -1.0, 1.0)
     with pytest.raises(ValueError, match="positive"):
         _core.GlmLoss("huber", 1.0, 0.0, -1.0, 1.0)
+
+
+# -- losses of one's own, as functions of arrays ---------------------------------------------------
+
+
+def margin(theta, rows):
+    return rows[:, :3] @ theta - rows[:, 3]
+
+
+def soft_values(theta, rows):
+    assert np.isfinite(rows).all()
+    return np.sqrt(1.0 + margin(theta, rows) ** 2) - 1.0
+
+
+def soft_gradients(theta, rows):
+    z = margin(theta, rows)
+    return (z / np.sqrt(1.0 + z * z))[:, None] * rows[:, :3]
+
+
+def soft_hessians(theta, rows):
+    curved = (1.0 + margin(theta, rows) ** 2) ** -1.5
+    return curved[:, None, None] * rows[:, :3, None] * rows[:, None, :3]
+
+
+FUNCTIONS = {"values": soft_values, "gradients": soft_gradients, "hessians": soft_hessians}
+SOFT = CustomLoss(1.0, 1.0, **FUNCTIONS)
+
+
+class OneLoss:
+    """The same loss, as an object of one record."""
+
+    def __init__(self, row):
+        self.row = (row if np.isfinite(row).all() else np.zeros_like(row))[None]
+
+    def value(self, theta):
+        return soft_values(theta, self.row)[0]
+
+    def gradient(self, theta):
+        return soft_gradients(theta, self.row)[0]
+
+    def hessian(self, theta):
+        return soft_hessians(theta, self.row)[0]
+
+
+def soft_rows(rounds=40):
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(rounds, 3))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    rows = np.column_stack([features, features @ [0.5, -0.2, 0.3]])
+    rows[7, 1] = np.nan
+    return rows
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize(
+    ("kind", "p"),
+    [
+        (dpoco.frank_wolfe.TreeFrankWolfe, 2.0),
+        (dpoco.frank_wolfe.PolyhedralFrankWolfe, 1.0),
+        (dpoco.oco.NoisyFTRL, 2.0),
+        (dpoco.oco.CoupledRegularizedLeader, 2.0),
+    ],
+)
+def test_functions_of_arrays_are_played_as_loss_objects_are(kind, p):
+    rows, domain = soft_rows(), LpBall(3, p)
+
+    def make(loss):
+        source = dpoco.random.Source.seeded(1)
+        return kind(domain, loss, horizon=40, budget=dpoco.Budget(4.0, 1e-6), source=source)
+
+    trace = make(SOFT).run(rows)
+    rowwise, objects = make(SOFT), make(CustomLoss(1.0, 1.0))
+    for t, row in enumerate(rows):
+        assert np.array_equal(rowwise.decide(), trace.decisions[t])
+        assert np.array_equal(objects.decide(), trace.decisions[t])
+        own = OneLoss(row)
+        lost = own.value(trace.decisions[t]) if t != 7 else 0.0
+        assert trace.losses[t] == pytest.approx(lost, abs=1e-12)
+        rowwise.observe(row)
+        objects.observe(own)
+    moved = np.any(trace.decisions[1:] != trace.decisions[:-1], axis=1)
+    assert np.array_equal(trace.switches[trace.switches < 39], np.flatnonzero(moved))
+    assert trace.nonprivate_records.shares == {"missing": 1 / 40}
+
+
+def test_functions_of_arrays_are_compared_with_the_best_decision():
+    rows, domain = soft_rows(), LpBall(3)
+    best = dpoco.evaluation.best_fixed_decision(domain, SOFT, rows)
+    assert best.gap < 1e-6
+    for theta in np.random.default_rng(0).normal(size=(50, 3)):
+        near = domain.project(best.decision + 0.1 * theta)
+        assert SOFT.value(near, rows).mean() >= best.average_loss - 1e-7
+
+    def make(budget, source):
+        return dpoco.oco.NoisyFTRL(domain, SOFT, horizon=40, budget=budget, source=source)
+
+    compared = {"name": "best", "total_loss": best.total_loss}
+    found = dpoco.evaluation.compare({"own": make}, (rows,), budgets=[None], comparator=compared)
+    (row,) = found.rows
+    assert row.regret == pytest.approx(make(None, None).run(rows).regret(best)[-1])
+    again = dpoco.evaluation.regret(make(None, None).run(rows), rows, domain=domain, loss=SOFT)
+    assert again.total == pytest.approx(row.regret)
+    assert len(dpoco.evaluation.repeat(lambda s: make(None, s), rows, repeats=2)) == 2
+
+
+def test_functions_that_do_not_fit_are_refused(tmp_path):
+    for given in ({"values": soft_values}, {"hessians": soft_hessians}, {**FUNCTIONS, "values": 3}):
+        with pytest.raises(TypeError):
+            CustomLoss(1.0, 1.0, **given)
+    rows, domain = soft_rows(), LpBall(3)
+    leader = functools.partial(dpoco.oco.NoisyFTRL, domain, horizon=40, budget=None)
+    without = CustomLoss(1.0, 1.0, values=soft_values, gradients=soft_gradients)
+    coupled = dpoco.oco.CoupledRegularizedLeader(domain, without, horizon=40, budget=None)
+    flat = CustomLoss(1.0, 1.0, values=soft_values, gradients=soft_values)
+    refusals = [
+        lambda: leader(SOFT).run(rows, rows[:, 0]),
+        lambda: leader(SOFT).run(rows[0]),
+        lambda: leader(SOFT, on_violation="raise").run(rows),
+        lambda: leader(CustomLoss(1.0, 1.0)).run(rows),
+        lambda: coupled.run(rows),
+        lambda: leader(flat).run(rows),
+    ]
+    for refused in refusals:
+        with pytest.raises((TypeError, ValueError)):
+            refused()
+    with pytest.raises(dpoco.StateError, match="functions"):
+        leader(SOFT).save(tmp_path / "state")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 
 import pytest
+from scipy.special import ndtr
 
+import dpoco
+from dpoco import Budget, Guarantee, StateError
 from dpoco.privacy.mechanisms import read_mechanism
-from dpoco.privacy.mechanisms.base import Nothing, Open, Parts
+from dpoco.privacy.mechanisms.base import Declared, Nothing, Open, Parts
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits, read, written
 
@@ -151,3 +155,87 @@ def test_parts_are_read_part_by_part():
     for wrong in ({"parts": "xy"}, {"more": 1}, {"parts": [{"kind": "none"}]}):
         with pytest.raises((TypeError, ValueError)):
             read_mechanism({**written(parts), **wrong})
+
+
+# -- mechanisms of other programs ------------------------------------------------------------------
+
+
+def gaussian(**changes):
+    given = {"sensitivity": 2.0, "noise_scale": 8.0, "delta": 1e-6, "horizon": 100, **changes}
+    return Guarantee.gaussian(**given)
+
+
+def exact(epsilon, mu):
+    return ndtr(0.5 * mu - epsilon / mu) - math.exp(epsilon) * ndtr(-0.5 * mu - epsilon / mu)
+
+
+@pytest.mark.parametrize(
+    ("made", "mu"),
+    [
+        (gaussian(), 0.25),
+        (gaussian(releases=9), 0.75),
+        (gaussian(releases=9, sensitivity=0.01, noise_scale=0.04), 0.75),
+        (Guarantee.composed(gaussian(), gaussian(releases=4)), 0.25 * math.sqrt(5.0)),
+        (gaussian().for_person(3), 0.75),
+    ],
+)
+def test_declared_gaussian_noise_has_the_exact_curve(made, mu):
+    for epsilon in (0.0, 0.3, 1.0, 2.0):
+        assert made.delta_at(epsilon) == pytest.approx(exact(epsilon, mu), rel=1e-9)
+    assert exact(made.epsilon, mu) <= made.delta <= 1e-6
+    assert exact(made.epsilon * 0.999, mu) > made.delta
+
+
+def test_declared_parts_add_up_and_are_a_promise():
+    pure = Guarantee.pure_epsilon(0.5, horizon=10, releases=3)
+    assert (pure.epsilon, pure.delta) == (1.5, 0.0)
+    assert Guarantee.composed(pure, pure).epsilon == 3.0
+    both = Guarantee.composed(gaussian(), pure)
+    assert both.horizon == 100
+    assert both.epsilon == pytest.approx(gaussian().epsilon + 1.5)
+    own = dpoco.experts.PrefixHedge(4, horizon=100, budget=Budget(1.0, 1e-6)).guarantee
+    assert own.certified
+    assert Guarantee.composed(own, own).certified
+    for made in (gaussian(), pure, both, Guarantee.composed(own, pure)):
+        assert not made.certified
+        assert sum("PROMISED" in text for text in made.conditions) == 2
+
+
+PURE = Guarantee.pure_epsilon(0.5, horizon=10)
+
+
+@pytest.mark.parametrize("made", [gaussian(), PURE, Guarantee.composed(gaussian(), PURE)])
+def test_records_of_declared_noise_are_held_to_it(made):
+    record = made.to_dict()
+    assert Guarantee.from_dict(record) == made
+    made.verify()
+    text = json.dumps(record)
+    wrong = [text.replace('"certified": false', '"certified": true'),
+             text.replace('"change": "replace"', '"change": "zero_out"', 1),
+             text.replace('"view": "everyone"', '"view": "others"'),
+             re.sub(r'"scale": ([0-9.]+)', r'"scale": 1\1', text)]  # fmt: skip
+    for tampered in wrong:
+        assert tampered != text
+        with pytest.raises(StateError):
+            Guarantee.from_json(tampered)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: gaussian(sensitivity=0.0),
+        lambda: gaussian(noise_scale=-1.0),
+        lambda: gaussian(releases=0),
+        lambda: gaussian(delta=0.0),
+        lambda: gaussian(change="add"),
+        lambda: Guarantee.pure_epsilon(0.0, horizon=3),
+        lambda: Guarantee.composed(),
+        lambda: Guarantee.composed(gaussian(), gaussian(change="zero_out")),
+        lambda: Guarantee.composed(gaussian(), gaussian(unit="one user's record")),
+        lambda: Guarantee.composed(gaussian(), Guarantee.none(5)),
+        lambda: Declared("replace", True, 1.0, 1.0).loss(Neighbours("zero_out")),
+    ],
+)
+def test_what_is_not_declared_in_full_is_refused(wrong):
+    with pytest.raises(ValueError):  # noqa: PT011 - many texts
+        wrong()

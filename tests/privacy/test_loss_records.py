@@ -41,6 +41,13 @@ RECORDS = [
          "size": (1, 2.5, True, "3")},
     ),
     (
+        Together((Gaussian(0.5), Pure(0.25))),
+        {"kind": "together", "parts": [{"kind": "gdp", "mu": 0.5},
+                                       {"kind": "pure", "epsilon": 0.25}]},
+        "ratios of at most e^0.25",
+        {"parts": ([{"kind": "gdp", "mu": -1.0}], [{"kind": "other"}], ["pure"])},
+    ),
+    (
         CoupledBits(**BITS, draws=0.3),
         {"kind": "gaussian", "mu": 0.3, **BITS},
         "mu = 0.3 (GDP) together",

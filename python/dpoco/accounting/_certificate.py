@@ -14,7 +14,7 @@ from dpoco.accounting._records import check_types, of_version_1, plain_float, re
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import NOTHING, Group, Unknown, least, with_tails
+from dpoco.privacy.losses.combined import NOTHING, Group, Together, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -58,7 +58,8 @@ _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
                                    Pure, Responses, Returning, ReturningDraws, Sampled,
-                                   TiltedDraws)  # fmt: skip
+                                   TiltedDraws, Together)  # fmt: skip
+_PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
 
 def written(guarantee: Guarantee) -> dict[str, Any]:
@@ -133,12 +134,12 @@ def loss_of(
     return with_tails(least(*known), mass)
 
 
-def read_loss(record: Mapping[str, Any]) -> Loss:
-    """Return the loss that `Loss.to_dict` wrote; `ValueError` if it is none."""
+def read_loss(record: Mapping[str, Any], known: tuple[type[Loss], ...] = _LOSSES) -> Loss:
+    """Return the loss, of one of some kinds, that `Loss.to_dict` wrote; else `ValueError`."""
     kind = record.get("kind") if isinstance(record, Mapping) else None
-    found = [each for each in _LOSSES if each.kind == kind]
+    found = [each for each in known if each.kind == kind]
     if not found:
-        raise ValueError(f"not a loss of kind {sorted(each.kind for each in _LOSSES)}")
+        raise ValueError(f"not a loss of kind {sorted(each.kind for each in known)}")
     (loss,) = found
     own = [each.name for each in fields(loss) if each.init]  # type: ignore[arg-type]
     names = {name: dict(loss.names).get(name, name) for name in own}
@@ -152,6 +153,8 @@ def read_loss(record: Mapping[str, Any]) -> Loss:
     numbers = {name: record[stored] for name, stored in names.items()}
     if loss is Group:
         numbers["one"] = read_loss(numbers["one"])
+    if loss is Together:
+        numbers["parts"] = tuple(read_loss(part, _PARTS) for part in numbers["parts"])
     if any(isinstance(value, bool) for value in numbers.values()):
         raise ValueError(f"a loss of kind {loss.kind!r} holds numbers, not bools")
     try:
@@ -247,6 +250,8 @@ def _one_of(part: Loss, ideal: Loss) -> bool:
 
 def _same(one: Loss, other: Loss) -> bool:
     """Return whether two losses have the same parameters, to the last digits."""
+    if isinstance(one, Together) and isinstance(other, Together):
+        return len(one.parts) == len(other.parts) and all(map(_same, one.parts, other.parts))
     pairs = zip(one.to_dict().values(), other.to_dict().values(), strict=False)
     return type(one) is type(other) and all(
         math.isclose(a, b, rel_tol=1.0 - _DIGITS) if isinstance(a, float) else a == b

@@ -8,7 +8,7 @@ from functools import singledispatch
 import numpy as np
 
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import Group
+from dpoco.privacy.losses.combined import Group, Together
 from dpoco.privacy.losses.coupled_bits import Bits, CoupledBits
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -27,6 +27,11 @@ def in_words(loss: Loss) -> str:
 @in_words.register
 def _(loss: Pure) -> str:
     return f"likelihood ratios of at most e^{loss.pure:.6g}, without exception"
+
+
+@in_words.register
+def _(loss: Together) -> str:
+    return "; and ".join(in_words(part) for part in loss.parts)
 
 
 @in_words.register

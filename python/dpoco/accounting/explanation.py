@@ -6,12 +6,14 @@ Every number in the text is computed from the guarantee's own curve by
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from dpoco._validation import positive_int
 from dpoco.accounting._loss_words import in_words
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
@@ -20,7 +22,7 @@ from dpoco.accounting.guarantee import Guarantee
 if TYPE_CHECKING:
     from dpoco.accounting._ledger_book import Book, Entry
 
-__all__ = ["explain", "facts", "neighbours", "one_line", "statement"]
+__all__ = ["as_html", "explain", "facts", "neighbours", "one_line", "statement"]
 
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
@@ -57,6 +59,7 @@ _DOUBT = (
     "the numbers below are those of the same mechanism with secret noise and every promise kept; "
     "see the conditions for why they are not proved for this one"
 )
+Section = tuple[str, str, tuple[str, ...]]  # title, text, items
 _OPEN = {
     "server": "that a user takes part, when, and how often, is visible",
     "others": "the protected user's own outputs depend on her data and are not covered",
@@ -105,13 +108,19 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     return record
 
 
-def explain(guarantee: Guarantee) -> str:
-    """Return the guarantee in plain words, for somebody who knows no differential privacy.
+def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = None) -> str:
+    """Return the guarantee in words, for somebody who knows no differential privacy.
 
     Parameters
     ----------
     guarantee : Guarantee
         Of any learner, mechanism or ledger.
+    plain : bool, default False
+        One page without terms, for lawyers, auditors and those concerned: what is protected, for
+        whom, how long, what can still be learned, what the operator must do, what is not covered;
+        with warnings if epsilon is above 10 or delta above one over the number of people.
+    people : int, optional
+        How many there are, for that warning. Default: as many as rounds.
 
     Returns
     -------
@@ -119,9 +128,12 @@ def explain(guarantee: Guarantee) -> str:
         Paragraphs of at most 88 columns. Every number is a bound that holds for every attack, not
         an estimate for some.
     """
-    g, sections = guarantee, list[tuple[str, str, tuple[str, ...]]]()  # title, text, items
+    g, sections = guarantee, list[Section]()
+    count = None if people is None else positive_int("people", people)
     if not g.private:
         sections.append(("No privacy is promised", g.mechanism, g.conditions))
+    elif plain:
+        sections += _for_everybody(g, count)
     else:
         if not g.certified:
             sections.append(("NOT CERTIFIED", _DOUBT, ()))
@@ -157,6 +169,90 @@ def explain(guarantee: Guarantee) -> str:
         for item in items:
             lines += textwrap.wrap(item, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
+
+
+_THINGS = {
+    "one round": "What was recorded in any single round",
+    "one record": "Any single record of the data set",
+    "one person": "All that any one person contributes",
+    "one user's record": "Any single record of a user",
+}
+_LARGE = 10.0  # epsilon from which odds may change twenty thousand times
+
+
+def _for_everybody(g: Guarantee, people: int | None) -> Iterator[Section]:
+    """Yield the sections of the page without terms."""
+    if warned := tuple(_warnings(g, people)):
+        yield "WARNING", "", warned
+    other = "was left empty" if g.change == "zero_out" else "had been anything else"
+    thing = _THINGS.get(g.unit, g.unit)
+    yield "What is protected", f"{thing}: releases look almost the same as if it {other}.", ()
+    yield "For whom", f"For everybody alike, however unusual, against {_AGAINST[g.view]}.", ()
+    lasting = "What was released then stays protected: no later knowledge or computer changes that."
+    yield "For how long", f"For {_span(g)} at most, taken together. {lasting}", ()
+    yield "What an attacker could still learn", "", _learned(g)
+    yield "What the operator must do", "", _duties(g)
+    yield "What is not covered", "", _uncovered(g)
+    exact = f"epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}; released: {g.mechanism}"
+    yield "For experts", f"{exact}. Proof: {g.reference}.", ()
+
+
+def _warnings(g: Guarantee, people: int | None) -> Iterator[str]:
+    if not g.certified:
+        yield f"This is not proved for the system as it is set up: {_DOUBT}."
+    if g.epsilon > _LARGE:
+        much = "an attacker's odds may change more than twenty thousand times"
+        yield f"epsilon = {g.epsilon:.4g} is above {_LARGE:g}: {much}: hardly any protection."
+    count, whom = (g.horizon, "rounds") if people is None else (people, "people")
+    if g.delta * count > 1.0:
+        fails = "with such a chance the protection of some of them may fail altogether"
+        yield f"delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}: {fails}."
+
+
+def _learned(g: Guarantee) -> tuple[str, ...]:
+    odds = facts(g)["odds"]
+    fails = f", except with a chance of {odds['exceeded']:.2g}" if odds["exceeded"] else ""
+    return (
+        "somebody who knows all the rest, and finds two possible contents equally likely, guesses "
+        f"right at most {_percent(guessing_probability(g))} times in 100 after seeing all "
+        "releases, and 50 times without them",
+        "a suspicion that is 1 % likely before becomes at most "
+        f"{_percent(odds['posterior']['0.01'])} % likely{fails}",
+        "whatever is true of people in general, and would be found without this one, too",
+    )
+
+
+def _duties(g: Guarantee) -> tuple[str, ...]:
+    most, apart = g.person or (0, 0)
+    rule = f"see to it that nobody has more than {most} rounds, any two at least {apart} apart"
+    promises = (each for each in g.conditions if each.split()[0].strip(",:").isupper())
+    return (
+        "fix all settings beforehand, without a look at the data",
+        "publish the releases and nothing else: raw data, logs, evaluations, saved states and the "
+        "key of the noise stay secret",
+        f"stop after {_span(g)}, and continue a saved state once only",
+        *((rule,) if g.person else ()),
+        "keep account of all other releases about the same people: risks add up",
+        *(f"answer for this, which nothing enforces: {each}" for each in promises),
+    )
+
+
+def _uncovered(g: Guarantee) -> tuple[str, ...]:
+    ten, several = group_epsilon(g, 10), f"more than {g.unit}: the data of somebody who comes back"
+    if ten < 700.0:
+        right = (math.exp(ten) + g.delta) / (1.0 + math.exp(ten))
+        several += f"; with ten of them the same guess may be right {_percent(right)} times in 100"
+    return (
+        *(() if g.unit == "one person" else (several,)),
+        "theft or misuse of the raw data, before or beside this system",
+        *((_OPEN[g.view],) if g.view in _OPEN else ()),
+        *(("what the last digits of computed numbers give away",) if g.numerics == "float" else ()),
+    )
+
+
+def _percent(share: float) -> str:
+    """Return a bound as a percentage, rounded up."""
+    return f"{min(100.0, math.ceil(1000.0 * share) / 10.0):g}"
 
 
 def _meaning(record: dict[str, Any]) -> Iterator[str]:
@@ -198,6 +294,12 @@ def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> Iterator[str
     yield "the same data released elsewhere: guarantees add up, see dpoco's Ledger"
     if guarantee.view in _OPEN:
         yield _OPEN[guarantee.view]
+
+
+def as_html(text: str) -> str:
+    """Return lines as a notebook shows them, the first as a heading."""
+    head, _, rest = html.escape(text).partition("\n")
+    return f"<b>{head}</b><pre>{rest}</pre>"
 
 
 # -- the statement, for those who know the terms ---------------------------------------------------

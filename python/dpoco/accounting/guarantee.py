@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpoco._validation import choice
+from dpoco._validation import choice, positive_float
 from dpoco.accounting.budget import Budget
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.losses.combined import UNKNOWN
@@ -162,6 +162,136 @@ class Guarantee:
             certified=False,
             conditions=(f"no noise is added: {released} may reveal the data",),
         )
+
+    @classmethod
+    def gaussian(
+        cls, *, sensitivity: float, noise_scale: float, delta: float, horizon: int,
+        releases: int = 1, change: str = "replace", unit: str = "one round",
+        released: str = "releases of another program", conditions: Sequence[str] = (),
+    ) -> Guarantee:  # fmt: skip
+        """Return the guarantee of a mechanism of one's own that adds Gaussian noise.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far one record moves any release at most, in l2, positive; the caller enforces it.
+        noise_scale : float
+            Standard deviation of each coordinate's noise, in the same units, positive.
+        delta : float
+            In (0, 1): where epsilon is stated.
+        horizon : int
+            Rounds covered.
+        releases : int, default 1
+            How many releases, with noise of their own each, one record can move.
+        change : {"replace", "zero_out"}
+            The change of a record that `sensitivity` is about.
+        unit : str
+            What a record is.
+        released : str
+            What is released, in words.
+        conditions : sequence of str
+            What else has to hold.
+
+        Returns
+        -------
+        Guarantee
+            Exact, (sqrt(releases) sensitivity / noise_scale)-GDP. It has a description, so that
+            `for_person`, ledgers and ``dpoco verify`` take it; it is not ``certified``, for that
+            the program keeps these bounds is the caller's promise, and `conditions` say so.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For numbers out of range.
+
+        Notes
+        -----
+        Proof: ``docs/privacy/gaussian.md`` and ``docs/privacy/composition.md``.
+
+        Examples
+        --------
+        >>> from dpoco import Guarantee
+        >>> Guarantee.gaussian(sensitivity=2.0, noise_scale=8.0, delta=1e-6, horizon=1000)
+        <Guarantee: epsilon=1.0607, delta=1e-06, replace one round, 1000 rounds, not certified>
+        """
+        from dpoco.accounting.statement import declared
+
+        return declared(
+            sensitivity, noise_scale, horizon, releases, positive_float("delta", delta),
+            change=change, unit=unit, released=released, conditions=tuple(conditions),
+        )  # fmt: skip
+
+    @classmethod
+    def pure_epsilon(
+        cls, epsilon: float, *, horizon: int, releases: int = 1, change: str = "replace",
+        unit: str = "one round", released: str = "releases of another program",
+        conditions: Sequence[str] = (),
+    ) -> Guarantee:  # fmt: skip
+        """Return the guarantee of a mechanism of one's own with delta = 0.
+
+        Parameters
+        ----------
+        epsilon : float
+            Of any one release, positive: of Laplace noise, the l1 sensitivity over its scale.
+        horizon, releases, change, unit, released, conditions
+            As in `gaussian`; epsilons of releases add up.
+
+        Returns
+        -------
+        Guarantee
+            As of `gaussian`. Proof: ``docs/privacy/pure.md``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For numbers out of range.
+
+        Examples
+        --------
+        >>> from dpoco import Guarantee
+        >>> Guarantee.pure_epsilon(0.5, horizon=10, releases=2).epsilon
+        1.0
+        """
+        from dpoco.accounting.statement import declared
+
+        return declared(
+            epsilon, 1.0, horizon, releases, 0.0,
+            change=change, unit=unit, released=released, conditions=tuple(conditions),
+        )  # fmt: skip
+
+    @classmethod
+    def composed(cls, *parts: Guarantee, delta: float | None = None) -> Guarantee:
+        """Return what holds for all that several mechanisms release about the same records.
+
+        Parameters
+        ----------
+        *parts : Guarantee
+            Of mechanisms that were fixed in advance, each with a description; about the same
+            change, view and unit. To choose as you go, charge a `Ledger`.
+        delta : float, optional
+            Where epsilon is stated. Default: the largest of the parts.
+
+        Returns
+        -------
+        Guarantee
+            Certified if all parts are. Proof: ``docs/privacy/composition.md``, Theorem 1.
+
+        Raises
+        ------
+        ValueError
+            For no parts, parts without a description, and parts that speak of different things.
+
+        Examples
+        --------
+        >>> from dpoco import Guarantee
+        >>> noisy = Guarantee.gaussian(sensitivity=1.0, noise_scale=4.0, delta=1e-6, horizon=100)
+        >>> both = Guarantee.composed(noisy, Guarantee.pure_epsilon(0.1, horizon=100))
+        >>> print(f"{both.epsilon:.4f}")
+        1.1607
+        """
+        from dpoco.accounting.statement import composed
+
+        return composed(parts, delta)
 
     @property
     def private(self) -> bool:
@@ -341,6 +471,11 @@ class Guarantee:
         from dpoco.accounting.explanation import one_line
 
         return one_line(self)
+
+    def _repr_html_(self) -> str:
+        from dpoco.accounting.explanation import as_html
+
+        return as_html(str(self))
 
     def __str__(self) -> str:
         """Return a statement that says what is protected, under which conditions, and the proof."""

@@ -24,7 +24,7 @@ from dpoco.accounting._ledger_book import Book, Claim, Entry, claim_of
 from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of, largest_fitting
 from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.explanation import IN_WORDS, ledger_text
+from dpoco.accounting.explanation import IN_WORDS, as_html, ledger_text
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -347,6 +347,9 @@ class Ledger:
             f"{self.budget.epsilon:.6g}, delta = {self.budget.delta:.6g} spent, "
             f"{self.relation} {self.unit or '?'}, seen by {self.view}, currency {self.currency}>"
         )
+
+    def _repr_html_(self) -> str:
+        return as_html(self.report())
 
     def __str__(self) -> str:
         """Return the report."""

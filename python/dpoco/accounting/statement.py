@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dpoco._validation import LARGEST_HORIZON, positive_int
+from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int
 from dpoco.accounting._words import PER_ROUND, REGRET_SCOPES, TIMES, common_conditions, norm_name
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
@@ -24,12 +24,12 @@ from dpoco.privacy.losses.combined import NOTHING, Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
-from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.base import Declared, Mechanism, Parts
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["check_claim", "check_experts", "delayed", "for_person",
+__all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "for_person",
            "require_published", "state", "state_experts", "state_sum", "stated_delta"]  # fmt: skip
 
 
@@ -213,6 +213,72 @@ def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarante
         column_norm=mechanism.column(near),
         **text,
     )
+
+
+_PROMISES = (
+    "PROMISED, not enforced: no record moves a release by more than is stated, whatever the others "
+    "are and whatever was released before",
+    "PROMISED, not enforced: every release has noise of the stated law and scale, drawn afresh",
+)
+
+
+def declared(
+    sensitivity: float,
+    noise_scale: float,
+    horizon: int,
+    releases: int,
+    delta: float,
+    *,
+    change: str,
+    conditions: tuple[str, ...],
+    **said: Any,
+) -> Guarantee:
+    """Return `Guarantee.gaussian`; with `delta` 0 `pure_epsilon`, sensitivity over scale."""
+    gaussian, count = delta > 0.0, positive_int("releases", releases)
+    moved = positive_float("sensitivity" if gaussian else "epsilon", sensitivity)
+    scale, column = positive_float("noise_scale", noise_scale), math.sqrt(count)
+    mechanism = Declared(change, gaussian, moved * (column if gaussian else count), scale)
+    if gaussian:
+        said |= {"noise_scale": scale, "sensitivity": moved, "sensitivity_norm": "l2"}
+        said |= {"column_norm": column}
+    page = "gaussian" if gaussian else "pure"
+    return state(
+        mechanism,
+        Neighbours(change),
+        horizon=positive_int("horizon", horizon),
+        delta=delta,
+        reference=f"declared by the caller; docs/privacy/{page}.md, docs/privacy/composition.md",
+        seeded=False,
+        conditions=(*_PROMISES, *conditions),
+        **said,
+    )
+
+
+def composed(parts: tuple[Guarantee, ...], delta: float | None) -> Guarantee:
+    """Return `Guarantee.composed`."""
+    described = tuple(g.description for g in parts if g.description is not None and g.private)
+    if not parts or len(described) < len(parts):
+        raise ValueError("parts must be private mechanisms, each with its description")
+    if len({(g.neighbours, g.unit) for g in parts}) > 1:
+        raise ValueError("the parts' guarantees are of different changes, views, units or people")
+    same = {g.numerics for g in parts}
+    found = state(
+        Parts("together", described),
+        parts[0].neighbours,
+        released="; and ".join(dict.fromkeys(g.mechanism for g in parts)),
+        horizon=max(g.horizon for g in parts),
+        delta=max(g.delta for g in parts) if delta is None else delta,
+        reference="composition; docs/privacy/composition.md, Theorem 1; and of the parts: "
+        + "; ".join(dict.fromkeys(g.reference for g in parts)),
+        seeded=False,
+        unit=parts[0].unit,
+        numerics=same.pop() if len(same) == 1 else "float",
+        person=parts[0].person,
+    )
+    conditions = dict.fromkeys(text for g in parts for text in g.conditions)
+    fixed = "all parts were fixed in advance: none was chosen in reaction to releases"
+    certified = found.certified and all(g.certified for g in parts)
+    return replace(found, conditions=(fixed, *conditions), certified=certified)
 
 
 def check_experts(experts: int, parameters: Any) -> None:

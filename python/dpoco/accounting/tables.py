@@ -21,10 +21,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from dpoco._validation import choice
 from dpoco.accounting.budget import Budget
 
 __all__ = ["ExpertTableEntry", "NoiseTableEntry", "RegretTableEntry", "expert_table",
-           "format_markdown", "noise_table", "regret_table"]  # fmt: skip
+           "format_markdown", "noise_table", "regret_table", "text_table"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,26 @@ def format_markdown(
         epsilons = list(dict.fromkeys(e for row in noise.values() for e in row))
         names += [f"epsilon = {epsilon:g}" for epsilon in epsilons]
         rows = [[str(n), *(row.get(e, "") for e in epsilons)] for n, row in noise.items()]
-    lines = [names, *rows]
-    body = [f"| {' | '.join(line)} |".replace("e+0", "e") for line in lines]
-    return "\n".join([body[0], "|" + "---|" * len(names), *body[1:]])
+    return text_table([names, *rows]).replace("e+0", "e")
+
+
+_LATEX = str.maketrans(
+    {mark: f"\\{mark}" for mark in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+)
+
+
+def text_table(cells: Sequence[Sequence[str]], form: str = "markdown") -> str:
+    """Return rows of texts, the head first, as a table in "markdown" or "latex"."""
+    choice("form", form, ("markdown", "latex"))
+    columns = len(cells[0])
+    if form == "latex":
+        rows = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in cells)
+        head, *body = rows
+        begin = rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}"
+        return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"])
+    head, *body = (f"| {' | '.join(row)} |" for row in cells)
+    return "\n".join([head, "|" + "---|" * columns, *body])
 
 
 def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:

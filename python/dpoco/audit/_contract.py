@@ -44,6 +44,7 @@ class Check:
 
     plays: tuple[str, ...]
     arrays: bool
+    needs: str
     run: Callable[[Subject], None]
 
 
@@ -51,15 +52,16 @@ _CHECKS: dict[str, Check] = {}
 
 
 def check(
-    *plays: str, arrays: bool = False
+    *plays: str, arrays: bool = False, needs: str = ""
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
     """Enter a function into the contract; its docstring is the rule that a failure quotes.
 
-    With `arrays`, it is for streams of arrays only, which `run` takes.
+    With `arrays`, it is for streams of arrays only, which `run` takes; with `needs`, for learners
+    that have this method, which those of the library do.
     """
 
     def enter(run: Callable[[Subject], None]) -> Callable[[Subject], None]:
-        _CHECKS[run.__name__] = Check(plays, arrays, run)
+        _CHECKS[run.__name__] = Check(plays, arrays, needs, run)
         return run
 
     return enter
@@ -176,7 +178,9 @@ class Subject:
         return [self.step(learner, t) for t in range(start, stop)]
 
     def run(self, learner: Any, start: int = 0, stop: int = ROUNDS, **options: Any) -> Any:
-        """Play rounds in one call and return their releases."""
+        """Play rounds in one call, if there is one for it, and return their releases."""
+        if not hasattr(learner, "run"):
+            return self.play(learner, start, stop)
         played = learner.run(*self.part(start, stop), **options)
         if self.plays == "sums":
             return played
@@ -224,6 +228,9 @@ def check_learner(
     checks: Iterable[str] | None = None,
 ) -> tuple[str, ...]:
     """Check that a learner keeps the contract that journals, pools, adapters and users rely on.
+
+    A class of your own need only be a `dpoco.evaluation.Learner`: checks of methods that it does
+    not have, such as ``run``, ``save`` and tickets, do not apply.
 
     Parameters
     ----------
@@ -274,6 +281,8 @@ def check_learner(
     for name in chosen:
         each = _CHECKS[name]
         if subject.plays not in each.plays or (each.arrays and not subject.runs):
+            continue
+        if each.needs and not hasattr(subject.first, each.needs):
             continue
         try:
             with quiet():

@@ -25,6 +25,7 @@ from dpoco.audit._contract import (
     Subject,
     arguments_of,
     check,
+    equal,
     refused,
     require,
 )
@@ -42,6 +43,7 @@ _SIZES = ("experts", "arms", "dimension", "candidates")
 def _arguments(s: Subject) -> dict[str, Any]:
     """Return the arguments of the first learner, for constructors of its class."""
     first = s.first
+    s.applies(hasattr(first, "get_params") or hasattr(first, "_arguments"))
     found = first.get_params() if hasattr(first, "get_params") else first._arguments
     return {name: value for name, value in found.items() if name != "source"}
 
@@ -53,7 +55,7 @@ def _built(s: Subject, kind: type | None = None, **changes: Any) -> Any:
 @check(*EVERY)
 def bad_arguments_are_refused(s: Subject) -> None:
     """A constructor refuses, at once, what it does not know or cannot use."""
-    names = arguments_of(s.kind)
+    _, names = _arguments(s), arguments_of(s.kind)
     bad: dict[str, tuple[Any, ...]] = {
         "horizon": (0, -5, 1.5, True, "1", 10**13),
         "records": (0, -5, 1.5, True, "1"),
@@ -201,7 +203,7 @@ def _narrow(s: Subject) -> tuple[Any, ...]:
     return tuple(part[(slice(None), *[slice(1)] * (part.ndim - 1))] for part in s.stream)
 
 
-@check(*STEPPED)
+@check(*STEPPED, needs="get_params")
 def arguments_come_back(s: Subject) -> None:
     """`get_params` returns the constructor's arguments as given; they rebuild the learner."""
     learner = s.fresh()
@@ -221,7 +223,8 @@ def reports_show_no_data(s: Subject) -> None:
     """`repr` shows parameters and guarantee, and nothing that playing changes."""
     learner = s.fresh()
     before = repr(learner)
-    require("epsilon" in before or not s.first.guarantee.private, "repr() states no epsilon")
+    silent = not s.first.guarantee.private or learner_of(s.kind) is None
+    require("epsilon" in before or silent, "repr() states no epsilon")
     require("Source" not in before, "repr() shows the source")
     s.released(learner)
     require(repr(learner) == before, "repr() changes with the data")
@@ -231,6 +234,8 @@ def reports_show_no_data(s: Subject) -> None:
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, GlmLoss))
+    if learner_of(s.kind) is None:
+        return _draws_hang_on_no_record(s)
     silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
     parts = tuple(part.copy() for part in s.part(0, ROUNDS))
     replacements: list[Any] = []
@@ -245,6 +250,21 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
         lambda source: s.fresh(source=source), parts if len(parts) > 1 else parts[0], replacements
     ).findings
     require(not found, "; ".join(map(str, found)))
+
+
+def _draws_hang_on_no_record(s: Subject) -> None:
+    """Raise if a replaced record is seen before its round ends, or changes how much is drawn."""
+    at, ends = ROUNDS // 2, list[tuple[Any, bytes]]()
+    for factor in (1.0, -1e6, 0.0):
+        source, parts = Source.seeded(1), tuple(part.copy() for part in s.stream)
+        for part in parts:
+            part[at] *= factor
+        learner = s.fresh(source=source)
+        released = dataclasses.replace(s, stream=parts).play(learner, 0, at + 1)
+        ends.append((released, source.to_bytes()))
+    before, drawn = zip(*ends, strict=True)
+    require(all(equal(before[0], each) for each in before), "a decision depends on a later record")
+    require(len(set(drawn)) == 1, "how much noise is drawn depends on a record")
 
 
 # ---- descriptions --------------------------------------------------------------------------------

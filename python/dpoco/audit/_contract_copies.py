@@ -243,7 +243,7 @@ def threads_end_one_round_each(s: Subject) -> None:
     require(learner.round == ROUNDS - len(refusals), "rounds were lost, or played twice")
 
 
-@check(*ONLINE, arrays=True)
+@check(*ONLINE, arrays=True, needs="run")
 def runs_keep_other_threads_out(s: Subject) -> None:
     """While a thread is in `run`, calls of others raise `RoundOrderError` and change nothing."""
     learner, raised = s.fresh(), []
@@ -277,7 +277,7 @@ def learners_share_nothing(s: Subject) -> None:
     require(all(equal(each, want) for each in released), "learners in threads differ")
 
 
-@check(*STEPPED)
+@check(*STEPPED, needs="resume")
 def forked_children_wait_for_resume(s: Subject) -> None:
     """A learner inherited through fork shares its noise: the child is refused until `resume`."""
     s.applies(hasattr(os, "fork"))

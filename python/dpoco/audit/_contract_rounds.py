@@ -84,7 +84,7 @@ def decide_and_observe_alternate(s: Subject) -> None:
                     learner.recommend, s.stream[0])  # fmt: skip
 
 
-@check(*RUNNING, arrays=True)
+@check(*RUNNING, arrays=True, needs="run")
 def runs_are_the_loop(s: Subject) -> None:
     """`run` gives the releases of single calls, bit for bit, in any pieces, after a `decide`."""
     whole, loop, pieces = (s.fresh() for _ in range(3))
@@ -108,7 +108,7 @@ def horizons_are_walls(s: Subject) -> None:
             learner = s.fresh() if horizon == ROUNDS else s.fresh(horizon=horizon, **_short(s))
         except ValueError:  # what else was asked for needs more rounds
             continue
-        runs = s.plays in RUNNING and s.runs
+        runs = s.plays in RUNNING and s.runs and hasattr(learner, "run")
         with unchanged(learner, "a run() past the horizon"):
             if runs:
                 refused("a run() past the horizon", HorizonExceeded, s.run, learner, 0, horizon + 1)
@@ -118,6 +118,7 @@ def horizons_are_walls(s: Subject) -> None:
             refused("a round past the horizon", HorizonExceeded, s.step, learner, 0)
             if s.plays in ONLINE:
                 refused("observe() past the horizon", HorizonExceeded, s.tell, learner, 0, 0)
+            if hasattr(learner, "expire"):
                 refused("a ticket behind it", HorizonExceeded, s.ask, learner, 0, ticket=True)
             if runs:
                 refused("run() past the horizon", HorizonExceeded, s.run, learner, 0, 1)
@@ -126,7 +127,8 @@ def horizons_are_walls(s: Subject) -> None:
 
 def _short(s: Subject) -> dict[str, Any]:
     """Return options that fit any horizon: what was planned for a longer one may not."""
-    return {"batch": 1} if getattr(s.first.parameters, "batch", None) not in (None, 1) else {}
+    planned = getattr(s.first, "parameters", None)
+    return {"batch": 1} if getattr(planned, "batch", None) not in (None, 1) else {}
 
 
 @check(*EVERY)
@@ -136,7 +138,9 @@ def seeds_repeat_releases(s: Subject) -> None:
     require(equal(s.released(first), s.released(second)), "one seed gave two sequences")
     s.released(entropy)
     require(not first.guarantee.certified, "a seeded learner claims to be certified")
-    held = entropy.guarantee.certified or not (entropy.guarantee.private and s.runs)
+    stated = entropy.guarantee
+    promised = stated.description is not None and stated.description.promised
+    held = stated.certified or promised or not (stated.private and s.runs)
     require(held, "a learner on entropy is not certified")
 
 
@@ -176,7 +180,7 @@ def _spoiled(part: Any) -> list[Any]:
             np.full(shape, str(SECRET)).tolist(), ragged, None]  # fmt: skip
 
 
-@check(*RUNNING, arrays=True)
+@check(*RUNNING, arrays=True, needs="run")
 def malformed_runs_are_refused(s: Subject) -> None:
     """A stream of a wrong shape or dtype raises, quotes no data, and no round is played."""
     learner, good = s.fresh(), s.part(0, 5)
@@ -253,7 +257,8 @@ def huge_values_are_silent(s: Subject) -> None:
     twin = dataclasses.replace(s, stream=tuple(huge))
     for release in twin.released(s.fresh()):
         require(np.all(np.isfinite(release)), "a release is not finite")
-        if s.plays == "records" and not s.first.get_params().get("unbounded", False):
+        unbounded = arguments_of(s.kind).get("unbounded") and s.first.get_params()["unbounded"]
+        if s.plays == "records" and not unbounded:
             require(s.first.domain.contains(release), "a decision is outside the domain")
 
 
@@ -312,7 +317,7 @@ def violations_are_refused_on_request(s: Subject) -> None:
 # ---- late feedback -------------------------------------------------------------------------------
 
 
-@check(*ONLINE)
+@check(*ONLINE, needs="expire")
 def tickets_in_turn_change_nothing(s: Subject) -> None:
     """Feedback that comes at once is the same with a ticket as without."""
     learner, got = s.fresh(), []
@@ -324,7 +329,7 @@ def tickets_in_turn_change_nothing(s: Subject) -> None:
     require(equal(got, s.play(s.fresh())), "tickets changed the releases")
 
 
-@check(*ONLINE)
+@check(*ONLINE, needs="expire")
 def tickets_are_taken_once(s: Subject) -> None:
     """Feedback comes in any order or never; a ticket is taken once, and only by its learner."""
     learner, stranger = s.fresh(), s.fresh()
@@ -352,7 +357,7 @@ def tickets_are_taken_once(s: Subject) -> None:
     require(learner.outstanding == (2,), "a refused ticket struck another")
 
 
-@check(*ONLINE)
+@check(*ONLINE, needs="expire")
 def tickets_reserve_rounds(s: Subject) -> None:
     """A ticket reserves a round of the horizon, and is saved with the learner."""
     learner = s.fresh()

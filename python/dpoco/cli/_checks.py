@@ -263,7 +263,9 @@ def figure_5_1(
 
 
 @shell.documented_options
-def explain_command(file: Path, as_json: shell.JsonFlag = False) -> None:
+def explain_command(
+    file: Path, plain: bool = False, people: int | None = None, as_json: shell.JsonFlag = False
+) -> None:
     """Say what a guarantee protects, against whom, what its numbers mean, and what it leaves out.
 
     All numbers are bounds for every attack, from the guarantee's own privacy curve.
@@ -274,11 +276,18 @@ def explain_command(file: Path, as_json: shell.JsonFlag = False) -> None:
 
     dpoco explain plan.json
 
+    dpoco explain plan.json --plain --people 5000
+
     Parameters
     ----------
     file : argument FILE
         JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or any JSON
         object that holds a guarantee under that name, such as the output of dpoco plan --json.
+    plain : --plain
+        One page for lawyers, auditors and those concerned, without terms; with a warning if epsilon
+        is above 10, or delta above one over the number of people.
+    people
+        With --plain: how many people there are. [default: as many as rounds]
     """
     with shell.errors_in_one_line():
         try:
@@ -302,9 +311,9 @@ def explain_command(file: Path, as_json: shell.JsonFlag = False) -> None:
                 }
             shell.print_json(shown)
             return
-        if ledger is not None:
+        if ledger is not None and not plain:
             typer.echo(ledger.report() + "\n")
-        typer.echo(explain(guarantee))
+        typer.echo(explain(guarantee, plain=plain, people=people))
 
 
 _VERIFICATION = "dpoco.verification/1"

@@ -42,9 +42,11 @@ from dpoco.evaluation._offline import (
     replay_log,
 )
 from dpoco.evaluation._runs import (
+    Learner,
     PrequentialResult,
     SeedTree,
     Snapshot,
+    play,
     prequential,
     repeat,
     repeat_runs,
@@ -55,13 +57,13 @@ from dpoco.evaluation.reports import FIT_SCHEMA, SCHEMA, Curves, FitReport, Play
 
 __all__ = ["COMPARATORS", "COMPARISON_SCHEMA", "FIT_SCHEMA", "SCHEMA", "BestSequence",
            "Comparison", "ComparisonRow", "ConstantPrediction", "Curves", "FitReport",
-           "FixedDecision", "FixedExpert", "LoggedBandit", "OffPolicyEstimate",
+           "FixedDecision", "FixedExpert", "Learner", "LoggedBandit", "OffPolicyEstimate",
            "PlayedRuns", "PrequentialResult", "Regret", "ReplayResult", "RunReport",
            "SavedTrace", "SeedTree", "Snapshot", "best_constant_prediction",
            "best_expert", "best_fixed_decision", "best_switching_sequence",
            "class_rewards", "compare", "compare_private", "compare_private_bandit",
            "compare_private_experts", "compare_private_fit",
            "compare_private_lipschitz", "interval_regret", "kl_divergence", "load",
-           "load_logged_bandit", "off_policy_value", "prequential", "regret",
+           "load_logged_bandit", "off_policy_value", "play", "prequential", "regret",
            "repeat", "repeat_runs", "replay_log", "save", "suboptimality",
            "total_variation"]  # fmt: skip

@@ -23,10 +23,10 @@ from dpoco._validation import (
 )
 from dpoco.domains import Domain
 from dpoco.errors import DpocoError
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 
 GlmLoss = SquaredLoss | LogisticLoss | HuberLoss
-Loss = GlmLoss | LinearLoss | QuadraticLoss
+Loss = GlmLoss | LinearLoss | QuadraticLoss | CustomLoss
 
 # Logistic losses have no best constant when all labels are equal: beyond this margin a loss is
 # below 1e-13.
@@ -88,10 +88,12 @@ def best_fixed_decision(
     ----------
     domain : Domain
         The decision set.
-    loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or QuadraticLoss
-        Records are clipped to its bounds exactly as a learner clips them.
+    loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
+        Records are clipped to its bounds exactly as a learner clips them. A `CustomLoss` has to
+        have ``values`` and ``gradients``, and to be convex.
     features : array_like of shape (T, d)
-        Records; gradients for a `LinearLoss`; matrices, shape (T, d, d), for a `QuadraticLoss`.
+        Records; gradients for a `LinearLoss`; matrices, shape (T, d, d), for a `QuadraticLoss`;
+        rows of shape (T, k) for a `CustomLoss`.
     labels : array_like of shape (T,), optional
         For generalised linear losses; vectors, shape (T, d), for a `QuadraticLoss`.
     tolerance : float, default 1e-7
@@ -122,7 +124,10 @@ def best_fixed_decision(
     limit = positive_int("max_iterations", max_iterations)
     d = domain.dimension
     quadratic = isinstance(loss, QuadraticLoss)
-    rows = float_array("features", features, (None, d, d) if quadratic else (None, d))
+    if isinstance(loss, CustomLoss):
+        rows = loss.rows(features)
+    else:
+        rows = float_array("features", features, (None, d, d) if quadratic else (None, d))
     rounds = rows.shape[0]
     if rounds == 0:
         raise ValueError("features must have at least one row")
@@ -131,8 +136,6 @@ def best_fixed_decision(
         if labels is None:
             raise TypeError("labels are required by this loss")
         targets = float_array("labels", labels, (rounds, d) if quadratic else (rounds,))
-    elif not isinstance(loss, LinearLoss):
-        raise TypeError("the losses must be given by arrays, not by a CustomLoss")
     elif labels is not None:
         raise TypeError("this loss takes no labels")
 
@@ -142,9 +145,11 @@ def best_fixed_decision(
         decision = domain.minimize_linear(factors[kept] @ rows[kept] / rounds)
         gap, iterations = 0.0, 0
     else:
-        objective: _AverageQuadratic | _AverageLoss
+        objective: _AverageQuadratic | _AverageLoss | _AverageCustom
         if isinstance(loss, QuadraticLoss):
             objective = _AverageQuadratic(domain, loss, rows, targets)
+        elif isinstance(loss, CustomLoss):
+            objective = _AverageCustom(loss, rows)
         else:
             objective = _AverageLoss(domain, loss, rows, targets)
         centre = objective.margins(domain.center)
@@ -508,8 +513,34 @@ class _AverageLoss:
         return float(np.einsum("ij,ij->", self._rows, self._rows)) / self._rounds
 
 
+class _AverageCustom:
+    """The mean of losses that are functions of one's own."""
+
+    def __init__(self, loss: CustomLoss, rows: FloatArray) -> None:
+        self._loss, self._rows = loss, rows
+
+    def margins(self, theta: FloatArray) -> FloatArray:
+        """Return the point itself."""
+        return theta
+
+    def value_at(self, margins: FloatArray) -> float:
+        """F."""
+        return float(np.mean(self._loss.value(margins, self._rows)))
+
+    def gradient_at(self, margins: FloatArray) -> FloatArray:
+        """Gradient of F."""
+        return np.asarray(self._loss.gradient(margins, self._rows).mean(axis=0))
+
+    def typical_curvature(self) -> float:
+        """Return what was declared."""
+        return self._loss.smoothness_bound
+
+
 def _minimize(
-    objective: _AverageQuadratic | _AverageLoss, domain: Domain, goal: float, limit: int
+    objective: _AverageQuadratic | _AverageLoss | _AverageCustom,
+    domain: Domain,
+    goal: float,
+    limit: int,
 ) -> tuple[FloatArray, float, int]:
     """Return a point of the domain, its Frank-Wolfe gap and the number of iterations.
 

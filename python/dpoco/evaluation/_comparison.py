@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,12 +18,14 @@ import numpy as np
 from dpoco._clipping import admitted_losses, checked_range
 from dpoco._validation import FloatArray, choice, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.explanation import as_html
+from dpoco.accounting.tables import text_table
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.evaluation import games, playing
-from dpoco.evaluation._runs import SeedTree, Snapshot, check_people, play_all, sources_of
+from dpoco.evaluation._runs import Learner, SeedTree, Snapshot, check_people, play_all, sources_of
 from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
@@ -28,7 +34,7 @@ from dpoco.trace import Trace
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
 
-Builder = Callable[[Budget | None, Source | None], Any]
+Builder = Callable[[Budget | None, Source | None], Learner]
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,72 @@ class Comparison(Report):
         del record["traces"]
         return {"schema": self.schema, "private": False, **record, "rows": rows}
 
+    @property
+    def runs(self) -> dict[str, list[Trace]]:
+        """Traces by learner and budget in words, as figures show them."""
+        words, found = self._budgets(), {}
+        for (learner, index), traces in self.traces.items():
+            asked = words[_key(self.settings["budgets"][index])]
+            found[learner if len(words) == 1 else f"{learner}, {asked}"] = traces
+        return found
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a dictionary a run: learner, budget, run and what was measured.
+
+        ``epsilon`` is infinite without privacy. What was not measured is None; a refused learner
+        has one record, which says why.
+        """
+        found = []
+        for row in self.rows:
+            epsilon, delta = _key(row.budget)
+            for run, measured in enumerate([*zip_longest(*_measures(row))] or [(None,) * 3]):
+                numbers = dict(zip(_MEASURED, measured, strict=True))
+                own = {"learner": row.learner, "epsilon": epsilon, "delta": delta, "run": run}
+                found.append({**own, "access": row.access, **numbers, "refused": row.refused})
+        return found
+
+    def to_frame(self) -> Any:
+        """Return `records` as a pandas DataFrame (needs pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records())
+
+    def to_csv(self) -> str:
+        """Return `records` as comma-separated text with a head."""
+        records, text = self.records(), io.StringIO()
+        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return text.getvalue()
+
+    def to_table(self, measure: str = "average_loss", form: str = "markdown") -> str:
+        """Return a table of the medians, with ranges over the runs: learners by budgets.
+
+        Parameters
+        ----------
+        measure : {"average_loss", "regret", "switches"}
+            What is shown; "-" where it was not measured.
+        form : {"markdown", "latex"}
+            Markdown, or a ``tabular`` that needs no package.
+        """
+        which, budgets = _MEASURED.index(choice("measure", measure, _MEASURED)), self._budgets()
+        found = {(row.learner, _key(row.budget)): row for row in self.rows}
+        cells = [["learner", *budgets.values()]]
+        for learner in dict.fromkeys(row.learner for row in self.rows):
+            rows = [found[learner, key] for key in budgets]
+            cells.append([learner, *(_in_words(row, _measures(row)[which]) for row in rows)])
+        return text_table(cells, form)
+
+    def _budgets(self) -> dict[tuple[float, float], str]:
+        """Return what the budgets are called; with delta where there are several."""
+        keys = [_key(budget) for budget in self.settings["budgets"]]
+        several = len({delta for epsilon, delta in keys if epsilon < math.inf}) > 1
+        words = "epsilon = {:g}, delta = {:g}" if several else "epsilon = {:g}"
+        return {k: "no privacy" if k[0] == math.inf else words.format(*k) for k in keys}
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{repr(self)[1:-1]}\n{self.to_table()}")
+
     def __repr__(self) -> str:
         return (
             f"<dpoco.evaluation.Comparison of {len(self.rows)} rows: not private, for evaluation "
@@ -119,12 +191,45 @@ class Comparison(Report):
         )
 
 
+_MEASURED = ("average_loss", "regret", "switches")
+
+
+def _measures(row: ComparisonRow) -> tuple[tuple[float, ...], ...]:
+    return row.average_losses, row.regrets, row.switches
+
+
+def _in_words(row: ComparisonRow, values: Sequence[float]) -> str:
+    if row.refused is not None or not values:
+        return "-" if row.refused is None else "refused"
+    middle = f"{statistics.median(values):.4g}"
+    spread = f" ({min(values):.4g} to {max(values):.4g})"
+    return middle + spread if len(values) > 1 else middle
+
+
+def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
+    return (math.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
+
+
+def _compared(comparator: Any) -> dict[str, Any]:
+    """Return what is kept of a comparator; what was found in hindsight has a name of its own."""
+    if isinstance(comparator, Mapping):
+        return dict(comparator)
+    expert = isinstance(comparator, hindsight.FixedExpert)
+    numbers = {"total_loss": comparator.total_loss, "average_loss": comparator.average_loss}
+    decision = np.asarray(comparator.decision).tolist()
+    return {
+        "name": "best expert" if expert else "best fixed decision",
+        **numbers,
+        "decision": decision,
+    }
+
+
 def compare(
     learners: Mapping[str, Builder],
     data: tuple[Any, ...],
     *,
     budgets: Sequence[Budget | None],
-    comparator: Mapping[str, Any],
+    comparator: Mapping[str, Any] | hindsight.FixedDecision | hindsight.FixedExpert,
     repeats: int = 5,
     seed: int | None = None,
     stream: Mapping[str, Any] | None = None,
@@ -147,8 +252,10 @@ def compare(
         ``(contexts, rewards)``; batch baselines are fitted to ``(features, labels)``.
     budgets : sequence of Budget or None
         None is without noise: it is run once.
-    comparator : mapping
-        ``name`` and ``total_loss`` of what regret is measured against.
+    comparator : FixedDecision, FixedExpert, or mapping
+        What regret is measured against: from `best_fixed_decision` or `best_expert`, or ``name``
+        and ``total_loss``; figures of average losses want ``average_loss``, and those of regret
+        over the rounds a ``decision``, too.
     repeats : int, default 5
         Runs of each learner at each budget.
     seed : int, optional
@@ -183,7 +290,8 @@ def compare(
     cells = list(_cells(learners, budgets, len(data[0]), persons))
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
-    total = float(comparator["total_loss"])
+    compared = _compared(comparator)
+    total = float(compared["total_loss"])
     for index, row in cells:
         if row.refused is not None:
             rows.append(row)
@@ -221,7 +329,7 @@ def compare(
             "seed": seed,
             **(settings or {}),
         },
-        comparator=dict(comparator),
+        comparator=compared,
         rows=tuple(rows),
         versions=playing.versions(),
         traces=traces,

@@ -9,15 +9,18 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from dpoco._clipping import admitted_losses
 from dpoco._learner import OnlineLearner, Progress
-from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, IntArray, float_array, positive_int, whole_number
+from dpoco.accounting import Guarantee
 from dpoco.datasets import Stream
+from dpoco.errors import HorizonExceeded
 from dpoco.evaluation.reports import Report
+from dpoco.experts import ExpertTrace
 from dpoco.learners import plays
 from dpoco.losses import LogisticLoss
 from dpoco.random import Source
@@ -25,6 +28,50 @@ from dpoco.trace import Trace
 
 _LARGEST_PART = 2**20  # decisions kept at a time, in entries
 _WINDOWS = 20
+
+
+class Learner(Protocol):
+    """What a class must have to be played, compared, swept, drawn and checked.
+
+    Every online learner of the library is one. A class of your own takes ``horizon`` and ``source``
+    by name, derives from nothing, and needs no more than this; `dpoco.audit.check_learner` tells
+    whether it keeps the rules.
+
+    Attributes
+    ----------
+    horizon, round : int
+        Rounds that the guarantee covers, and rounds played.
+    guarantee : Guarantee
+        About everything that is released, for example of `dpoco.Guarantee.gaussian`.
+    domain, loss
+        The problem, of a learner whose decisions are vectors: it is judged by
+        ``loss.batch_values``. One whose decisions are experts has neither; its ``loss_range`` is
+        (0, 1) unless it says otherwise.
+    observe : callable
+        Takes the parts of a round's record: features and label, a gradient, losses of experts. Ends
+        the round; a malformed record raises `ValueError` or `TypeError` that quotes no data, and
+        one that is not finite counts as zero.
+
+    Notes
+    -----
+    ``run(*data, record_decisions=, progress=)``, which returns a `dpoco.Trace`, is used if there is
+    one; else rounds are played one by one.
+    """
+
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def guarantee(self) -> Guarantee: ...
+    @property
+    def observe(self) -> Callable[..., None]: ...
+    def decide(self) -> Any:
+        """Return the round's decision, float64 of shape (d,), read-only, or the int of an expert.
+
+        The same one until `observe`. Past the horizon `HorizonExceeded`; `observe` without it is a
+        `RoundOrderError`.
+        """
 
 
 class SeedTree:
@@ -217,9 +264,9 @@ def play_all(
     **options: Any,
 ) -> list[Trace]:
     """Play a stream with a new learner for every source of noise."""
-    count = len(sources)
+    count, options = len(sources), {**options, "record_decisions": False}
     return [
-        play_through(build(source), data, progress=part_of(progress, index, count), **options)
+        play(build(source), *data, progress=part_of(progress, index, count), **options)
         for index, source in enumerate(sources)
     ]
 
@@ -245,15 +292,77 @@ def keeps_decisions(learner: Any) -> bool:
     return plays(learner) in ("experts", "arms", "surface")
 
 
-def play_through(learner: Any, data: tuple[Any, ...], **options: Any) -> Any:
-    """Run a learner over the stream, without keeping decisions where they are vectors."""
+def play(
+    learner: Learner, *data: Any, record_decisions: bool = True, persons: Any = None, **options: Any
+) -> Any:
+    """Play a learner over a stream: by its ``run``, if it has one, else round by round.
+
+    Parameters
+    ----------
+    learner : Learner
+        Continued from its current round.
+    *data
+        The stream, one part for each argument of ``observe``: features and labels, gradients, or
+        losses of experts.
+    record_decisions : bool, default True
+        Keep decisions that are vectors in the trace.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        Whose rounds they are, where the learner enforces a participation.
+    **options
+        Of the learner's own ``run``; without one, ``progress``, called as ``progress(done,
+        total)``.
+
+    Returns
+    -------
+    Trace
+        Not private; of a learner of experts `ExpertTrace`.
+
+    Raises
+    ------
+    HorizonExceeded
+        If fewer rounds are left: no round is played.
+    ValueError, TypeError
+        As the learner's.
+    """
     if plays(learner) == "experts" and len(data) != 1:
         raise TypeError("learners of experts take losses, and no labels")
-    if not keeps_decisions(learner):
-        options["record_decisions"] = False
-    if options.get("persons") is None:
-        options.pop("persons", None)  # learners of other origin know nobody
-    return learner.run(*data, **options)
+    if persons is not None:
+        options["persons"] = persons
+    if hasattr(learner, "run"):
+        if not keeps_decisions(learner):
+            options["record_decisions"] = record_decisions
+        return learner.run(*data, **options)
+    progress = options.pop("progress", None)
+    if options:
+        raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
+    rounds, first = len(data[0]), learner.round
+    if rounds > learner.horizon - first:
+        raise HorizonExceeded(f"{rounds} rounds asked for, {learner.horizon - first} left")
+    played = []
+    for t, record in enumerate(zip(*data, strict=True), 1):
+        played.append(learner.decide())
+        learner.observe(*record)
+        if progress is not None:
+            progress(t, rounds)
+    return _traced(learner, data, np.array(played), first, record_decisions)
+
+
+def _traced(learner: Any, data: tuple[Any, ...], decisions: Any, first: int, keep: bool) -> Trace:
+    """Return the trace of these decisions: of experts, or of vectors by the learner's own loss."""
+    if not hasattr(learner, "loss"):
+        (table,) = data
+        rows, (low, high) = np.asarray(table, np.float64), getattr(learner, "loss_range", (0, 1))
+        own = admitted_losses(rows[np.arange(len(rows)), decisions], low, high)
+        return ExpertTrace.of(rows, (own - low) / (high - low), decisions, first, (low, high))
+    rows, domain, loss = np.asarray(data[0], np.float64), learner.domain, learner.loss
+    labels = np.asarray(data[1], np.float64) if len(data) > 1 else None
+
+    def loss_of(theta: FloatArray) -> FloatArray:
+        return np.asarray(loss.batch_values(domain, theta, rows, labels))
+
+    table = decisions.reshape(len(rows), domain.dimension)
+    changed = np.any(table[1:] != table[:-1], axis=1)
+    return Trace(loss_of(table), np.flatnonzero(changed), first, table if keep else None, loss_of)
 
 
 def root_source(seed: int | None) -> Source:
@@ -395,7 +504,7 @@ def prequential(
     these measures.
     """
     experts = plays(learner) == "experts"
-    if not experts and not (isinstance(learner, RecordLearner) and learner.loss.glm):
+    if not experts and not getattr(getattr(learner, "loss", None), "glm", False):
         raise TypeError("the learner must be of experts, or have a generalised linear loss")
     if isinstance(stream, Stream):
         if experts or labels is not None:
@@ -413,8 +522,9 @@ def prequential(
     if rounds == 0:
         raise ValueError("the stream must have at least one round")
     size = -(-rounds // _WINDOWS) if window is None else positive_int("window", window)
-    learner._check_rounds(rounds)
-    learner._digests(persons, rounds)
+    check_people(learner, persons, rounds)
+    if rounds > learner.horizon - learner.round:
+        raise HorizonExceeded(f"{rounds} rounds asked for, {learner.horizon - learner.round} left")
     if experts:
         trace = learner.run(rows, persons=persons, progress=progress)
         switches, values = trace.switches, {"loss": trace.losses}
@@ -446,7 +556,7 @@ def _margins(
     for start in range(0, rounds, part):
         here = slice(start, min(rounds, start + part))
         people = None if persons is None else persons[here]
-        trace = learner.run(rows[here], targets[here], persons=people)
+        trace = play(learner, rows[here], targets[here], persons=people)
         losses[here] = trace.losses
         margins[here] = np.einsum("td,td->t", trace.decisions, rows[here])
         switches.append(start + trace.switches)

@@ -143,9 +143,10 @@ def play_game(
         seconds.append(time.perf_counter() - begun)
 
     begun = time.perf_counter()
-    free = running.play_through(
+    free = running.play(
         game.build(None, _without_noise(seed)),
-        tuple(column[: rows.stop] for column in game.data),
+        *(column[: rows.stop] for column in game.data),
+        record_decisions=False,
         progress=partial(tell, "without noise"),
         persons=persons,
     )
@@ -253,9 +254,9 @@ def _play(
             def report(done: int, total: int, part: slice = part) -> None:
                 progress(part.start + done, rounds)
 
-            rows = tuple(column[part] for column in data)
-            trace = running.play_through(
-                learner, rows, progress=report, checkpoint=checkpoint,
+            trace = running.play(
+                learner, *(column[part] for column in data), record_decisions=False,
+                progress=report, checkpoint=checkpoint,
                 persons=None if persons is None else persons[part],
             )  # fmt: skip
             own = losses_of(trace)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, asdict, dataclass
-from typing import Any
+from functools import partial
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +16,10 @@ from numpy.typing import NDArray
 from dpoco._clipping import record_flags, record_multipliers
 from dpoco._validation import LARGEST_SCALE, FloatArray, float_array, positive_float, real_float
 from dpoco.domains import Domain
+from dpoco.errors import StateError
 from dpoco.losses._base import Loss, products
+
+Function = Callable[[FloatArray, FloatArray], Any]
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ class LinearLoss(Loss):
 class DeclaredLoss(Loss):
     """A loss whose Lipschitz constant and smoothness are given, not computed."""
 
+    unsaid: ClassVar[tuple[str, ...]] = ()  # arguments that are left out where they are None
     lipschitz_bound: float
     smoothness_bound: float
 
@@ -95,10 +103,11 @@ class DeclaredLoss(Loss):
         """Parameters as a JSON-able dict; :func:`dpoco.losses.from_dict` restores them exactly."""
         return {"type": type(self).__name__, **self._arguments()}
 
-    def _arguments(self) -> dict[str, float | None]:
+    def _arguments(self) -> dict[str, Any]:
         own = asdict(self)
         constants = {name: own.pop(f"{name}_bound") for name in ("lipschitz", "smoothness")}
-        return {**constants, **own}
+        said = {**constants, **own}
+        return {n: v for n, v in said.items() if v is not None or n not in self.unsaid}
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
@@ -107,7 +116,10 @@ class DeclaredLoss(Loss):
 
 @dataclass(frozen=True, init=False, repr=False)
 class CustomLoss(DeclaredLoss):
-    """Any convex loss; a round's data is an object with ``value(theta)`` and ``gradient(theta)``.
+    """Any convex loss: of objects with ``value(theta)`` and ``gradient(theta)``, or of arrays.
+
+    Without functions a round's data is such an object. With `values` and `gradients` it is a row
+    of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision` take it, too.
 
     Parameters
     ----------
@@ -120,6 +132,11 @@ class CustomLoss(DeclaredLoss):
         ``step_scale beta D + L`` (D the domain's diameter). Smaller trades bias for noise.
     leaf_bound_l2
         Optional: clip it to this ``l_2`` norm too.
+    values, gradients, hessians : callable, optional
+        ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, of a
+        decision of shape (d,) and records of shape (n, k), both or none; ``hessians(theta,
+        records) -> (n, d, d)`` for the learners of whole functions. They are asked about records
+        that are finite; others count as the zero loss.
 
     Attributes
     ----------
@@ -139,8 +156,12 @@ class CustomLoss(DeclaredLoss):
     not certified.
     """
 
+    unsaid = ("values", "gradients", "hessians")
     leaf_bound: float | None
     leaf_bound_l2: float | None
+    values: Function | None
+    gradients: Function | None
+    hessians: Function | None
 
     def __init__(
         self,
@@ -149,7 +170,16 @@ class CustomLoss(DeclaredLoss):
         *,
         leaf_bound: float | None = None,
         leaf_bound_l2: float | None = None,
+        values: Function | None = None,
+        gradients: Function | None = None,
+        hessians: Function | None = None,
     ) -> None:
+        if (values is None) != (gradients is None) or (hessians is not None and values is None):
+            raise TypeError("values and gradients come together, and hessians with them")
+        functions = {"values": values, "gradients": gradients, "hessians": hessians}
+        for name, given in functions.items():
+            if given is not None and not callable(given):
+                raise TypeError(f"{name} must be callable; got {type(given).__name__}")
         beta = real_float("smoothness", smoothness)
         if not 0.0 <= beta <= LARGEST_SCALE:
             raise ValueError(f"smoothness must be in [0, {LARGEST_SCALE}]; got {beta!r}")
@@ -160,24 +190,83 @@ class CustomLoss(DeclaredLoss):
             leaf_bound_l2=None
             if leaf_bound_l2 is None
             else positive_float("leaf_bound_l2", leaf_bound_l2),
+            **functions,
         )
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
-        """``features.value(theta)``: the round's data is the loss itself."""
+        """Loss of a loss object, or of a row, shape (k,), as a float; of rows, shape (T,)."""
         _no_label(label)
-        return float(features.value(float_array("theta", theta, (None,))))
+        if self.values is None:
+            return float(features.value(float_array("theta", theta, (None,))))
+        return self._asked("values", self.values, theta, features)
 
     def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
-        """``features.gradient(theta)``, shape (d,)."""
+        """Gradient of a loss object, or of a row, shape (d,); of rows, shape (T, d)."""
         _no_label(label)
+        if self.gradients is None:
+            point = float_array("theta", theta, (None,))
+            return float_array("gradient", features.gradient(point), point.shape)
+        return np.asarray(self._asked("gradients", self.gradients, theta, features))
+
+    def rows(self, records: Any) -> FloatArray:
+        """Return records as an array of shape (T, k).
+
+        Raises
+        ------
+        ValueError, TypeError
+            For anything else, and without `values` and `gradients`.
+        """
+        if self.values is None:
+            raise TypeError("run() takes arrays: this CustomLoss needs values= and gradients=")
+        return float_array("records", records, (None, None))
+
+    def of_record(self, record: Any) -> Any:
+        """Return the object with ``value``, ``gradient`` and maybe ``hessian`` that a record is."""
+        if self.values is None:
+            return record
+        functions = ((name, getattr(self, name)) for name in self.unsaid)
+        given = ((name, function) for name, function in functions if function is not None)
+        asked = {n.removesuffix("s"): partial(self._asked, n, f, records=record) for n, f in given}
+        return SimpleNamespace(**asked)
+
+    def _asked(self, name: str, function: Function, theta: Any, records: Any) -> Any:
+        """Return what a function says of a row, or of all rows; 0 for one that is not finite."""
         point = float_array("theta", theta, (None,))
-        return float_array("gradient", features.gradient(point), point.shape)
+        single = np.ndim(records) == 1
+        rows = float_array("record", records, (None,) * (1 if single else 2))
+        rows = rows[None] if single else rows
+        finite = np.isfinite(rows).all(axis=1)
+        shape = point.shape * self.unsaid.index(name)
+        found = np.zeros((len(rows), *shape))
+        if finite.any():
+            kept = (int(finite.sum()), *shape)
+            found[finite] = float_array(name, function(point, rows[finite]), kept)
+        return found[0] if single else found
 
     def batch_values(
         self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
     ) -> FloatArray:
-        """Not available: the losses are not arrays. Raises TypeError."""
-        raise TypeError("a CustomLoss has no array form; evaluate the loss objects one by one")
+        """Losses of one decision, or of one for each row, shape (T,); nothing is clipped.
+
+        Raises
+        ------
+        TypeError
+            Without `values` and `gradients`: evaluate the loss objects one by one.
+        """
+        rows = self.rows(features)
+        _no_label(labels)
+        if np.ndim(theta) == 1:
+            return np.asarray(self.value(theta, rows))
+        changes = np.flatnonzero(np.any(theta[1:] != theta[:-1], axis=1)) + 1
+        bounds = [0, *changes.tolist(), len(rows)] if len(rows) else [0]
+        parts = [self.value(theta[a], rows[a:b]) for a, b in pairwise(bounds)]
+        return np.concatenate([np.empty(0), *parts])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As of every loss; `StateError` with functions, which no file can hold."""
+        if self.values is not None:
+            raise StateError("a loss with functions of its own cannot be stored")
+        return super().to_dict()
 
     def _flags(
         self, domain: Domain, records: FloatArray, labels: FloatArray | None

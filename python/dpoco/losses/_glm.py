@@ -137,7 +137,8 @@ class GlmLoss(Loss):
     def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
         """Gradient ``l'(<theta, x>, y) x`` on raw records: shape (d,), or (T, d) for many."""
         single, rows, margins, labels = _evaluate(theta, features, label)
-        gradients: FloatArray = self._glm_engine.derivatives(margins, labels)[:, None] * rows
+        with np.errstate(over="ignore", invalid="ignore"):  # out of range is infinite, silently
+            gradients: FloatArray = self._glm_engine.derivatives(margins, labels)[:, None] * rows
         return gradients[0] if single else gradients
 
     def batch_values(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -178,13 +178,15 @@ class CoupledLearner(RecordLearner):
         else:
             super().observe(record, label, person=person)
 
-    def _observe_custom(self, record: Any, turn: int, decision: FloatArray, person: Any) -> None:
+    def _observe_custom(
+        self, record: Any, turn: int, decision: FloatArray, admits: Callable[[], bool]
+    ) -> None:
         if not all(hasattr(record, name) for name in ("value", "gradient", "hessian")):
             raise TypeError("a custom loss must have methods value, gradient and hessian")
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
-        if not self._admits(turn, person):
+        if not admits():
             record = _Nothing()
         self._engine.observe_custom(turn, record)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, IntArray
 from dpoco.bandits import BanditTrace
-from dpoco.evaluation import RunReport
+from dpoco.evaluation import Comparison, RunReport
 from dpoco.trace import Trace
 
 if TYPE_CHECKING:
@@ -76,7 +78,8 @@ def losses_so_far(trace: AnyTrace) -> FloatArray:
 
 
 def lines_of(
-    runs: RunReport | Mapping[str, Runs], so_far: Callable[[Any], FloatArray] = losses_so_far
+    runs: RunReport | Comparison | Mapping[str, Runs],
+    so_far: Callable[[Any], FloatArray] = losses_so_far,
 ) -> tuple[NDArray[np.int64], list[Line]]:
     """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end.
 
@@ -93,7 +96,7 @@ def lines_of(
             Line(runs.best_fixed.get("name", BEST_FIXED), np.array(c.best_fixed)),
             Line(runs.best_constant.get("name", BEST_CONSTANT), np.array(c.best_constant)),
         ]
-    grouped = {label: traces_of(value) for label, value in runs.items()}
+    grouped = grouped_by_label(runs)
     shown = shown_rounds(common_length(grouped))
     return shown, [
         Line.of(
@@ -101,6 +104,12 @@ def lines_of(
         )
         for label, traces in grouped.items()
     ]
+
+
+def grouped_by_label(runs: Comparison | Mapping[str, Runs]) -> dict[str, Sequence[AnyTrace]]:
+    """Return the traces of every player."""
+    named: Mapping[str, Runs] = runs.runs if isinstance(runs, Comparison) else runs
+    return {label: traces_of(value) for label, value in named.items()}
 
 
 def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
@@ -302,7 +311,12 @@ def legend_below(axes: Axes, columns: int = 2) -> None:
 
 
 def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
-    return new_figure((5.5, height)).subplots() if ax is None else ax
+    if ax is not None:
+        return ax
+    figure: Any = new_figure((5.5, height))
+    axes: Any = figure.subplots()
+    axes._repr_png_ = figure._repr_png_
+    return axes  # type: ignore[no-any-return]
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
@@ -330,4 +344,13 @@ def new_figure(size: tuple[float, float]) -> Figure:
             'figures need matplotlib: pip install "dpoco[plot]"', name="matplotlib"
         ) from None
     # Not through pyplot, which would keep the figure alive and pick a window system.
-    return Figure(figsize=size, layout="constrained", dpi=150)
+    figure: Any = Figure(figsize=size, layout="constrained", dpi=150)
+    figure._repr_png_ = partial(_png_of, figure)
+    return figure  # type: ignore[no-any-return]
+
+
+def _png_of(figure: Figure) -> bytes:
+    """Return the picture that a notebook shows of a figure, or of axes of its own."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    return buffer.getvalue()

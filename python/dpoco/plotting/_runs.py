@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, IntArray
-from dpoco.evaluation import BestSequence, PrequentialResult, RunReport
+from dpoco.evaluation import BestSequence, Comparison, PrequentialResult, RunReport
 from dpoco.experts import ExpertTrace
 from dpoco.plotting import _drawing as drawing
 from dpoco.plotting._drawing import Line, Runs
@@ -28,12 +28,12 @@ _LARGEST_NAMED = 20
 _COLUMNS = 400
 
 
-def plot_loss(runs: RunReport | Mapping[str, Runs], *, ax: Axes | None = None) -> Axes:
+def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | None = None) -> Axes:
     """Draw the average loss per round so far, over the rounds.
 
     Parameters
     ----------
-    runs : RunReport, or mapping from label to Trace or sequence of Traces
+    runs : RunReport, Comparison, or mapping from label to Trace or sequence of Traces
         Repetitions are shown as their median in a band from the smallest to the largest.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
@@ -67,7 +67,7 @@ def plot_loss(runs: RunReport | Mapping[str, Runs], *, ax: Axes | None = None) -
 
 
 def plot_regret(
-    runs: RunReport | Mapping[str, Runs],
+    runs: RunReport | Comparison | Mapping[str, Runs],
     *,
     comparator: Any = None,
     bounds: Mapping[str, float | None] | None = None,
@@ -77,12 +77,13 @@ def plot_regret(
 
     Parameters
     ----------
-    runs : RunReport, or mapping from label to Trace or sequence of Traces
+    runs : RunReport, Comparison, or mapping from label to Trace or sequence of Traces
         As in `plot_loss`; traces of bandits, too.
     comparator : array_like of shape (d,), FixedDecision, or callable
         What traces are compared with: whatever ``trace.regret`` takes, or a function of a trace
         that returns its regret so far, shape (T,). A report brings its own: the best fixed
-        decision, the best expert, a linear policy.
+        decision, the best expert, a linear policy; and so does a comparison with what
+        `dpoco.evaluation.best_fixed_decision` or `best_expert` found.
     bounds : mapping from label to float, optional
         Bounds on the expected regret of the whole run: dashed, with a triangle at the last round
         they are for. One far above the lines is told in the legend only; None is no bound.
@@ -100,6 +101,7 @@ def plot_regret(
     ValueError
         If `comparator` is missing for traces or given for a report, or for a bound of nobody.
     """
+    comparator = _own_comparator(runs, comparator)
     if isinstance(runs, RunReport) != (comparator is None):
         raise ValueError("comparator belongs to traces; a report has its own")
     compared, places = drawing.BEST_FIXED, None
@@ -115,6 +117,12 @@ def plot_regret(
     gap = " " if len(name) < 24 else "\n"  # the height of the axes
     label = "regret" if callable(comparator) else f"regret against the{gap}{name}"
     return drawing.finish(regret_axes(ax, lines, rounds, bounds, places), label)
+
+
+def _own_comparator(runs: Any, comparator: Any) -> Any:
+    """Return the decision that a comparison was made with, unless another one is given."""
+    own = runs.comparator.get("decision") if isinstance(runs, Comparison) else None
+    return own if comparator is None else comparator
 
 
 def regret_axes(
@@ -149,9 +157,9 @@ def regret_against(comparator: Any) -> Callable[[Any], FloatArray]:
 
 
 def plot_regret_per_round(
-    runs: Mapping[str, Runs],
+    runs: Comparison | Mapping[str, Runs],
     *,
-    comparator: Any,
+    comparator: Any = None,
     bounds: Mapping[str, float | None] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -159,7 +167,7 @@ def plot_regret_per_round(
 
     Parameters
     ----------
-    runs : mapping from label to Trace or sequence of Traces
+    runs : Comparison, or mapping from label to Trace or sequence of Traces
         As in `plot_regret`.
     comparator : array_like of shape (d,), FixedDecision, or callable
         As in `plot_regret`.
@@ -180,6 +188,7 @@ def plot_regret_per_round(
     ValueError
         If traces differ in length or there are none, or for a bound of nobody.
     """
+    comparator = _own_comparator(runs, comparator)
     rounds, lines = drawing.lines_of(runs, regret_against(comparator))
     lines = [line.map(lambda values: values / rounds) for line in lines]
     axes = drawing.axes_for(ax)
@@ -239,7 +248,7 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
 
 
 def plot_dynamic_regret(
-    runs: Mapping[str, ExpertRuns],
+    runs: Comparison | Mapping[str, ExpertRuns],
     *,
     comparator: BestSequence | Any,
     bounds: Mapping[str, float | None] | None = None,
@@ -393,7 +402,7 @@ _NAME = 28
 
 
 def plot_switches(
-    runs: Mapping[str, Runs], *, comparator: Any = None, ax: Axes | None = None
+    runs: Comparison | Mapping[str, Runs], *, comparator: Any = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the rounds after which each player's decision changed: a row each, time to the right.
 
@@ -420,7 +429,7 @@ def plot_switches(
     ValueError, TypeError
         If traces differ in length or there are none, or the comparator is no sequence of experts.
     """
-    grouped = {label: drawing.traces_of(value) for label, value in runs.items()}
+    grouped = drawing.grouped_by_label(runs)
     length = drawing.common_length(grouped)
     axes = drawing.axes_for(ax, height=1.0 + 0.7 * len(grouped))
     counts = {

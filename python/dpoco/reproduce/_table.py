@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpoco._validation import choice, positive_float, positive_int, whole_number
+from dpoco.accounting.tables import text_table
 from dpoco.datasets import TARGETS
 from dpoco.evaluation.playing import released_deviations
 from dpoco.evaluation.reports import Report
@@ -453,5 +454,4 @@ def _spread(value: float, deviation: float) -> str:
 def markdown_table(columns: Columns, rows: Iterable[Any]) -> str:
     """Return a table in Markdown: for every column its title, and what it says of a row."""
     cells = [columns.keys(), *([text(row) for text in columns.values()] for row in rows)]
-    head, *lines = (f"| {' | '.join(line)} |" for line in cells)
-    return "\n".join([head, "|" + "---|" * len(columns), *lines])
+    return text_table([list(line) for line in cells])

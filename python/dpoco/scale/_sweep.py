@@ -23,6 +23,7 @@ import numpy as np
 from dpoco._learner import Progress
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget
+from dpoco.evaluation import play
 from dpoco.learners import LEARNERS, learner_named, plays
 from dpoco.scale._sweep_records import Cell, SweepFile, SweepResults, cells_of, encoded, imported
 
@@ -313,7 +314,7 @@ class StreamRun:
         given = self.stream(cell) if callable(self.stream) else self.stream
         features, labels, target = _parts(given)
         learner = self.make(cell)
-        if not learner._is_seeded:
+        if not getattr(learner, "_is_seeded", True):  # of others nobody knows
             raise ValueError("make(cell) must build the learner with source=cell.source()")
         rounds = len(features)
         if "horizon" in cell.values:
@@ -321,14 +322,10 @@ class StreamRun:
         features = features[:rounds]
         people = self.persons(cell) if callable(self.persons) else self.persons
         people = None if people is None else people[:rounds]
+        data = (features,) if labels is None else (features, labels[:rounds])
+        trace = play(learner, *data, record_decisions=False, persons=people)
         if plays(learner) == "experts":
-            if labels is not None:
-                raise TypeError("learners of experts take no labels")
-            trace: Any = learner.run(features, persons=people)
             target = int(np.argmin(features.sum(axis=0)))
-        else:
-            labels = None if labels is None else labels[:rounds]
-            trace = learner.run(features, labels, persons=people, record_decisions=False)
         result = {
             "rounds": rounds,
             "average_loss": trace.average_loss,

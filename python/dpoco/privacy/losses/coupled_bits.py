@@ -128,10 +128,7 @@ class CoupledBits(Bits):
         gains = (-math.log1p((1.0 - p) * (1.0 - w) / p), -math.log(w))
         total = 0.0
         # The pair of coins, both ways round; losses are rounded up, which only adds to delta.
-        for weights, exact in (
-            ((p, 1.0 - p), gains),
-            ((switch, stay), (-gains[0], -gains[1])),
-        ):
+        for weights, exact in (((p, 1.0 - p), gains), ((switch, stay), (-gains[0], -gains[1]))):
             losses = (exact[0] + _LOSS * abs(exact[0]), exact[1] + _LOSS * abs(exact[1]))
             if trials == 0:
                 value = sum(

@@ -149,7 +149,9 @@ class Loss:
         """Return the numbers that define the loss, with its kind, under the names of records."""
         own = [each.name for each in fields(self) if each.init]  # type: ignore[arg-type]
         stored, held = dict(self.names), {name: getattr(self, name) for name in own}
-        plain = {n: v.to_dict() if isinstance(v, Loss) else v for n, v in held.items()}
+        plain: Any = {n: v.to_dict() if isinstance(v, Loss) else v for n, v in held.items()}
+        if "parts" in plain:
+            plain["parts"] = [part.to_dict() for part in plain["parts"]]
         said = {stored.get(n, n): v for n, v in plain.items()}
         return {"kind": self.kind, **said, **dict(self.besides)}
 

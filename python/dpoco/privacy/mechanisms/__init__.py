@@ -16,7 +16,7 @@ __all__ = ["kinds", "read_mechanism"]
 @cache
 def kinds() -> tuple[type[Mechanism], ...]:
     """Return all kinds but `Parts`; imported on first use, for importing dpoco stays light."""
-    from dpoco.privacy.mechanisms.base import Nothing, Open
+    from dpoco.privacy.mechanisms.base import Declared, Nothing, Open
     from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
     from dpoco.privacy.mechanisms.batch_release import BatchRelease
     from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
@@ -25,7 +25,7 @@ def kinds() -> tuple[type[Mechanism], ...]:
     from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
     from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
-    return (Nothing, Open, SampledGaussian, GaussianPhases, BatchRelease, Selections,
+    return (Declared, Nothing, Open, SampledGaussian, GaussianPhases, BatchRelease, Selections,
             ThresholdTests, LocalReport, TrackerDraws, CoupledDraws, GaussianSum)  # fmt: skip
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 from dpoco.privacy.losses.combined import NOTHING, either, group, together
+from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.neighbours import VIEWS, Neighbours
 from dpoco.privacy.records import Description
 
-__all__ = ["LEMMAS", "Mechanism", "Nothing", "Open", "Parts", "central", "check_view"]
+__all__ = ["LEMMAS", "Declared", "Mechanism", "Nothing", "Open", "Parts", "central", "check_view"]
 
 # Pages that prove how parts add up: for which `how`, and the widest view it is proved for.
 LEMMAS = {
@@ -111,6 +112,39 @@ class Open(Mechanism):
     def loss(self, near: Neighbours) -> Loss | None:
         """Return None: nothing is promised."""
         return None
+
+
+@dataclass(frozen=True)
+class Declared(Mechanism):
+    """Everything that another program releases, with noise that it promises: no engine keeps it.
+
+    Attributes
+    ----------
+    change : {"replace", "zero_out"}
+        The only change of a record that `sensitivity` is about.
+    l2 : bool
+        Gaussian noise, on what moves in l2; else noise whose log-densities at two points differ by
+        at most their l1 distance over `scale` (Laplace noise), or anything that is as private.
+    sensitivity : float
+        How far one record moves all releases together, whatever was released before.
+    scale : float
+        Standard deviation of every coordinate's noise, or that scale, in the same units.
+    """
+
+    kind = "declared"
+    promised = True
+    proofs = ("gaussian", "pure", "composition")
+    change: str
+    l2: bool
+    sensitivity: float
+    scale: float
+
+    def loss(self, near: Neighbours) -> Loss:
+        """Return the loss of all releases, of several records that of a group."""
+        if (near.change, near.view) != (self.change, "everyone"):
+            raise ValueError("a declared sensitivity is about one change, and seen by everyone")
+        each = self.sensitivity / self.scale
+        return group(Gaussian(each) if self.l2 else Pure(each), near.rounds)
 
 
 @dataclass(frozen=True)

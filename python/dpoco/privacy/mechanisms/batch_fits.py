@@ -42,6 +42,7 @@ class SampledGaussian(Mechanism):
     """
 
     kind = "sampled_gaussian"
+    longest = 1  # a fit is released once
     proofs = ("batch_baselines", "lattice")
     records: int
     steps: int
@@ -61,11 +62,6 @@ class SampledGaussian(Mechanism):
     def movement(self) -> float:
         """How far apart two records' vectors can be, as they are released, in l2."""
         return moved(2.0 * self.bound, self.grid, self.dimension)
-
-    @property
-    def longest(self) -> int | None:
-        """A fit is released once."""
-        return 1
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of all steps together, for `near.rounds` replaced records.
@@ -199,6 +195,7 @@ class GaussianPhases(Mechanism):
     """
 
     kind = "gaussian_phases"
+    longest = 1  # a fit is released once
     proofs = ("batch_baselines", "composition", "lattice")
     dimension: int
     phases: tuple[SummedPhase | IteratePhase, ...]
@@ -208,11 +205,6 @@ class GaussianPhases(Mechanism):
         super().__post_init__()
         if not self.phases:
             raise ValueError(f"phases of {self.kind} must not be empty")
-
-    @property
-    def longest(self) -> int | None:
-        """A fit is released once."""
-        return 1
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the loss of the worst phase, in which all of a person's replaced records may be.

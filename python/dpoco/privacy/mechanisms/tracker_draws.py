@@ -68,13 +68,5 @@ class TrackerDraws(Mechanism):
         return group(self._draws(), near.rounds)
 
     def _draws(self) -> FlaggedDraws:
-        return FlaggedDraws(
-            learning_rate=self.learning_rate,
-            forced_switch=self.forced,
-            batch=self.batch,
-            horizon=self.horizon,
-            share_rate=self.share_rate,
-            experts=self.experts,
-            prior=self.prior,
-            max_resamples=self.cap,
-        )
+        return FlaggedDraws(self.learning_rate, self.forced, self.batch, self.horizon,
+                            self.share_rate, self.experts, self.prior, self.cap)  # fmt: skip

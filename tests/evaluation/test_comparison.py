@@ -1,0 +1,194 @@
+"""What leaves a comparison: tables, text, frames, figures; and learners of one's own in it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from tests.docs.pages import ROOT, snippets
+
+import dpoco
+from dpoco import evaluation, plotting
+from dpoco.audit import check_learner
+
+T = 60
+BALL, LOSS = dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss()
+FEATURES = np.random.default_rng(0).uniform(-0.5, 0.5, (T, 3))
+LABELS = FEATURES @ [0.5, -0.5, 0.2]
+BUDGETS = [dpoco.Budget(1.0, 1e-6), dpoco.Budget(8.0, 1e-6), None]
+
+SOURCE = snippets((ROOT / "docs" / "own_learner.md").read_text())[0].code
+
+
+def own_class(text=SOURCE):
+    namespace: dict[str, object] = {}
+    exec(text, namespace)
+    return namespace["NoisyGradientDescent"]
+
+
+def build(kind):
+    return lambda budget, source: kind(BALL, LOSS, horizon=T, budget=budget, source=source)
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return evaluation.compare(
+        {"own_&": build(own_class()), "leader": build(dpoco.oco.NoisyFTRL)},
+        (FEATURES, LABELS),
+        budgets=BUDGETS,
+        comparator=evaluation.best_fixed_decision(BALL, LOSS, FEATURES, LABELS),
+        repeats=3,
+        seed=1,
+    )
+
+
+def test_every_run_is_a_record_of_csv_and_frame(comparison):
+    rows = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    frame = pytest.importorskip("pandas") and comparison.to_frame()
+    assert len(rows) == len(frame) == 2 * (3 + 3 + 1)
+    for row, (_, framed) in zip(rows, frame.iterrows(), strict=True):
+        (own,) = (
+            each for each in comparison.rows
+            if each.learner == row["learner"]
+            and (each.budget or {"epsilon": np.inf})["epsilon"] == float(row["epsilon"])
+        )  # fmt: skip
+        assert float(row["regret"]) == own.regrets[int(row["run"])] == framed["regret"]
+        assert float(row["average_loss"]) == own.average_losses[int(row["run"])]
+        assert int(row["switches"]) == own.switches[int(row["run"])]
+
+
+@pytest.mark.parametrize("measure", ["average_loss", "regret", "switches"])
+def test_tables_have_a_row_a_learner_and_a_column_a_budget(comparison, measure):
+    lines = comparison.to_table(measure).splitlines()
+    assert lines[0] == "| learner | epsilon = 1 | epsilon = 8 | no privacy |"
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| own_&", "| leader"]
+    latex = comparison.to_table(measure, "latex").splitlines()
+    assert latex[0] == r"\begin{tabular}{lrrr}"
+    assert latex[4].startswith(r"own\_\& & ")
+    assert latex[5].endswith(r" \\")
+    # The same cells in both: medians with their ranges, one number of one run.
+    cells = [cell.strip(" |") for cell in lines[2].split(" | ")[1:]]
+    assert latex[4].removesuffix(r" \\").split(" & ", 1)[1].split(" & ") == cells
+    values = {"average_loss": "average_losses", "regret": "regrets"}.get(measure, measure)
+    first = getattr(comparison.rows[0], values)
+    assert cells[0] == f"{np.median(first):.4g} ({min(first):.4g} to {max(first):.4g})"
+    assert " to " not in cells[2]
+    with pytest.raises(ValueError, match="measure"):
+        comparison.to_table("loss")
+
+
+def test_a_refused_learner_says_so():
+    row = evaluation.ComparisonRow("a", {"epsilon": 1.0, "delta": 1e-6}, (), (), (), None, "no")
+    settings = {"budgets": [row.budget, {"epsilon": 1.0, "delta": 1e-9}]}
+    rows = (row, evaluation.ComparisonRow("a", settings["budgets"][1], (0.5,), (), (), None))
+    found = evaluation.Comparison({}, settings, {}, rows, {}, {})
+    head, _, line = found.to_table().splitlines()
+    assert head == "| learner | epsilon = 1, delta = 1e-06 | epsilon = 1, delta = 1e-09 |"
+    assert line == "| a | refused | 0.5 |"
+    assert found.to_table("regret").endswith("| a | refused | - |")
+    assert [record["refused"] for record in found.records()] == ["no", None]
+
+
+def test_figures_take_a_comparison_and_show_themselves(comparison):
+    pytest.importorskip("matplotlib")
+    drawn = {
+        draw: draw(comparison)
+        for draw in (plotting.plot_loss, plotting.plot_regret, plotting.plot_regret_per_round,
+                     plotting.plot_comparison)
+    }  # fmt: skip
+    for axes in drawn.values():
+        assert axes._repr_png_().startswith(b"\x89PNG")
+        assert axes.figure._repr_png_().startswith(b"\x89PNG")
+    labels = drawn[plotting.plot_regret].get_legend_handles_labels()[1]
+    assert len(labels) == 6
+    assert labels[0].startswith("own_&, epsilon = 1: ")
+    line = drawn[plotting.plot_regret].get_lines()[0]
+    assert line.get_ydata()[-1] == pytest.approx(np.median(comparison.rows[0].regrets))
+    ax = drawn[plotting.plot_loss].figure.subplots()
+    assert plotting.plot_loss(comparison, ax=ax) is ax
+    assert not hasattr(ax, "_repr_png_")  # whose figure it is shows itself, or not
+
+
+def test_notebooks_show_what_is_private_and_what_is_not(comparison):
+    trace = comparison.runs["leader, epsilon = 1"][0]
+    shown = trace._repr_html_()
+    assert "not private" in shown
+    assert f"{trace.average_loss:.6g}" in shown
+    assert "not private" in comparison._repr_html_()
+    assert "| own_&amp; |" in comparison._repr_html_()
+    promised = dpoco.Guarantee.pure_epsilon(0.5, horizon=3, released="<b>")
+    assert "<b>Differential privacy" in promised._repr_html_()
+    assert "&lt;b&gt;" in promised._repr_html_()
+    ledger = dpoco.accounting.Ledger(dpoco.Budget(2.0, 1e-6))
+    assert "<b>Privacy ledger" in ledger._repr_html_()
+    json.dumps(comparison.to_dict())
+
+
+def test_learners_of_experts_without_a_run_are_played():
+    class Favourite:
+        horizon, round = T, 0
+        guarantee = dpoco.Guarantee.none(T)
+
+        def decide(self):
+            return self.round // 20
+
+        def observe(self, losses):
+            self.round += 1
+
+    table, seen = np.random.default_rng(1).uniform(size=(T, 3)), []
+    trace = evaluation.play(Favourite(), table, progress=lambda *at: seen.append(at))
+    assert np.array_equal(trace.decisions, np.repeat([0, 1, 2], 20))
+    assert np.array_equal(trace.losses, table[np.arange(T), trace.decisions])
+    assert trace.switches.tolist() == [19, 39]
+    assert seen[-1] == (T, T)
+    best = evaluation.best_expert(table)
+    assert trace.regret(best)[-1] == pytest.approx(trace.losses.sum() - best.total_loss)
+    with pytest.raises(dpoco.HorizonExceeded):
+        evaluation.play(Favourite(), np.vstack([table, table]))
+    with pytest.raises(TypeError, match="checkpoint"):
+        evaluation.play(Favourite(), table, checkpoint="x")
+
+
+def test_the_learner_of_the_page_plays_as_its_loop_does():
+    kind = own_class()
+    trace = evaluation.play(
+        build(kind)(BUDGETS[1], dpoco.random.Source.seeded(2)), FEATURES, LABELS
+    )
+    loop = build(kind)(BUDGETS[1], dpoco.random.Source.seeded(2))
+    for t in range(T):
+        decision = loop.decide()
+        assert np.array_equal(decision, trace.decisions[t])
+        own = LOSS.value(decision, FEATURES[t], LABELS[t])
+        assert trace.losses[t] == pytest.approx(own)
+        loop.observe(FEATURES[t], LABELS[t])
+    windows = evaluation.prequential(build(kind)(None, None), FEATURES, LABELS)
+    free = evaluation.play(build(kind)(None, None), FEATURES, LABELS)
+    assert windows.overall["loss"] == pytest.approx(free.average_loss)
+
+
+# What a careless author might write instead, and the check that notices.
+PLANTED = {
+    "if not self._asked:": ("if False:", "decide_and_observe_alternate"),
+    "if self.round >= self.horizon:": ("if False:", "horizons_are_walls"),
+    "if not np.isfinite(length):": ("if False:", "missing_values_are_silent"),
+    "self._theta.flags.writeable = False": ("pass", "decisions_stay_until_observe"),
+    "self._source = dpoco.random.Source() if source is None else source": (
+        "self._source = dpoco.random.Source()", "seeds_repeat_releases"),
+    "        self._asked = True\n": (
+        "        self._asked = True\n        self._theta = self._theta + 0.01\n",
+        "decisions_stay_until_observe"),
+    "if self._noise > 0.0:": ("if self._noise > 0.0 and length > 0.5:",
+                              "replays_move_no_more_than_stated"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_faults_in_a_learner_of_ones_own_are_noticed(fault):
+    instead, name = PLANTED[fault]
+    assert fault in SOURCE
+    assert check_learner(own_class(), checks=[name]) == (name,)
+    with pytest.raises(AssertionError, match=name):
+        check_learner(own_class(SOURCE.replace(fault, instead)), checks=[name])
