@@ -29,7 +29,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["check_claim", "check_experts", "delayed", "for_person",
+__all__ = ["REGRET_SCOPES", "check_claim", "check_experts", "delayed", "for_person",
            "require_published", "state", "state_experts", "state_sum", "stated_delta"]  # fmt: skip
 
 
