@@ -15,7 +15,9 @@ from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, number
 from dpoco.trace import Flags, Trace
 
-__all__ = ["RecordLearner"]
+__all__ = ["Asks", "RecordLearner"]
+
+Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more
 
 
 class RecordLearner(OnlineLearner):
@@ -150,9 +152,7 @@ class RecordLearner(OnlineLearner):
     def _vector(self, name: str, value: Any) -> FloatArray:
         return float_array(name, value, (self._domain.dimension,))
 
-    def _observe_custom(
-        self, record: Any, turn: int, decision: FloatArray, admits: Callable[[], bool]
-    ) -> None:
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray, asks: Asks) -> None:
         gradient: Callable[[FloatArray], Any] | None = getattr(record, "gradient", None)
         if gradient is None:
             raise TypeError("a custom loss must have a method gradient(theta)")
@@ -163,7 +163,7 @@ class RecordLearner(OnlineLearner):
             found.append(self._vector("gradient", last))
         if self._raises:
             self._refuse_violations(np.stack(found), None)
-        if not admits():
+        if not asks():
             found = [np.full_like(each, np.nan) for each in found]
         engine = self._engine
         (engine.observe_gradients if self._looks_back else engine.observe_gradient)(turn, *found)

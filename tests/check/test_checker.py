@@ -52,6 +52,15 @@ def local_reports():
     ).to_dict()
 
 
+def declared(sensitivity=1.0, pure=0.3):
+    """Return what somebody declares of a Gaussian and a pure mechanism, as JSON has it."""
+    bell = dpoco.Guarantee.gaussian(
+        sensitivity=sensitivity, noise_scale=4.0, delta=1e-6, horizon=9, releases=3
+    )
+    sure = dpoco.Guarantee.pure_epsilon(pure, horizon=9)
+    return dpoco.Guarantee.composed(bell, sure).to_dict()
+
+
 STATED = {
     "gaussian": lambda: record(oco.NoisyFTRL, BALL, LogisticLoss(1.0)),
     "a sum in batches for people": lambda: record(
@@ -99,6 +108,7 @@ STATED = {
     "many of pure privacy": lambda: record(mechanisms.NoisyMax, 5, noise="laplace", horizon=50),
     "tracker": lambda: record(experts.ObliviousTracker, 10, switches=2),
     "local reports": local_reports,
+    "declared": declared,
 }
 
 

@@ -129,11 +129,10 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         an estimate for some.
     """
     g, sections = guarantee, list[Section]()
-    count = None if people is None else positive_int("people", people)
     if not g.private:
         sections.append(("No privacy is promised", g.mechanism, g.conditions))
     elif plain:
-        sections += _for_everybody(g, count)
+        sections += _for_everybody(g, people)
     else:
         if not g.certified:
             sections.append(("NOT CERTIFIED", _DOUBT, ()))
@@ -204,7 +203,7 @@ def _warnings(g: Guarantee, people: int | None) -> Iterator[str]:
         much = "an attacker's odds may change more than twenty thousand times"
         yield f"epsilon = {g.epsilon:.4g} is above {_LARGE:g}: {much}: hardly any protection."
     count, whom = (g.horizon, "rounds") if people is None else (people, "people")
-    if g.delta * count > 1.0:
+    if g.delta * positive_int("people", count) > 1.0:
         fails = "with such a chance the protection of some of them may fail altogether"
         yield f"delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}: {fails}."
 

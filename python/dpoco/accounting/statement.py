@@ -261,7 +261,6 @@ def composed(parts: tuple[Guarantee, ...], delta: float | None) -> Guarantee:
         raise ValueError("parts must be private mechanisms, each with its description")
     if len({(g.neighbours, g.unit) for g in parts}) > 1:
         raise ValueError("the parts' guarantees are of different changes, views, units or people")
-    same = {g.numerics for g in parts}
     found = state(
         Parts("together", described),
         parts[0].neighbours,
@@ -272,7 +271,7 @@ def composed(parts: tuple[Guarantee, ...], delta: float | None) -> Guarantee:
         + "; ".join(dict.fromkeys(g.reference for g in parts)),
         seeded=False,
         unit=parts[0].unit,
-        numerics=same.pop() if len(same) == 1 else "float",
+        numerics=parts[0].numerics if len({g.numerics for g in parts}) == 1 else "float",
         person=parts[0].person,
     )
     conditions = dict.fromkeys(text for g in parts for text in g.conditions)

@@ -280,9 +280,8 @@ def check_learner(
     passed = []
     for name in chosen:
         each = _CHECKS[name]
-        if subject.plays not in each.plays or (each.arrays and not subject.runs):
-            continue
-        if each.needs and not hasattr(subject.first, each.needs):
+        applies = subject.plays in each.plays and (subject.runs or not each.arrays)
+        if not applies or (each.needs and not hasattr(subject.first, each.needs)):
             continue
         try:
             with quiet():

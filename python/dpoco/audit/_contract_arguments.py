@@ -259,8 +259,7 @@ def _draws_hang_on_no_record(s: Subject) -> None:
         source, parts = Source.seeded(1), tuple(part.copy() for part in s.stream)
         for part in parts:
             part[at] *= factor
-        learner = s.fresh(source=source)
-        released = dataclasses.replace(s, stream=parts).play(learner, 0, at + 1)
+        released = dataclasses.replace(s, stream=parts).play(s.fresh(source=source), 0, at + 1)
         ends.append((released, source.to_bytes()))
     before, drawn = zip(*ends, strict=True)
     require(all(equal(before[0], each) for each in before), "a decision depends on a later record")

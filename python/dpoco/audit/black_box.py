@@ -363,7 +363,7 @@ def compiled_kind(learner: Any) -> str | None:
     for name in _METHODS:
         method = getattr(type(learner), name, None)
         method = getattr(method, "fget", method)
-        if name in own or not getattr(method, "__module__", "dpoco.").startswith("dpoco."):
+        if name in own or not str(getattr(method, "__module__", "dpoco.")).startswith("dpoco."):
             return None
     if getattr(learner, "_raises", False) or isinstance(getattr(learner, "loss", None), CustomLoss):
         return None

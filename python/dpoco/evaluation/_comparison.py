@@ -137,9 +137,8 @@ class Comparison(Report):
         for row in self.rows:
             epsilon, delta = _key(row.budget)
             for run, measured in enumerate([*zip_longest(*_measures(row))] or [(None,) * 3]):
-                numbers = dict(zip(_MEASURED, measured, strict=True))
-                own = {"learner": row.learner, "epsilon": epsilon, "delta": delta, "run": run}
-                found.append({**own, "access": row.access, **numbers, "refused": row.refused})
+                own = (row.learner, epsilon, delta, run, row.access, *measured, row.refused)
+                found.append(dict(zip(_COLUMNS, own, strict=True)))
         return found
 
     def to_frame(self) -> Any:
@@ -150,10 +149,10 @@ class Comparison(Report):
 
     def to_csv(self) -> str:
         """Return `records` as comma-separated text with a head."""
-        records, text = self.records(), io.StringIO()
-        writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+        text = io.StringIO()
+        writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(records)
+        writer.writerows(self.records())
         return text.getvalue()
 
     def to_table(self, measure: str = "average_loss", form: str = "markdown") -> str:
@@ -192,6 +191,7 @@ class Comparison(Report):
 
 
 _MEASURED = ("average_loss", "regret", "switches")
+_COLUMNS = ("learner", "epsilon", "delta", "run", "access", *_MEASURED, "refused")
 
 
 def _measures(row: ComparisonRow) -> tuple[tuple[float, ...], ...]:

@@ -332,7 +332,7 @@ def play(
         if not keeps_decisions(learner):
             options["record_decisions"] = record_decisions
         return learner.run(*data, **options)
-    progress = options.pop("progress", None)
+    tell = options.pop("progress", None) or (lambda *_: None)
     if options:
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
@@ -342,8 +342,7 @@ def play(
     for t, record in enumerate(zip(*data, strict=True), 1):
         played.append(learner.decide())
         learner.observe(*record)
-        if progress is not None:
-            progress(t, rounds)
+        tell(t, rounds)
     return _traced(learner, data, np.array(played), first, record_decisions)
 
 

@@ -49,7 +49,6 @@ def from_dict(state: Mapping[str, Any]) -> Loss:
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"loss type must be one of {sorted(_KINDS)}")
     expected = set(signature(_KINDS[kind]).parameters)
-    left_out = {"slope_bound", "values", "gradients", "hessians"}
-    if set(arguments) | (left_out & expected) != expected:
+    if set(arguments) | ({"slope_bound", "values", "gradients", "hessians"} & expected) != expected:
         raise ValueError(f"{kind} needs exactly the keys {sorted(expected)}")
     return _KINDS[kind](**arguments)

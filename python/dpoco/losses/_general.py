@@ -224,8 +224,7 @@ class CustomLoss(DeclaredLoss):
         """Return the object with ``value``, ``gradient`` and maybe ``hessian`` that a record is."""
         if self.values is None:
             return record
-        functions = ((name, getattr(self, name)) for name in self.unsaid)
-        given = ((name, function) for name, function in functions if function is not None)
+        given = [(n, f) for n in self.unsaid if (f := getattr(self, n)) is not None]
         asked = {n.removesuffix("s"): partial(self._asked, n, f, records=record) for n, f in given}
         return SimpleNamespace(**asked)
 

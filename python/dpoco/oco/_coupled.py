@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco._clipping import record_clipper
 from dpoco._participation import Participation
-from dpoco._record_learner import RecordLearner
+from dpoco._record_learner import Asks, RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
@@ -178,15 +178,13 @@ class CoupledLearner(RecordLearner):
         else:
             super().observe(record, label, person=person)
 
-    def _observe_custom(
-        self, record: Any, turn: int, decision: FloatArray, admits: Callable[[], bool]
-    ) -> None:
+    def _observe_custom(self, record: Any, turn: int, decision: FloatArray, asks: Asks) -> None:
         if not all(hasattr(record, name) for name in ("value", "gradient", "hessian")):
             raise TypeError("a custom loss must have methods value, gradient and hessian")
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
-        if not admits():
+        if not asks():
             record = _Nothing()
         self._engine.observe_custom(turn, record)
 

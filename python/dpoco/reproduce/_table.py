@@ -453,5 +453,4 @@ def _spread(value: float, deviation: float) -> str:
 
 def markdown_table(columns: Columns, rows: Iterable[Any]) -> str:
     """Return a table in Markdown: for every column its title, and what it says of a row."""
-    cells = [columns.keys(), *([text(row) for text in columns.values()] for row in rows)]
-    return text_table([list(line) for line in cells])
+    return text_table([[*columns], *([text(row) for text in columns.values()] for row in rows)])
