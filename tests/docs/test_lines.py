@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 45  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_313, "oco.CoupledRegularizedLeader": 5_435}
-LINES, FILES = 40_381, 243  # of the package
+LINES, FILES = 40_386, 243  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:
