@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 skipped=""
-fail() { echo "NOT PROVED: $1" >&2; exit 1; }
+fail() { echo "NOT PROVED: $1. Written for Gappa 1.4, Sollya 8.0, Coq 8.16 and z3 4.8: are these others?" >&2; exit 1; }
 skip() { skipped="$skipped $1"; echo "SKIPPED: $2; $1 is not installed" >&2; }
 
 if command -v "${CXX:-c++}" >/dev/null; then

@@ -1,4 +1,16 @@
 (* docs/privacy/lattice.md, "Fast decisions": the budget. e = 2^-53. *)
+(* cpp/src/simd/lattice.inl:
+     constexpr double kRelativeMargin = 0x1p-48;
+     constexpr double kAbsoluteMargin = 0x1p-21;
+     const double v = scale * z[i];
+     const double nearest = rounded_to_integer(v);
+     const double off = v - nearest;
+     const bool bad = distance + (size * kRelativeMargin + kAbsoluteMargin) > 0.5 ||
+*)
+(* cpp/src/simd/variates.inl:
+     radius[i] = __builtin_sqrt(2.0 * radius[i]);
+     to[i] = radius[i] * el::from_bits(x);
+*)
 From Coq Require Import Reals Lra Psatz ZArith.
 From Flocq Require Import Core.
 From Interval Require Import Tactic.

@@ -1,4 +1,10 @@
 (* docs/privacy/continual_sum.md, "Tree with bottom-up estimates", and docs/privacy/lattice.md, "From noise to releases". *)
+(* cpp/src/mechanisms/noise_process.cpp:
+     const double own_weight = 1.0 / (1.0 + 1.0 / (2.0 * variance));
+     const double children = left[i] + current_[i];
+     current_[i] = children + nearest_integer(own_weight * (own_[i] - children));
+     variance = own_weight;
+*)
 From Coq Require Import Reals Lra ZArith Lia.
 
 (* Estimates of nodes, on integers: children have the sums vl and vr and the errors el and er, the node the draw n; r is the rounded

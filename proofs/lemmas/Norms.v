@@ -25,6 +25,18 @@ rewrite (sum_ext n _ (fun t => sum k (fun i => sum k (fun j => omega i * omega j
 - intros t _. rewrite square_of_sum. apply sum_ext. intros i _. apply sum_ext. intros j _. rewrite Rpow_mult_distr. ring.
 Qed.
 
+(* How much of an error a buffer carries on. *)
+Theorem carried j n : sum n (fun i => (1 - s j) ^ i) <= / s j /\ sum n (fun i => (1 - s j) ^ i) <= INR n.
+Proof.
+pose proof (rates j) as S. assert (P : forall i, 0 <= (1 - s j) ^ i <= 1).
+{ intros i. split; [apply pow_le; lra|]. apply Rle_trans with (1 ^ i); [apply pow_incr; lra|rewrite pow1; lra]. }
+split.
+- rewrite sum_powers by lra. replace (1 - (1 - s j)) with (s j) by ring. destruct (P n) as [L H].
+  assert (0 < / s j) by (apply Rinv_0_lt_compat; lra). unfold Rdiv.
+  assert ((1 - (1 - s j) ^ n) * / s j <= 1 * / s j) by (apply Rmult_le_compat_r; lra). lra.
+- induction n as [|m IH]; [simpl; lra|]. rewrite S_INR. simpl sum. pose proof (P m). lra.
+Qed.
+
 (* What Participation.v asks of coefficients. *)
 Hypothesis weights : forall j, 0 <= omega j.
 Hypothesis total : sum k omega <= 1.

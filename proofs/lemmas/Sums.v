@@ -1,4 +1,10 @@
 (* docs/privacy/continual_sum.md, "Rounding of the sum", and docs/privacy/lattice.md, "Leaves". u = 2^-53. *)
+(* cpp/include/dpoco/core/compensated.hpp:
+     const V y = x + rest;
+     const V total = sum + y;
+     const V added = total - sum;
+     rest = (sum - (total - added)) + (y - added);
+*)
 From Coq Require Import Reals Lra Lia Arith Psatz.
 Require Import Additions.
 Open Scope R_scope.
