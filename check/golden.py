@@ -62,6 +62,8 @@ def streams(horizon: int | None, budget: Budget) -> Iterator[Case]:
         for loss in (log, sq, lin):
             yield oco.NoisyFTRL, (LpBall(5, 2.0), loss), both
         yield oco.NoisyFTRL, (LpBall(5, 1.5), sq), {**both, "statistics": "quadratic"}
+        for loss in (LogisticLoss(1.0, slope_bound=0.75), HuberLoss(1.0, 1.0)):
+            yield oco.NoisyNewton, (LpBall(5, 2.0), loss), both
         for more in (
             {"batch": 7},
             {"sum_method": "tree"},
@@ -136,6 +138,7 @@ def people(horizon: int) -> Iterator[Case]:
         common = {"horizon": horizon, "budget": BUDGETS[1], "participation": rule}
         yield oco.NoisyFTRL, (LpBall(5, 2.0), log), common
         yield oco.NoisyFTRL, (LpBall(5, 2.0), log), {**common, "sum_method": "blt"}
+        yield oco.NoisyNewton, (LpBall(3, 1.0), log), common
         yield fw.TreeFrankWolfe, (LpBall(40, 1.5), log), {**common, "numerics": "float"}
         yield experts.PrefixHedge, (10,), common
         yield bandits.LinUCB, (3, 4), common

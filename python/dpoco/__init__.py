@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         samplers,
         scale,
     )
+    from dpoco._choice import Choice, choose
     from dpoco._participation import Participation
     from dpoco._tickets import Ticket
     from dpoco.trace import RecordShares, Trace
@@ -61,16 +62,19 @@ if TYPE_CHECKING:
 __version__: str = _core.__version__
 
 _HOMES = {
+    "Choice": "_choice",
     "Participation": "_participation",
     "RecordShares": "trace",
     "Ticket": "_tickets",
     "Trace": "trace",
+    "choose": "_choice",
 }
 
 __all__ = [
     "Budget",
     "BudgetExceeded",
     "CalibrationError",
+    "Choice",
     "DpocoError",
     "Guarantee",
     "HorizonExceeded",
@@ -89,6 +93,7 @@ __all__ = [
     "adapters",
     "audit",
     "bandits",
+    "choose",
     "datasets",
     "domains",
     "environments",

@@ -140,7 +140,7 @@ def test_a_pickle_carries_what_was_published_and_nothing_else():
 
 
 def test_copies_are_refused_and_clones_have_noise_of_their_own():
-    model = classifier()
+    model = classifier(learner="noisy_ftrl")  # decides after every round
     assert copy.deepcopy(model).round == 0
     model.learn_one({"a": 0.2}, True)
     for attempt in (copy.deepcopy, lambda m: m.clone(include_attributes=True)):
@@ -233,10 +233,11 @@ def test_how_records_are_read():
         "c": {"missing": 0.0, "missing_features": 0.2},
     }
     assert model.round == 0
-    regressor = PrivateRegressor(NAMES, horizon=10, budget=BUDGET, label_bound=2.0)
+    short = {"horizon": 10, "budget": BUDGET, "learner": "noisy_ftrl"}
+    regressor = PrivateRegressor(NAMES, **short, label_bound=2.0)
     shares = regressor.nonprivate_records(given, [0.0, 2.0, -3.0, 2.5, 1.0]).shares
     assert (shares["label_out_of_range"], shares["empty"]) == (0.4, 0.2)
     assert "unknown_label" not in shares
-    hashed = PrivateRegressor(4, horizon=10, budget=BUDGET).nonprivate_records(given, [0.0] * 5)
+    hashed = PrivateRegressor(4, **short).nonprivate_records(given, [0.0] * 5)
     assert set(hashed.columns) == set("0123")
     assert "missing_features" not in hashed.shares

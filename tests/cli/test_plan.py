@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from dpoco import choose
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
-from dpoco.cli._plan_report import of_records
+from dpoco.cli._plan_report import of_records, standard_problem
 from dpoco.learners import learner_named
 
 MOST_WORK = 7_000_000  # 5.8 million: a handful of calibrations find the smallest useful horizon
@@ -51,7 +52,7 @@ def test_text_says_what_it_costs_and_why(invoke):
 
 @pytest.mark.parametrize("learner", ["ctrl", "comw"])
 @pytest.mark.parametrize("domain", ["ball", "box", "simplex"])
-@pytest.mark.parametrize("loss", ["linear", "logistic", "huber", "general"])
+@pytest.mark.parametrize("loss", ["linear", "squared", "logistic", "huber", "general"])
 def test_problems_have_unit_diameter_and_slope(learner, domain, loss):
     entry = learner_named(learner)
     problem = of_records(entry, 4, loss, domain)
@@ -70,3 +71,20 @@ def test_options_reach_the_guarantee(answer):
     report = answer("plan", "ctrl", "--dimension", 4, *given)
     assert report["guarantee"]["change"] == "zero_out"
     assert report["guarantee"]["delta"] == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize("loss", ["linear", "squared", "logistic", "huber"])
+@pytest.mark.parametrize("domain", ["ball", "box", "simplex"])
+def test_auto_ranks_what_is_chosen(answer, invoke, loss, domain):
+    asked = ("plan", "auto", "--horizon", 2000, "--dimension", 4, "--loss", loss)
+    record = answer(*asked, "--domain", domain)
+    problem = standard_problem(4, loss, domain)
+    assert problem[0].diameter(2.0) == pytest.approx(1.0)
+    choices = choose(problem, horizon=2000, budget=Budget(1.0, 1.0 / 20_000))
+    assert record["schema"] == "dpoco.plan-auto/1"
+    found = [(c["learner"], c["predicted_regret"], c["scope"]) for c in record["choices"]]
+    assert found == [(c.learner, c.predicted_regret, c.scope) for c in choices]
+    if (loss, domain) == ("logistic", "ball"):
+        text = invoke(*asked, "--rounds-per-person", 3, "--separation", 10).stdout
+        assert choices[0].learner in text
+        assert "one person" in text

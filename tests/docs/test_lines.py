@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 44  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_084, "oco.CoupledRegularizedLeader": 5_070}
-LINES, FILES = 39_816, 242  # of the package
+LINES, FILES = 40_616, 243  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpoco import _core
+from dpoco._choice import choose
 from dpoco._clipping import record_flags
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
@@ -22,6 +23,7 @@ from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 from dpoco.trace import Flags
 
+_AUTO = "auto"
 _NAMED = {each.snake_name: each for each in LEARNERS if each.ball is not None}
 _OWN = frozenset({"domain", "loss", "horizon", "budget", "participation", "on_violation", "source"})
 # Rounding may lengthen a record that was clipped here by this much.
@@ -60,7 +62,7 @@ class LinearProblem:
     loss : {"logistic", "squared", "huber"}
         The loss of a margin <coefficients, features> + intercept.
     learner : str
-        Name of its class with underscores.
+        Name of its class with underscores, or "auto": that of the least expected regret.
     dimension : int
         Number of features, without the intercept.
     feature_bound, label_bound, threshold : float
@@ -91,7 +93,7 @@ class LinearProblem:
 
     def __post_init__(self) -> None:
         """Check everything here, before there are data."""
-        choice("learner", self.learner, tuple(_NAMED))
+        choice("learner", self.learner, (_AUTO, *_NAMED))
         positive_int("dimension", self.dimension)
         for name in ("feature_bound", "label_bound", "threshold", "radius"):
             positive_float(name, getattr(self, name))
@@ -100,7 +102,7 @@ class LinearProblem:
 
     @property
     def _p(self) -> float:
-        ball = _NAMED[self.learner].ball
+        ball = 2.0 if self.learner == _AUTO else _NAMED[self.learner].ball
         assert ball is not None
         return ball
 
@@ -130,15 +132,18 @@ class LinearProblem:
         participation: Participation | None = None,
     ) -> RecordLearner:
         """Return an unstarted learner; records over the bounds are always clipped, silently."""
-        learner: RecordLearner = _NAMED[self.learner].load()(
-            self.domain(),
-            self.family(),
-            horizon=horizon,
-            budget=budget,
-            source=seeded_source(seed),
-            participation=participation,
-            **further_options(options, _OWN),
-        )
+        problem, more = (self.domain(), self.family()), further_options(options, _OWN)
+        covered: dict[str, Any] = {
+            "horizon": horizon, "budget": budget, "participation": participation,
+        }  # fmt: skip
+        source = seeded_source(seed)
+        learner: RecordLearner
+        if self.learner == _AUTO:
+            if more:
+                raise ValueError("options are those of one learner: say which, not 'auto'")
+            learner = choose(problem, **covered)[0].make(source=source)
+        else:
+            learner = _NAMED[self.learner].load()(*problem, **covered, source=source, **more)
         return learner
 
     def _multipliers(self, features: FloatArray) -> FloatArray:
@@ -269,11 +274,11 @@ class LinearModel:
         """
         if self._learner is not None and self._learner._is_started():
             raise StateError("this model has started to learn already")
-        known = _NAMED[self.problem.learner]
-        if learner_of(type(learner)) is not known:
-            raise TypeError(
-                f"the learner must be a {known.class_name}; got {type(learner).__name__}"
-            )
+        named = self.problem.learner
+        known = [*_NAMED.values()] if named == _AUTO else [_NAMED[named]]
+        if learner_of(type(learner)) not in known:
+            wanted = " or ".join(each.class_name for each in known)
+            raise TypeError(f"the learner must be a {wanted}; got {type(learner).__name__}")
         learner._check_active()
         if learner.domain != self.problem.domain() or learner.loss != self.problem.family():
             raise ValueError("the learner has another domain or loss than this model")

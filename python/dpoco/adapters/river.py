@@ -204,13 +204,14 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         from the data: a model that grows with the features it meets reveals them. Names that are
         not listed are ignored, missing ones count as 0.
     horizon : int or None
-        Number of records that may ever be learned. None: unknown, for "tree_frank_wolfe" and
-        "noisy_ftrl". Keyword-only, as all that follow.
+        Number of records that may ever be learned. None: unknown, but for the
+        "polyhedral" and the "coupled" one. Keyword-only, as all that follow.
     budget : Budget or None
         Of all records together; None switches privacy off.
-    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+    learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        "polyhedral_frank_wolfe" is for many bounded features.
     classes : (label, label), default (False, True)
         The two labels, public; a record with another label counts as an empty one, silently. One of
         another type is an error: texts for numbers, and bools for numbers other than 0 and 1.
@@ -262,7 +263,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         *,
         horizon: int | None,
         budget: Budget | None,
-        learner: str = "tree_frank_wolfe",
+        learner: str = "auto",
         classes: tuple[Any, Any] = (False, True),
         feature_bound: float = 1.0,
         radius: float = 1.0,
@@ -319,15 +320,16 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         from the data: a model that grows with the features it meets reveals them. Names that are
         not listed are ignored, missing ones count as 0.
     horizon : int or None
-        Number of records that may ever be learned. None: unknown, for "tree_frank_wolfe" and
-        "noisy_ftrl". Keyword-only, as all that follow.
+        Number of records that may ever be learned. None: unknown, but for the
+        "polyhedral" and the "coupled" one. Keyword-only, as all that follow.
     budget : Budget or None
         Of all records together; None switches privacy off.
     loss : {"squared", "huber"}
         What is minimised.
-    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+    learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
         Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
     label_bound : float, default 1.0
@@ -372,7 +374,7 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         horizon: int | None,
         budget: Budget | None,
         loss: str = "squared",
-        learner: str = "tree_frank_wolfe",
+        learner: str = "auto",
         feature_bound: float = 1.0,
         label_bound: float = 1.0,
         threshold: float = 1.0,

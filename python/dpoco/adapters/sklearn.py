@@ -261,10 +261,11 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         the data. "data": both are those that occur, which the caller declares to be public.
     horizon : int or None
         Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
-        public; unknown in `partial_fit`, for "tree_frank_wolfe" and "noisy_ftrl" only.
-    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+        public; unknown in `partial_fit`, but for the "polyhedral" and the "coupled" one.
+    learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
         Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
         take it from the data.
@@ -332,7 +333,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         budget: Budget | None,
         classes: Any = None,
         horizon: int | None = None,
-        learner: str = "tree_frank_wolfe",
+        learner: str = "auto",
         feature_bound: float = 1.0,
         radius: float = 1.0,
         fit_intercept: bool = True,
@@ -489,12 +490,13 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         all parameters.
     horizon : int or None
         Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
-        public; unknown in `partial_fit`, for "tree_frank_wolfe" and "noisy_ftrl" only.
+        public; unknown in `partial_fit`, but for the "polyhedral" and the "coupled" one.
     loss : {"squared", "huber"}
         What is minimised.
-    learner : {"tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", \
+    learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner. "polyhedral_frank_wolfe" is for many bounded features.
+        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
         Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
         take it from the data.
@@ -561,7 +563,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         budget: Budget | None,
         horizon: int | None = None,
         loss: str = "squared",
-        learner: str = "tree_frank_wolfe",
+        learner: str = "auto",
         feature_bound: float = 1.0,
         label_bound: float = 1.0,
         threshold: float = 1.0,

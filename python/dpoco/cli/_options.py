@@ -17,6 +17,7 @@ _ONLY = {
     "switches": ("experts", "learners of experts"),
     "exploration": ("arms", "linucb"),
     "quantile": ("surface", "lipschitz"),
+    "slope_bound": ("records", "learners of records"),
 }
 # What learners from something else than labelled records have no use for, and the reason.
 _NOT_FOR = {
@@ -36,14 +37,19 @@ _NOT_GIVEN = {
 UNASKED: dict[str, Any] = {
     **_NOT_GIVEN, "data": None, "stream": None, "header": None, "label": None, "features": None,
     "feature_range": None, "label_range": None, "loss_range": None, "intercept": True,
-    "loss": "logistic", "p": None, "radius": None, "feature_bound": None, "horizon": None,
-    "quantile": None, "calibration": "tight", "option": None, "rounds_per_person": None,
-    "separation": None, "person": None,
+    "loss": "logistic", "p": None, "radius": None, "feature_bound": None, "slope_bound": None,
+    "horizon": None, "quantile": None, "calibration": "tight", "option": None,
+    "rounds_per_person": None, "separation": None, "person": None,
 }  # fmt: skip
 
 
 def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
-    """Raise for an option that the learner has no use for."""
+    """Raise for an option that the learner has no use for, or that auto may have none for."""
+    if entry.name == "auto":
+        for name in {*_NOT_GIVEN, "calibration", "option"} - {"switches"}:
+            if asked[name] not in (UNASKED[name], []):
+                own = f"--{name.replace('_', '-')} is an option of some learners"
+                raise ValueError(f"{own}: name one with --learner")
     for name, (family, whose) in _ONLY.items():
         if asked[name] is not None and entry.plays != family:
             raise ValueError(f"--{name.replace('_', '-')} is for {whose}")

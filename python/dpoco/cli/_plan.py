@@ -84,6 +84,70 @@ def experts_command(
     shell.say(str(plans[0].guarantee))
 
 
+@shell.documented_options
+def auto_command(
+    horizon: int,
+    dimension: int,
+    loss: str = "logistic",
+    domain: str = "ball",
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    rounds_per_person: int | None = None,
+    separation: int | None = None,
+    as_json: shell.JsonFlag = False,
+) -> None:
+    """Rank the learners of records by the regret to be expected, as dpoco run chooses.
+
+    For example:
+
+    dpoco plan auto --horizon 100000 --dimension 10
+
+    Parameters
+    ----------
+    horizon
+        Rounds.
+    dimension
+        Coordinates of a decision.
+    loss : NAME
+        linear, logistic, squared or huber, of slope 1.
+    domain : NAME
+        ball, box or simplex, of diameter 1.
+    epsilon
+        Privacy budget.
+    delta
+        Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]
+    rounds_per_person
+        The budget is for all rounds of a person, who has at most so many.
+    separation
+        With --rounds-per-person: two of them are at least so many rounds apart.
+    """
+    with shell.errors_in_one_line():
+        people = {"rounds_per_person": rounds_per_person, "separation": separation}
+        choices = dpoco.choose(
+            plans.standard_problem(dimension, loss, domain), horizon=horizon,
+            budget=Budget._over(epsilon, delta, max(1, horizon)),
+            participation=participation_of(people),
+        )  # fmt: skip
+    facts = ("learner", "options", "predicted_regret", "privacy_cost", "regret_bound", "scope")
+    if as_json:
+        records = [{name: getattr(each, name) for name in facts} for each in choices]
+        shell.print_json({"schema": "dpoco.plan-auto/1", "choices": records})
+        return
+    shown = shell.table(("learner", "expected", "of it privacy", "proved", "holds for"))
+    for each in choices:
+        options = ", ".join(f"{name}={value}" for name, value in each.options.items())
+        numbers = (each.predicted_regret, each.privacy_cost, each.regret_bound)
+        shown.add_row(
+            f"{each.learner}{f' ({options})' if options else ''}",
+            *("" if number is None else f"{number:.3g}" for number in numbers),
+            f"{each.scope} losses" if each.useful else "",
+        )
+    shell.console().print(shown)
+    shell.say("  regret a round, in units of the loss; expected of independent records")
+    shell.say()
+    shell.say(str(choices[0].guarantee))
+
+
 _TARGET = 0.1
 _SIZED = "--horizon 100000 --dimension 10"
 # What learners play: their standard problem, and an example.
@@ -206,4 +270,5 @@ plan_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+plan_app.command("auto")(auto_command)
 plan_app.command("experts")(experts_command)

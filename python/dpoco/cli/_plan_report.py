@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -68,13 +68,12 @@ def of_records(
     dimension
         Coordinates of a decision, or of a context.
     loss : NAME
-        linear, logistic, huber (unit slope) or general (any convex loss with Lipschitz constant G,
-        for ctrl also with Hessians at most G/D).
+        linear, logistic, squared, huber (unit slope) or general (any convex loss with Lipschitz
+        constant G, for ctrl also with Hessians at most G/D).
     domain : NAME
         ball, box or simplex, of diameter D.
     """
-    decisions = _domain(domain, dimension)
-    problem = decisions, _loss(loss, decisions)
+    problem = standard_problem(dimension, loss, domain)
     if entry.name.endswith("frank-wolfe"):
         return Problem(
             problem, lambda p: (p.predicted_error * p.horizon, p.loss_range), "predicted"
@@ -147,11 +146,9 @@ def of_batch(
     domain : NAME
         ball, box or simplex, of diameter D.
     """
-    decisions = _domain(domain, dimension)
-    kinds = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
-    kind = kinds[choice("loss", loss, kinds)]
-    losses = kind(_dual_bound(decisions), feature_bound_l2=1.0)
-    return Problem((decisions, losses), lambda p: (math.nan, 1.0), None, "")
+    choice("loss", loss, ("huber", "logistic", "squared"))
+    problem = standard_problem(dimension, loss, domain)
+    return Problem(problem, lambda p: (math.nan, 1.0), None, "")
 
 
 def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
@@ -197,6 +194,12 @@ def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
     )
 
 
+def standard_problem(dimension: int, loss: str, domain: str) -> tuple[Domain, Loss]:
+    """Return the domain of Euclidean diameter 1, and losses of slope 1 on it."""
+    decisions = _domain(domain, dimension)
+    return decisions, _loss(loss, decisions)
+
+
 def _domain(name: str, dimension: int) -> Domain:
     """Return the domain of Euclidean diameter 1."""
     positive_int("dimension", dimension, maximum=10**6)
@@ -209,21 +212,20 @@ def _domain(name: str, dimension: int) -> Domain:
     return Simplex(dimension, math.sqrt(0.5))
 
 
-def _dual_bound(domain: Domain) -> float:
-    """Return the bound in the domain's dual norm that follows from one of 1 in l2."""
-    return math.pow(domain.dimension, max(0.0, 1.0 / domain.dual_exponent - 0.5))
-
-
 def _loss(name: str, domain: Domain) -> Loss:
     """Return the family of losses that are 1-Lipschitz in l2."""
-    choice("loss", name, ("linear", "logistic", "huber", "general"))
-    dual = _dual_bound(domain)
+    choice("loss", name, ("linear", "logistic", "squared", "huber", "general"))
+    # The declared bound in the domain's dual norm follows from the one in l2.
+    dual = math.pow(domain.dimension, max(0.0, 1.0 / domain.dual_exponent - 0.5))
     if name == "linear":
         return LinearLoss(dual, gradient_bound_l2=1.0)
     if name == "general":
         # A custom loss declares its bounds in the dual norm; these give 1 in l2.
         stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
         return CustomLoss(1.0 / stretch, 1.0 / stretch**2)
+    if name == "squared":
+        plain = SquaredLoss(dual, label_bound=0.5, feature_bound_l2=1.0)
+        return replace(plain, weight=dual / plain.lipschitz(domain))
     return (LogisticLoss if name == "logistic" else HuberLoss)(dual, feature_bound_l2=1.0)
 
 

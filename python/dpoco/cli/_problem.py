@@ -10,7 +10,7 @@ Every default is a function of public quantities alone: the number of rounds, of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,23 +20,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
+from dpoco._choice import UPDATES, choose
 from dpoco._validation import FloatArray, choice, named, positive_float, positive_int
-from dpoco.cli._options import given_options, parse_range, participation_of, refuse_useless
+from dpoco.accounting import Budget
+from dpoco.cli._options import (
+    given_options,
+    parse_range,
+    participation_of,
+    refuse_useless,
+)
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import Box, LpBall
 from dpoco.evaluation import games
-from dpoco.learners import Learner
+from dpoco.learners import Learner, learner_named
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
 FAMILIES = ("records", "experts", "arms", "surface", "batch")
+STREAMS_OF_LOSSES = ("pollsters", "stocks")
+_AUTO = Learner("auto", "", "records", "the learner of the least expected regret", ball=2.0)
 _LOSSES = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
 # Euclidean length of the largest decision. Logistic: a confident answer needs margins of several
 # units; chosen after runs on the shuttle stream with 2 to 16, where 6 to 12 are equally good.
 # Regression: labels are scaled to [-1, 1].
 _DECISION_LENGTH = {"logistic": 8.0, "squared": 1.0, "huber": 1.0}
-# A thousand updates are plenty for the steps 1/(k + 1); fewer updates mean fewer noisy ones.
-_UPDATES = 1000
 _MOST_CLASSES = 4096  # rewards are a table of rounds x classes
+
+
+def learners_of(
+    names: Sequence[str], families: Collection[str], asked: Mapping[str, Any]
+) -> list[Learner]:
+    """Return learners by name; "auto" is of experts where others or the options are."""
+    found = [_AUTO if name == _AUTO.name else learner_named(name, families) for name in names]
+    of_experts = asked["loss_range"] is not None or asked["stream"] in STREAMS_OF_LOSSES
+    of_experts = of_experts or any(entry.plays == "experts" for entry in found)
+    auto = replace(_AUTO, plays="experts") if of_experts else _AUTO
+    return [auto if entry is _AUTO else entry for entry in found]
 
 
 def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
@@ -83,6 +101,23 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
 
 def _covered(asked: Mapping[str, Any], rounds: int) -> int:
     return positive_int("horizon", rounds if asked["horizon"] is None else asked["horizon"])
+
+
+def _taken(
+    entry: Learner, problem: Any, covered: int, asked: Mapping[str, Any], **more: Any
+) -> tuple[Learner, dict[str, Any], str]:
+    """Return a learner, its options, and why it is taken, if it is for the library to choose."""
+    if entry.name != _AUTO.name:
+        return entry, given_options(entry, asked), ""
+    budget = Budget._over(asked["epsilon"], asked["delta"], covered)
+    people = participation_of(asked)
+    ranked = choose(problem, horizon=covered, budget=budget, participation=people, **more)
+    resumed = asked.get("resumed")  # stays what it is, though another may be better by now
+    same = (each for each in ranked if resumed and each.parameters == resumed.parameters)
+    chosen = next(same, ranked[0])
+    entry = learner_named(chosen.learner.partition(".")[2])
+    common = given_options(entry, {**asked, "switches": None})
+    return entry, common | chosen.options, str(chosen)
 
 
 # ---- records -------------------------------------------------------------------------------------
@@ -134,40 +169,46 @@ def _load_stream(asked: Mapping[str, Any], loss: str, label_range: str | None) -
     return stream.scaled(PublicScaling(low, high, intercept=asked["intercept"]))
 
 
+def _problem_of(asked: Mapping[str, Any], dimension: int, ball: float) -> tuple[LpBall, Any]:
+    """Return domain and loss, in a ball of the exponent `ball` if none was asked for."""
+    name = asked["loss"]
+    p = ball if asked["p"] is None else float(asked["p"])
+    radius = asked["radius"]
+    if radius is None:
+        radius = _DECISION_LENGTH[name] / LpBall(dimension, p, 1.0).max_norm(2.0)
+    domain = LpBall(dimension, p, radius)
+    # Root mean square length of a record spread evenly over the cube [-1, 1]^d.
+    length = math.sqrt(dimension / 3.0)
+    if asked["feature_bound"] is not None:
+        length = positive_float("feature_bound", asked["feature_bound"])
+    bounds: dict[str, Any] = {"feature_bound": _dual_bound(length, domain)}
+    if domain.dual_exponent != 2.0:
+        bounds["feature_bound_l2"] = length
+    if asked["slope_bound"] is not None:
+        if name != "logistic":
+            raise ValueError("--slope-bound is for --loss logistic")
+        bounds["slope_bound"] = asked["slope_bound"]
+    return domain, _LOSSES[name](**bounds)
+
+
 def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
     name = choice("loss", asked["loss"], _LOSSES)
     stream = _load_stream(asked, name, asked["label_range"])
     covered = _covered(asked, len(stream))
     found = []
     for entry in entries:
-        p = 1.0 if entry.name == "polyhedral-frank-wolfe" else 2.0
-        if asked["p"] is not None:
-            p = float(asked["p"])
-        radius = asked["radius"]
-        if radius is None:
-            radius = _DECISION_LENGTH[name] / LpBall(stream.dimension, p, 1.0).max_norm(2.0)
-        domain = LpBall(stream.dimension, p, radius)
-        # Root mean square length of a record spread evenly over the cube [-1, 1]^d.
-        length = math.sqrt(stream.dimension / 3.0)
-        if asked["feature_bound"] is not None:
-            length = positive_float("feature_bound", asked["feature_bound"])
-        bounds: dict[str, Any] = {"feature_bound": _dual_bound(length, domain)}
-        if domain.dual_exponent != 2.0:
-            bounds["feature_bound_l2"] = length
-        options = given_options(entry, asked)
+        domain, loss = _problem_of(asked, stream.dimension, entry.ball or 2.0)
+        entry, options, why = _taken(entry, (domain, loss), covered, asked)
         if entry.name == "tree-frank-wolfe":
-            batch = 1 if options["calibration"] == "paper" else max(1, covered // _UPDATES)
+            batch = 1 if options["calibration"] == "paper" else max(1, covered // UPDATES)
             standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}
             options = {**standard, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":
             # For what is to be expected, not for the worst case.
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
-        found.append(
-            games.game_of_records(
-                entry.load(), stream, domain, _LOSSES[name](**bounds), horizon=horizon, **options
-            )
-        )
+        game = games.game_of_records(entry.load(), stream, domain, loss, horizon=horizon, **options)
+        found.append(replace(game, chosen=why))
     return found
 
 
@@ -202,17 +243,15 @@ def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         facts = _facts_of(path, "Losses of experts in", declared or "0,1", wanted)
     more = {} if declared is None else {"loss_range": parse_range("--loss-range", declared)}
     covered = _covered(asked, len(losses))
-    return [
-        games.game_of_experts(
-            entry.load(),
-            losses,
-            horizon=covered,
-            stream=facts,
-            **given_options(entry, asked),
-            **more,
+    shifts = {"switches": asked["switches"], "adversary": "shifting"} if asked["switches"] else {}
+    found = []
+    for entry in entries:
+        entry, options, why = _taken(entry, losses.shape[1], covered, asked, **shifts)
+        game = games.game_of_experts(
+            entry.load(), losses, horizon=covered, stream=facts, **options, **more
         )
-        for entry in entries
-    ]
+        found.append(replace(game, chosen=why))
+    return found
 
 
 def _facts_of(path: Path, about: str, declared: str, columns: list[str]) -> dict[str, Any]:

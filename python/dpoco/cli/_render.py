@@ -29,6 +29,8 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
     shape += "" if arms is None else f", {arms} arms"
     shape += f", continued after round {report.first_round:,}" if report.first_round else ""
     _say_stream(report, shape)
+    if "chosen" in report.settings:
+        say(f"  auto: {report.settings['chosen']}")
     if report.first_round and not report.rows["skipped"]:
         say("  without noise: a learner that starts with these rows")
     say()
@@ -183,6 +185,8 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     left = stream["beyond_horizon"]
     more = f"; {left:,} rows left out beyond the horizon" if left else ""
     say(f"{stream['name']}: {result.settings['horizon']:,} rounds, {repeats} runs each{more}")
+    if result.settings["chosen"]:
+        say(f"  auto: {result.settings['chosen']}")
     say()
     top = result.comparator.get("largest_reward")
     online = [row for row in result.rows if row.access == "online"]

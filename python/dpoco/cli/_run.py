@@ -13,11 +13,10 @@ import dpoco
 from dpoco.accounting import Budget
 from dpoco.cli import _support as shell
 from dpoco.cli._options import UNASKED, participation_of
-from dpoco.cli._problem import FAMILIES, games_of
+from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, games_of, learners_of
 from dpoco.cli._render import print_comparison, print_fit, print_report
 from dpoco.evaluation import FitReport
 from dpoco.evaluation.playing import fit_game, play_game
-from dpoco.learners import learner_named
 
 
 def started_learner(checkpoint: Path | None, resume: bool) -> Any:
@@ -52,7 +51,7 @@ _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 @shell.documented_options
 def run_command(
     context: typer.Context,
-    learner: str = "tree-frank-wolfe",
+    learner: str = "auto",
     data: str | None = None,
     header: bool | None = None,
     stream_name: str | None = None,
@@ -71,6 +70,7 @@ def run_command(
     p: float | None = None,
     radius: float | None = None,
     feature_bound: float | None = None,
+    slope_bound: float | None = None,
     horizon: int | None = None,
     switches: int | None = None,
     exploration: float | None = None,
@@ -122,7 +122,8 @@ def run_command(
     Parameters
     ----------
     learner : NAME
-        tree-frank-wolfe, polyhedral-frank-wolfe, noisy-ftrl, ctrl, comw for records; prefix-hedge,
+        auto takes the one of the least expected regret (dpoco plan auto); tree-frank-wolfe,
+        polyhedral-frank-wolfe, noisy-ftrl, noisy-newton, ctrl, comw for records; prefix-hedge,
         epoch-selector, window-selector, shift-detector, oblivious-tracker, batch-share for losses
         of experts; linucb, high-dimensional-bandit for records whose classes are arms; lipschitz
         for a running quantile; noisy-sgd, phased-sgd, localized-mirror-descent, noisy-frank-wolfe,
@@ -173,6 +174,9 @@ def run_command(
     feature_bound
         Longer records (Euclidean, after scaling) are shortened to this; for
         high-dimensional-bandit, by their largest entry. [default: sqrt(columns / 3); 1]
+    slope_bound
+        With --loss logistic: learn from a loss of slopes at most this, 0.5 to 1, for noisy-ftrl and
+        noisy-newton. [default: 1; of noisy-newton 0.5]
     horizon
         Rounds the guarantee covers; later rows are left out. [default: all rows; with --resume,
         what the learner has]
@@ -221,7 +225,7 @@ def run_command(
     """
     asked = shell.asked_of(context)
     with shell.errors_in_one_line(checkpoint), shell.notes(quiet):
-        entry = learner_named(learner, FAMILIES)
+        (entry,) = learners_of([learner], FAMILIES, asked)
         check_writable(out, output)
         fits = entry.plays == "batch"
         if fits and (checkpoint is not None or resume):
@@ -233,7 +237,7 @@ def run_command(
         saved = started_learner(checkpoint, resume)
         if horizon is None and saved is not None:
             horizon = saved.horizon
-        (game,) = games_of([entry], {**asked, "horizon": horizon})
+        (game,) = games_of([entry], {**asked, "horizon": horizon, "resumed": saved})
         budget = Budget._over(epsilon, delta, game.horizon if horizon is None else horizon)
         with shell.progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
             common: dict[str, Any] = {"repeats": count, "seed": seed, "progress": show}
@@ -278,7 +282,7 @@ def _draw(report: Any) -> Any:
 
 
 _COMPARED = ("records", "batch", "experts", "arms")
-_RECORDS, _EXPERTS = "tree-frank-wolfe,noisy-ftrl,comw", "prefix-hedge,batch-share"
+_RECORDS, _EXPERTS = "auto,tree-frank-wolfe,noisy-ftrl", "auto,prefix-hedge,batch-share"
 
 
 @shell.documented_options
@@ -331,8 +335,9 @@ def compare_command(
     ----------
     learners : NAME,NAME,...
         All of records (batch baselines too), all of experts or all bandits, as for dpoco run.
-        [default: tree-frank-wolfe,noisy-ftrl,comw; with pollsters or stocks
-        prefix-hedge,batch-share]
+        auto is chosen for the middle one of the budgets.
+        [default: auto,tree-frank-wolfe,noisy-ftrl; with pollsters or stocks
+        auto,prefix-hedge,batch-share]
     epsilons : E,E,...
         Privacy budgets of one run.
     delta
@@ -381,8 +386,8 @@ def compare_command(
     asked = shell.asked_of(context)
     with shell.errors_in_one_line(), shell.notes(quiet):
         if learners is None:
-            learners = _EXPERTS if stream_name in ("pollsters", "stocks") else _RECORDS
-        entries = [learner_named(name.strip(), _COMPARED) for name in learners.split(",")]
+            learners = _EXPERTS if stream_name in STREAMS_OF_LOSSES else _RECORDS
+        entries = learners_of([name.strip() for name in learners.split(",")], _COMPARED, asked)
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
         sizes = shell.numbers("--epsilons", epsilons, positive=True)
@@ -392,10 +397,12 @@ def compare_command(
             raise ValueError("--out must be a directory")
         of_records = entries[0].plays in ("records", "batch")
         problem = {**UNASKED, **asked, "p": p if of_records or p != 2.0 else None}
+        problem["epsilon"] = sorted(sizes)[len(sizes) // 2]  # what auto is chosen for
         if data is None and stream_name is None and entries[0].plays != "experts":
             problem["stream"] = "phishing"
         games = games_of(entries, problem)
         first = games[0]
+        why = next((game.chosen for game in games if game.chosen), None)
         covered, given = first.horizon if horizon is None else horizon, len(first.data[0])
         rows = slice(min(covered, given))
         best = first.comparators(rows, None).fixed
@@ -413,7 +420,7 @@ def compare_command(
                 comparator={"name": best.get("name", "best fixed decision"), **comparator},
                 repeats=repeats, seed=seed, progress=show,
                 stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop},
-                settings={"horizon": covered, **people, "command": asked},
+                settings={"horizon": covered, **people, "chosen": why, "command": asked},
                 persons=None if first.persons is None else first.persons[rows],
             )  # fmt: skip
         files = shell.write_report(

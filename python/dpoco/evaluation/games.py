@@ -74,6 +74,8 @@ class Game:
         What was done to the stream before.
     persons : sequence of int, str or bytes, or None
         Whose rows they are, where the learner enforces a participation.
+    chosen : str
+        Why this learner, if it was chosen for the user.
     """
 
     learner: Callable[..., Any]
@@ -87,6 +89,7 @@ class Game:
     stream: dict[str, Any]
     nonprivate_flags: Flags = field(default_factory=dict)
     persons: Sequence[Any] | None = None
+    chosen: str = ""
     _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
 
     @property

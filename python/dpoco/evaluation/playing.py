@@ -195,6 +195,7 @@ def _settings(
     return {
         **budget.to_dict(), **covered, "repeats": repeats, "seed": seed,
         **{name: _plain(value) for name, value in game.options.items()},
+        **({"chosen": game.chosen} if game.chosen else {}),
     }  # fmt: skip
 
 

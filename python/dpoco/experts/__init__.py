@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco._validation import choice, positive_int, real_float
+from dpoco._choice import ADVERSARIES as ADVERSARIES
+from dpoco._choice import choose
+from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.errors import CalibrationError
-from dpoco.experts._expert_learner import ExpertLearner, ExpertTrace
+from dpoco.experts._expert_learner import ExpertTrace
 from dpoco.experts._selectors import (
     EpochSelector,
     EpochSelectorParameters,
@@ -35,9 +36,6 @@ __all__ = ["BatchShare", "BatchShareParameters", "EpochSelector",
            "ObliviousTrackerParameters", "PrefixHedge", "PrefixHedgeParameters",
            "ShiftDetector", "ShiftDetectorParameters", "WindowSelector",
            "WindowSelectorParameters", "plan_experts"]  # fmt: skip
-
-# From the most to the least special: what holds for a later one holds for those before.
-ADVERSARIES = ("stationary", "shifting", "oblivious", "adaptive")
 
 
 @dataclass(frozen=True)
@@ -124,8 +122,8 @@ def plan_experts(
     -----
     Privacy holds for all losses, whatever `adversary` is: it concerns regret only. The bounds are
     in units of the range of the losses, and for the worst losses there are: where the law of losses
-    shifts, ``WindowSelector`` often has many times less regret than learners with smaller bounds. A
-    second or two, without any data.
+    shifts, ``WindowSelector`` often has many times less regret than learners with smaller bounds;
+    `dpoco.choose` ranks by what is to be expected. A second or two, without any data.
 
     Examples
     --------
@@ -136,38 +134,17 @@ def plan_experts(
     'ObliviousTracker'
     """
     positive_int("horizon", horizon)
-    if isinstance(switches, bool) or not isinstance(switches, int) or switches < 0:
-        raise ValueError("switches must be an int of at least 0")
-    level = ADVERSARIES.index(choice("adversary", adversary, ADVERSARIES))
-    candidates: list[tuple[type[ExpertLearner], dict[str, Any]]] = [
-        (ShiftDetector, {"expected_shifts": min(switches, horizon - 1)}),
-        (ObliviousTracker, {"switches": switches}),
+    choices = choose(
+        experts, horizon=horizon, budget=budget, switches=switches, adversary=adversary, gap=gap
+    )
+    plans = [
+        ExpertPlan(
+            each.learner.removeprefix("experts."),
+            each.parameters,
+            each.guarantee,
+            each.parameters.regret_bound,
+            each.parameters.regret_scope,
+        )
+        for each in choices
     ]
-    if switches == 0 and budget.delta > 0.0:
-        candidates.insert(0, (PrefixHedge, {}))
-    if real_float("gap", gap) > 0.0 and level > ADVERSARIES.index("shifting"):
-        raise ValueError(f"gap is of laws that losses are drawn from, not of {adversary} losses")
-    candidates.insert(0, (WindowSelector, {"expected_shifts": switches, "gap": gap}))
-    if switches == 0:
-        candidates.insert(0, (EpochSelector, {}))
-    attack = "adaptive" if adversary == "adaptive" else "oblivious"
-    for noise in ("knorm", "gaussian") if budget.delta > 0.0 else ("knorm",):
-        options = {"switches": switches, "noise": noise, "adversary": attack}
-        candidates.append((BatchShare, options))
-    plans = []
-    refusals = []
-    for learner, options in candidates:
-        name, accountant = learner.__name__, learner._accountant
-        try:
-            parameters = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
-        except CalibrationError as error:
-            refusals.append(f"{name}: {error}")
-            continue
-        if ADVERSARIES.index(parameters.regret_scope) < level:
-            continue
-        guarantee = accountant.guarantee(experts, parameters, budget=budget)
-        bound = parameters.regret_bound
-        plans.append(ExpertPlan(name, parameters, guarantee, bound, parameters.regret_scope))
-    if not plans:
-        raise CalibrationError("; ".join(refusals) or "no learner has a bound for these losses")
     return tuple(sorted(plans, key=lambda plan: plan.regret_bound))

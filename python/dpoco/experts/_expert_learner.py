@@ -26,8 +26,11 @@ LARGEST_EXPERTS = 2**32
 def _rescaled(guarantee: Guarantee, width: float) -> Guarantee:
     """Return the guarantee with regret, which accountants state for losses in [0, 1], in units."""
     bound = guarantee.regret_bound
+    counts = ("regret bound, rounds", "regret bound, shifts")  # which the bound holds for
     details = {
-        name: value * width if isinstance(value, float) and name.startswith("regret") else value
+        name: value * width
+        if isinstance(value, float) and name.startswith("regret") and name not in counts
+        else value
         for name, value in guarantee.details.items()
     }
     return replace(

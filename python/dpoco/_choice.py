@@ -1,0 +1,426 @@
+"""Which learner to take: all that fit a problem, ranked by the regret to be expected.
+
+What is expected is a law in public numbers, fitted once to simulated worlds
+(``bench/predict.py`` writes ``predicted_regret.json``). Nothing here touches records, and no
+guarantee rests on it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from dpoco._participation import Participation
+from dpoco._validation import choice, positive_int, real_float, require_memory
+from dpoco.accounting import Budget
+from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.domains import Domain, LpBall, Simplex, VertexSet
+from dpoco.errors import CalibrationError
+from dpoco.learners import learner_named
+from dpoco.losses import GlmLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
+
+__all__ = ["ADVERSARIES", "Choice", "choose"]
+
+# From the most to the least special: what holds for a later one holds for those before.
+ADVERSARIES = ("stationary", "shifting", "oblivious", "adaptive")
+_NAMES = {
+    LinearLoss: "linear",
+    SquaredLoss: "squared",
+    LogisticLoss: "logistic",
+    HuberLoss: "huber",
+}
+_MATRIX = 300  # coordinates up to which learners of records sum matrices
+_UNKNOWN = 10**6  # rounds that regret is predicted for where nobody knows how many come
+UPDATES = 1000  # of Frank-Wolfe: enough for its steps 1/(k + 1), and fewer noisy ones
+_LEAST = 1e-100  # margins, as a share of the largest label
+_BANDITS = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A learner that fits a problem, and what its regret is predicted from.
+
+    `law` names the law, `numbers` are what its coefficients multiply, `largest` is the largest
+    regret a round there can be. `log_noise` is -ln mu of the budget, None without.
+    """
+
+    path: str
+    arguments: tuple[Any, ...]
+    law: str
+    numbers: tuple[float, ...]
+    largest: float
+    log_noise: float | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, **more: Any) -> Any:
+        """Return the learner."""
+        learner = learner_named(self.path.rpartition(".")[2]).load()
+        return learner(*self.arguments, **{**self.options, **more})
+
+
+def shares(
+    law: Mapping[str, Any], numbers: tuple[float, ...], log_noise: float | None
+) -> tuple[float, float]:
+    """Return the regret a round to be expected without noise, and what noise adds to it.
+
+    Both as a share of the largest there can be.
+    """
+    idle = min(1.0, math.exp(float(np.dot(law["idle"], numbers))))
+    if log_noise is None:
+        return idle, 0.0
+    noise = float(saturated(np.dot(law["noise"], (*numbers, log_noise)), law["cap"]))
+    return idle, min(noise, 1.0 - idle)
+
+
+def saturated(exponent: Any, cap: float) -> Any:
+    """Return cap u / (1 + u) for u = exp(exponent): what noise costs is bounded."""
+    return cap / (1.0 + np.exp(-np.clip(exponent, -700.0, 700.0)))
+
+
+@cache
+def _laws() -> dict[str, Any]:
+    text = files("dpoco").joinpath("predicted_regret.json").read_text()
+    laws: dict[str, Any] = json.loads(text)
+    return laws
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One learner for a problem, as `choose` ranks them.
+
+    Attributes
+    ----------
+    learner : str
+        Room and class below ``dpoco``.
+    options : dict
+        Arguments of its constructor besides the problem, horizon, budget and participation.
+    predicted_regret : float or None
+        Regret a round to be expected of independent records, in units of the loss; None where
+        nothing was simulated. An estimate, not a guarantee: see `choose`.
+    privacy_cost : float or None
+        The part of it that noise causes.
+    regret_bound : float or None
+        Proved bound on the regret a round; None if there is none.
+    scope : str or None
+        For which losses the bound holds; None of bandits, whose page says it.
+    useful : bool
+        Whether the bound says anything: it is below the largest regret that there can be.
+    parameters : Parameters
+        What calibration fixed.
+    guarantee : Guarantee
+        What is certified.
+    notes : tuple of str
+        What the constructor warned of.
+    """
+
+    learner: str
+    options: dict[str, Any]
+    predicted_regret: float | None
+    privacy_cost: float | None
+    regret_bound: float | None
+    scope: str | None
+    useful: bool
+    parameters: Any
+    guarantee: Any
+    notes: tuple[str, ...]
+    _constructor: Callable[..., Any] = field(repr=False)
+
+    def make(self, **more: Any) -> Any:
+        """Return a new learner; `more` are ``source``, ``on_violation`` and the like."""
+        return self._constructor(**more)
+
+    def __str__(self) -> str:
+        """Say what was chosen and why, in one sentence."""
+        options = [f"{name}={value!r}" for name, value in self.options.items()]
+        text = ", ".join([f"dpoco.{self.learner}", *options])
+        if self.predicted_regret is not None:
+            text += f": regret of {self.predicted_regret:.3g} a round expected"
+            if self.privacy_cost:
+                text += f", {self.privacy_cost:.3g} of it for privacy"
+        if self.useful:
+            text += f"; at most {self.regret_bound:.3g} is proved"
+            text += "" if self.scope is None else f" for {self.scope} losses"
+        return text
+
+
+def choose(
+    problem: Any,
+    *,
+    horizon: int | None,
+    budget: Budget | None,
+    participation: Participation | None = None,
+    switches: int = 0,
+    adversary: str = "stationary",
+    gap: float = 0.0,
+) -> tuple[Choice, ...]:
+    """Return all learners that fit a problem, that of the least expected regret first.
+
+    Parameters
+    ----------
+    problem : tuple or int
+        First arguments of the learners: ``(domain, loss)`` for decisions in a convex set, the
+        number of experts, or ``(arms, dimension)`` of a contextual bandit.
+    horizon : int or None
+        Rounds T. None: unknown; learners that can do without it, and the regret of a million.
+    budget : Budget or None
+        Of all decisions together; None switches privacy off.
+    participation : Participation, optional
+        How often a person comes; the budget is then for all her rounds.
+    switches : int, default 0
+        Of experts: the learner is compared with the best sequence of so many switches.
+    adversary : {"stationary", "shifting", "oblivious", "adaptive"}
+        Of experts: how the losses arise, as for `dpoco.experts.plan_experts`. Only learners with a
+        bound for such losses are returned; for the last two, those of the least bound first.
+    gap : float, default 0
+        Of experts, stationary or shifting: how much worse than the best expert's mean loss all
+        others' are, in [0, 1], if that is known. ``WindowSelector`` makes use of it.
+
+    Returns
+    -------
+    tuple of Choice
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a problem that no learner is for, and for bad arguments.
+    CalibrationError
+        If no learner meets the budget.
+
+    Notes
+    -----
+    Trust the order more than the numbers. Predictions are fitted to independent records of
+    simulated worlds. On others the first learner was nearly always the best, and its regret within
+    a factor of six of what was predicted, mostly above; they are further off where no decision
+    explains the labels (``docs/guide/choose.md`` has figures). On streams that drift or react, go
+    by the bounds. Lazy learners (``CoupledRegularizedLeader``,
+    ``ContinuousMultiplicativeWeights``) change their decision seldom and pay for it with regret, so
+    they are not ranked: take one where a change has a price. One calibration for each candidate, up
+    to a second.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> ball = dpoco.domains.LpBall(dimension=10, p=2.0, radius=1.0)
+    >>> best = dpoco.choose((ball, dpoco.losses.LinearLoss(1.0)), horizon=10_000,
+    ...                     budget=dpoco.Budget(1.0, 1e-6))[0]
+    >>> best.learner
+    'oco.NoisyFTRL'
+    """
+    covered: dict[str, Any] = {"horizon": horizon, "budget": budget}
+    if participation is not None:
+        covered["participation"] = participation
+    found, refusals = [], []
+    for candidate in candidates(problem, horizon, budget, switches, adversary, gap):
+        try:
+            found.append(_judged(candidate, covered))
+        except CalibrationError as error:
+            refusals.append(f"{candidate.path}: {error}")
+    of_experts = not isinstance(problem, tuple)
+    if of_experts:
+        level = ADVERSARIES.index(adversary)
+        found = [each for each in found if ADVERSARIES.index(str(each.scope)) >= level]
+    if not found:
+        pure = " with a pure budget (delta = 0)" if _is_pure(budget) else ""
+        endless = " without a horizon" if horizon is None else ""
+        against = f" against {adversary} losses" if of_experts else ""
+        why = f"no learner fits this problem{pure}{endless}{against}"
+        raise CalibrationError("; ".join(refusals) or why)
+    by_bound = adversary in ADVERSARIES[2:]  # of which nothing was simulated
+
+    def rank(each: Choice) -> float:
+        number = each.regret_bound if by_bound else each.predicted_regret
+        return math.inf if number is None else number
+
+    return tuple(sorted(found, key=rank))
+
+
+def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        learner = candidate.make(**covered)
+    horizon, budget = covered["horizon"], covered["budget"]
+    parameters, log_noise = learner.parameters, candidate.log_noise
+    if "participation" in covered and budget is not None:
+        # What single rounds get, of which regret is known.
+        single = learner._accountant.guarantee(*candidate.arguments, parameters)
+        delta = _delta(budget, horizon)
+        log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
+    predicted, cost, bound = None, None, None
+    if candidate.law in _laws():
+        idle, noise = shares(_laws()[candidate.law], candidate.numbers, log_noise)
+        predicted, cost = candidate.largest * (idle + noise), candidate.largest * noise
+    if horizon is not None and learner.guarantee.regret_bound is not None:
+        bound = learner.guarantee.regret_bound / horizon
+    return Choice(
+        learner=candidate.path,
+        options=dict(candidate.options),
+        predicted_regret=predicted,
+        privacy_cost=cost,
+        regret_bound=bound,
+        scope=getattr(parameters, "regret_scope", None),
+        useful=bound is not None and bound < candidate.largest,
+        parameters=parameters,
+        guarantee=learner.guarantee,
+        notes=tuple(str(warning.message) for warning in caught),
+        _constructor=partial(candidate.make, **covered),
+    )
+
+
+def _delta(budget: Budget, horizon: int | None) -> float:
+    """Return a customary delta where the budget is pure."""
+    return budget.delta or 0.1 / (horizon or _UNKNOWN)
+
+
+def _rounds_and_noise(horizon: int | None, budget: Budget | None) -> tuple[float, float | None]:
+    """Return the logarithms ln T and -ln mu that laws multiply."""
+    log_noise = None
+    if budget is not None:
+        log_noise = -math.log(gaussian_mu(budget.epsilon, _delta(budget, horizon)))
+    return math.log(horizon or _UNKNOWN), log_noise
+
+
+def _is_pure(budget: Budget | None) -> bool:
+    return budget is not None and budget.delta == 0.0
+
+
+def candidates(
+    problem: Any,
+    horizon: int | None,
+    budget: Budget | None,
+    switches: int = 0,
+    adversary: str = "stationary",
+    gap: float = 0.0,
+) -> Iterator[Candidate]:
+    """Yield all learners for a problem; arguments are those of `choose`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a problem that no learner is for, and for bad arguments.
+    """
+    if horizon is not None:
+        positive_int("horizon", horizon)
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+    if isinstance(switches, bool) or not isinstance(switches, int) or switches < 0:
+        raise ValueError("switches must be an int of at least 0")
+    choice("adversary", adversary, ADVERSARIES)
+    if not 0.0 <= real_float("gap", gap) <= 1.0:
+        raise ValueError(f"gap must be in [0, 1]; got {gap!r}")
+    if gap > 0.0 and adversary in ADVERSARIES[2:]:
+        raise ValueError(f"gap is of laws that losses are drawn from, not of {adversary} losses")
+    parts = problem if isinstance(problem, tuple) else (problem,)
+    counts = [isinstance(part, int | np.integer) and type(part) is not bool for part in parts]
+    if counts == [True]:
+        yield from _of_experts(parts[0], horizon, budget, switches, adversary, gap)
+        return
+    if (switches, adversary, gap) != (0, "stationary", 0.0):
+        raise ValueError("switches, adversary and gap are for experts: problem is their number")
+    if counts == [True, True]:
+        yield from _of_arms(parts[0], parts[1], horizon, budget)
+    elif len(parts) == 2 and isinstance(parts[0], Domain) and isinstance(parts[1], Loss):
+        yield from _of_records(parts[0], parts[1], horizon, budget)
+    else:
+        raise TypeError(
+            "a problem is (domain, loss), the number of experts, or (arms, dimension); got "
+            f"{reprlib.repr(problem)}"
+        )
+
+
+def _of_records(
+    domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None
+) -> Iterator[Candidate]:
+    d = domain.dimension
+    require_memory({"decisions and gradients": 4.0 * d})
+    name = _NAMES.get(type(loss), "other")
+    shape = "l1" if domain.dual_exponent > 3.0 else "ball"
+    log_rounds, log_noise = _rounds_and_noise(horizon, budget)
+    largest = loss.lipschitz(domain) * domain.diameter() / 2.0
+    reach, plain = 1.0, True
+    if isinstance(loss, GlmLoss):
+        largest = min(largest, loss.center_regret(domain))
+        reach = loss.margin_bound(domain) / getattr(loss, "label_bound", 1.0)
+        plain = loss.reported == loss
+    numbers = (1.0, log_rounds, math.log(d), math.log(max(reach, _LEAST)))
+
+    def candidate(path: str, **options: Any) -> Candidate:
+        law = f"records/{name}/{shape}/{path.rpartition('.')[2]}"
+        if "statistics" in options:
+            law += "/quadratic"
+        return Candidate(path, (domain, loss), law, numbers, largest, log_noise, options)
+
+    if not _is_pure(budget) and not isinstance(domain, VertexSet):
+        if name in ("logistic", "huber") and d <= _MATRIX:
+            yield candidate("oco.NoisyNewton")
+        if name == "squared" and d <= _MATRIX:
+            yield candidate("oco.NoisyFTRL", statistics="quadratic")
+        yield candidate("oco.NoisyFTRL", **({"step_size": "predicted"} if loss.glm else {}))
+        if loss.glm and plain and horizon is not None:
+            yield candidate("frank_wolfe.TreeFrankWolfe", batch=max(1, horizon // UPDATES))
+    l1_ball = isinstance(domain, LpBall) and domain.p == 1.0
+    if plain and horizon is not None and (l1_ball or isinstance(domain, Simplex | VertexSet)):
+        yield candidate("frank_wolfe.PolyhedralFrankWolfe")
+
+
+def _of_experts(
+    experts: int,
+    horizon: int | None,
+    budget: Budget | None,
+    switches: int,
+    adversary: str,
+    gap: float,
+) -> Iterator[Candidate]:
+    positive_int("experts", experts)
+    if horizon is not None:
+        switches = min(switches, horizon - 1)
+    log_rounds, log_noise = _rounds_and_noise(horizon, budget)
+    numbers = (1.0, log_rounds, math.log(experts), math.log1p(switches))
+
+    def candidate(name: str, law: str = "", *more: float, **options: Any) -> Candidate:
+        law, known = f"experts/{name}{law}", (*numbers, *more)
+        return Candidate(f"experts.{name}", (experts,), law, known, 1.0, log_noise, options)
+
+    if switches == 0:
+        yield candidate("EpochSelector")
+    if gap > 0.0:
+        yield candidate("WindowSelector", "/gap", math.log(gap), expected_shifts=switches, gap=gap)
+    else:
+        yield candidate("WindowSelector", expected_shifts=switches)
+    yield candidate("ShiftDetector", expected_shifts=switches)
+    if horizon is None:
+        return
+    if switches == 0 and not _is_pure(budget):
+        yield candidate("PrefixHedge")
+    yield candidate("ObliviousTracker", switches=switches)
+    attack = "adaptive" if adversary == "adaptive" else "oblivious"
+    for noise in ("knorm",) if _is_pure(budget) else ("knorm", "gaussian"):
+        options = {"switches": switches, "noise": noise, "adversary": attack}
+        yield candidate("BatchShare", f"/{noise}", **options)
+
+
+def _of_arms(
+    arms: int, dimension: int, horizon: int | None, budget: Budget | None
+) -> Iterator[Candidate]:
+    positive_int("arms", arms)
+    positive_int("dimension", dimension)
+    if horizon is None:
+        raise ValueError("bandits need a horizon: noise depends on the number of rounds")
+    require_memory({"coefficients of all arms": 4.0 * arms * dimension})
+    log_rounds, log_noise = _rounds_and_noise(horizon, budget)
+    numbers = (1.0, log_rounds, math.log(dimension), math.log(arms))
+    if dimension <= _BANDITS:
+        problem = (arms, dimension)
+        yield Candidate("bandits.LinUCB", problem, "arms/LinUCB", numbers, 2.0, log_noise)
+    if arms <= _BANDITS:
+        path, law = "bandits.HighDimensionalBandit", "arms/HighDimensionalBandit"
+        sparse = (arms, LpBall(dimension, 1.0, 1.0))
+        yield Candidate(path, sparse, law, numbers, 2.0, log_noise)
