@@ -43,8 +43,7 @@ std::uint64_t EpochInstance::selected_from() const noexcept {
 
 std::optional<std::uint64_t> EpochInstance::learn(const double* losses, bool last,
                                                   random::Source& source) {
-  ExactSums::round(losses, scores_.size(), scores_.data());
-  sums_.add(scores_.data());
+  sums_.add_rounding(losses);
   ++rounds_;
   if (open_of(rounds_) != 0) return std::nullopt;
   std::optional<std::uint64_t> selected;

@@ -37,7 +37,12 @@ class ExactSums {
   void add(const double* rounded) {
     const simd::Kernels& k = simd::kernels();
     k.axpy(1.0, rounded, recent_.size(), recent_.data());
-    if (++since_carry_ == 64) carry();
+    count();
+  }
+  // The same of losses as they are, which are rounded on the way.
+  void add_rounding(const double* losses) {
+    simd::kernels().accumulate_rounded(1.0, losses, 0x1p-46, 1.0, recent_.size(), recent_.data());
+    count();
   }
 
   // Sums less the whole number `offset`.
@@ -90,6 +95,9 @@ class ExactSums {
   }
 
  private:
+  void count() {
+    if (++since_carry_ == 64) carry();
+  }
   void carry() {
     for (std::size_t i = 0; i < whole_.size(); ++i) {
       const double whole = (recent_[i] + elementary::kRoundMagic) - elementary::kRoundMagic;
