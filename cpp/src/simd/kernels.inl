@@ -442,6 +442,7 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                affine,
                                cusum,
                                keyed_digests,
-                               eliminate};
+                               eliminate,
+                               admit_sums};
 
 }  // namespace dpoco::simd

@@ -41,7 +41,16 @@ class ExactSums {
   }
   // The same of losses as they are, which are rounded on the way.
   void add_rounding(const double* losses) {
-    simd::kernels().accumulate_rounded(1.0, losses, 0x1p-46, 1.0, recent_.size(), recent_.data());
+    simd::kernels().accumulate_rounded(1.0, losses, kGrid, 1.0, recent_.size(), recent_.data());
+    count();
+  }
+  // The same of as many rounds as `until_carry()` at most: add(grid, sums) adds their rounded
+  // losses.
+  std::uint64_t until_carry() const noexcept { return 64 - since_carry_; }
+  template <class Add>
+  void add_rounds(std::uint64_t rounds, Add add) {
+    add(kGrid, recent_.data());
+    since_carry_ += rounds - 1;
     count();
   }
 
@@ -95,6 +104,8 @@ class ExactSums {
   }
 
  private:
+  static constexpr double kGrid = 0x1p-46;
+
   void count() {
     if (++since_carry_ == 64) carry();
   }

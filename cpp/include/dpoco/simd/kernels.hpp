@@ -133,6 +133,10 @@ struct Kernels {
   // a row of a Cholesky factor takes from those above.
   void (*eliminate)(const double* rows, std::size_t stride, std::size_t count, std::size_t n,
                     double* out);
+  // As admit_losses for each of `rounds` rows; what it writes is rounded to multiples of grid, a
+  // power of two, and added to `sum` instead.
+  std::uint64_t (*admit_sums)(std::size_t rounds, const double* x, std::size_t n, double low,
+                              double high, double inverse, double grid, double* sum);
 };
 
 // The best variant this machine runs, or the one chosen by `select`.
