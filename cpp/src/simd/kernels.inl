@@ -212,15 +212,11 @@ void against(double a, const double* x, std::size_t n, double* out) {
 
 bool approach(double a, const double* from, const double* to, std::size_t n, double* out) {
   std::uint64_t changed = 0;
-  const auto move = [&](auto target) {
-    for (std::size_t i = 0; i < n; ++i) {
-      const double moved = from[i] + a * (target(i) - from[i]);
-      changed |= el::to_bits(moved) ^ el::to_bits(from[i]);
-      out[i] = moved;
-    }
-  };
-  to == nullptr ? move([](std::size_t) { return 0.0; })
-                : move([=](std::size_t i) { return to[i]; });
+  for (std::size_t i = 0; i < n; ++i) {
+    const double moved = from[i] + a * (to[i] - from[i]);
+    changed |= el::to_bits(moved) ^ el::to_bits(from[i]);
+    out[i] = moved;
+  }
   return changed != 0;
 }
 

@@ -56,8 +56,7 @@ struct Kernels {
   void (*scale)(double a, const double* x, std::size_t n, double* out);
   // out_i = -a, a or 0 as x_i is positive, negative or neither.
   void (*against)(double a, const double* x, std::size_t n, double* out);
-  // out = from + a (to - from), `to` null counting as zeros; returns whether that has other bits
-  // than `from`.
+  // out = from + a (to - from); returns whether that has other bits than `from`.
   bool (*approach)(double a, const double* from, const double* to, std::size_t n, double* out);
   // y += a x
   void (*axpy)(double a, const double* x, std::size_t n, double* y);
