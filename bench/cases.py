@@ -28,12 +28,14 @@ from measurement import Row, available_sets, compare, rate
 from numpy.typing import NDArray
 
 import dpoco
+from dpoco.accounting import tree_frank_wolfe
 from dpoco.accounting.continual_sum import blt_parameters
 
 try:
+    import numba_frank_wolfe
     import numba_tree
 except ImportError:  # the extra `bench` is not installed: its rows are left out
-    numba_tree = None  # type: ignore[assignment]
+    numba_tree = numba_frank_wolfe = None  # type: ignore[assignment]
 
 FloatArray = NDArray[np.float64]
 
@@ -52,6 +54,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         compiled_sum_rows(pairs, ENTRIES // shrink) if numba_tree is not None else (),
         loop_sum_rows(pairs, ENTRIES // (4 * shrink)),
         learner_rows(pairs, shrink),
+        compiled_learner_rows(pairs, shrink) if numba_frank_wolfe is not None else (),
         polyhedral_cases.rows(pairs, shrink),
         noisy_ftrl_cases.rows(pairs, shrink),
         ctrl_cases.rows(pairs, shrink),
@@ -210,6 +213,39 @@ def records(rounds: int, d: int, p: float) -> tuple[FloatArray, FloatArray]:
     return features, (features.sum(axis=1) > 0).astype(float)
 
 
+def compiled_learner(
+    ours: dpoco.frank_wolfe.TreeFrankWolfe, p: float, *, noisy: bool = True
+) -> numba_frank_wolfe.FrankWolfe:
+    d, bound = ours.domain.dimension, ours.parameters.leaf_scalar_bound
+    scale = 0.0
+    if noisy:
+        scale = tree_frank_wolfe.calibrate(
+            ours.domain, ours.loss, horizon=HORIZON, budget=BUDGET, sum_method="tree"
+        ).noise_scale
+    return numba_frank_wolfe.FrankWolfe(
+        d, p=p, radius=2.0, bound=1.0, leaf_bound=math.inf if bound is None else bound, scale=scale
+    )
+
+
+def compiled_learner_rows(pairs: int, shrink: int) -> Iterator[Row]:
+    for d, p in itertools.product((10, 100), (2.0, math.inf, 1.5)):
+        features, labels = records((200_000 if d == 10 else 20_000) // shrink, d, p)
+        ours = learner(d, p)
+        theirs = compiled_learner(ours, p)
+        theirs.run(features[:10], labels[:10])  # compiles
+        yield compare(
+            "TreeFrankWolfe.run against a loop compiled by Numba, binary-tree noise (ns per round)",
+            f"p = {p:g}, d = {d}",
+            partial(ours.run, features, labels, record_decisions=False),
+            partial(theirs.run, features, labels),
+            against="Numba loop",
+            units=len(labels),
+            pairs=pairs,
+            instruction_set=dpoco.random.instruction_set(),
+            target=1.2 if p != 1.5 else 0.8,
+        )
+
+
 def learner_rows(pairs: int, shrink: int) -> Iterator[Row]:
     cases: list[tuple[int, float, float | None]] = [
         (10, 2.0, 3e6), (10, math.inf, 3e6), (10, 1.5, 1e6),
@@ -307,3 +343,7 @@ def check_competitors() -> None:
         theirs = numpy_learner(ours, p, noisy=False).run(features, labels)
         decisions = ours.run(features, labels).decisions
         np.testing.assert_allclose(theirs, decisions, atol=1e-9)
+        if numba_frank_wolfe is not None:
+            compiled = compiled_learner(ours, p, noisy=False)
+            compiled.run(features, labels)
+            np.testing.assert_allclose(compiled.decision, ours.last_decision, atol=1e-9)

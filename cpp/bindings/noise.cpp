@@ -31,9 +31,9 @@ void register_noise(py::module_& m) {
       "fill_gamma",
       [](Source& source, double shape, Array& out) {
         double* to = out.mutable_data();
-        const py::ssize_t n = out.size();
+        const auto n = static_cast<std::size_t>(out.size());
         const py::gil_scoped_release nogil;  // dpoco.random.Source holds a lock of its own
-        for (py::ssize_t i = 0; i < n; ++i) to[i] = noise::gamma(source, shape);
+        noise::gammas(source, shape, n, to);
       },
       "source"_a, "shape"_a, "out"_a.noconvert());
   m.def(

@@ -85,6 +85,14 @@ void register_random(py::module_& m) {
           },
           "kind"_a, "out"_a.noconvert())
       .def(
+          "draw",
+          [](Source& self, unsigned kind) {
+            double value = 0.0;
+            self.fill(variate_from(kind), &value, 1);
+            return value;
+          },
+          "kind"_a)
+      .def(
           "words",
           [](Source& self, py::ssize_t n) {
             py::array_t<std::uint64_t> out(n);

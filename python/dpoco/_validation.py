@@ -73,6 +73,8 @@ def instance(name: str, value: Any, kind: type[T], what: str) -> T:
 
 
 def _float(name: str, value: Any) -> float:
+    if type(value) is float:
+        return value
     try:
         if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
             return float(value)

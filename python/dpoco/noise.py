@@ -68,6 +68,8 @@ def _elementary(
 ) -> FloatArray | float:
     factor = positive_float("scale", scale)
     stream = checked_source(source)
+    if size is None and out is None:
+        return stream._draw(kind) * factor
     return _draw(lambda values: stream._fill_into(kind, values), size, out, factor)
 
 

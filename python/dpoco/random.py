@@ -226,6 +226,12 @@ class Source:
         with self._drawing() as engine:
             engine.fill(_VARIATES[kind], out)
 
+    def _draw(self, kind: str) -> float:
+        """Return what `_fill_into` would write to one place."""
+        with self._lock:
+            self._own()
+            return self._engine.draw(_VARIATES[kind])
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a source cannot be copied or pickled: copies would share noise")
 

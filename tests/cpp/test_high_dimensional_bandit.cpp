@@ -62,7 +62,7 @@ class FailingRule final : public VertexRule {
  public:
   FailingRule(std::uint64_t arm, std::uint64_t fails) : source_(Key{1, 2}, arm), fails_(fails) {}
 
-  void next(std::uint64_t k, double, const double*, double* vertex) override {
+  void next(std::uint64_t k, double, double, const double*, double* vertex) override {
     if (k > fails_) throw RoundOrderError("planted");
     std::fill_n(vertex, kDimension, 0.0);
   }

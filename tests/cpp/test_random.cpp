@@ -1,11 +1,13 @@
 // The generator against a second, plain ChaCha20, and its positions.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/random/source.hpp"
 
@@ -99,6 +101,7 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       all.insert(all.end(), one.begin(), one.end());
     }
     const std::vector<double> x(all.begin() + 1024, all.begin() + 2048);  // Gaussians
+    const double factor = 0.7;
     for (std::size_t n : {1U, 7U, 8U, 9U, 10U, 64U, 1001U}) {
       all.push_back(k.dot(x.data(), x.data() + 10, n));
       all.push_back(k.sum(x.data(), n));
@@ -107,6 +110,13 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       std::vector<double> out(n);
       k.signed_power(x.data(), n, 0.3, 1.7, out.data());
       all.insert(all.end(), out.begin(), out.end());
+      k.signed_square(x.data(), n, 0.3, out.data());
+      all.insert(all.end(), out.begin(), out.end());
+      k.against(0.3, x.data(), n, out.data());
+      k.scale(1.3, out.data(), n, out.data());
+      std::vector<double> moved(n);
+      all.push_back(k.approach(0.1, x.data(), out.data(), n, moved.data()) ? 1.0 : 0.0);
+      all.insert(all.end(), moved.begin(), moved.end());
       k.exp(x.data(), n, out.data());
       all.insert(all.end(), out.begin(), out.end());
       k.log(out.data(), n, out.data());
@@ -118,9 +128,9 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
       k.extend(out.data(), x.data() + 10, 1.3, n, sum.data(), out.data());
       std::vector<double> rest(n, 0x1p-60);
       k.accumulate(0.7, x.data() + 3, n, sum.data(), rest.data());
-      k.release(0.7, x.data() + 5, x.data(), 0.0, n, sum.data(), rest.data(), out.data());
+      k.release(1, &factor, x.data() + 5, x.data(), 0.0, n, sum.data(), rest.data(), out.data());
       all.insert(all.end(), out.begin(), out.end());
-      k.release(0.7, x.data() + 5, x.data(), 0.125, n, sum.data(), rest.data(), out.data());
+      k.release(1, &factor, x.data() + 5, x.data(), 0.125, n, sum.data(), rest.data(), out.data());
       all.insert(all.end(), rest.begin(), rest.end());
       all.insert(all.end(), sum.begin(), sum.end());
       all.insert(all.end(), out.begin(), out.end());
@@ -156,6 +166,119 @@ TEST_CASE("every kernel gives the same bits on every instruction set") {
     const auto got = outputs(set);
     CHECK(std::memcmp(want.data(), got.data(), want.size() * sizeof(double)) == 0);
   }
+}
+
+// What the kernels of sums and their noise do with blocks of rows, entry by entry.
+struct PlainSums {
+  std::vector<double> state, total, sum, rest;
+  std::vector<std::int64_t> exact;
+  explicit PlainSums(std::size_t n)
+      : state(5 * n, 0.0), total(n, 0.0), sum(n, 0.0), rest(n, 0.0), exact(n, 0) {}
+};
+constexpr double kDecay[5] = {0.1, 0.01, 0.5, 0.3, 0.001};
+constexpr double kOmega[5] = {0.1, 0.02, 0.3, 0.2, 0.01};
+
+double nearest(double x) { return (x + 6755399441055744.0) - 6755399441055744.0; }
+
+void plain_blt(PlainSums& s, bool lattice, std::size_t n, double* z) {
+  constexpr double kUnit = 0x1p-10;
+  for (std::size_t i = 0; i < n; ++i) {
+    double* held[5];
+    for (std::size_t j = 0; j < 5; ++j) held[j] = &s.state[j * n + i];
+    double w = 1.3 * z[i];
+    double past = kOmega[0] * *held[0];
+    for (std::size_t j = 1; j < 5; ++j) past += kOmega[j] * *held[j];
+    for (std::size_t j = 0; j < 5; ++j) w -= kOmega[j] * *held[j];
+    if (lattice) w = z[i] - nearest(past);
+    for (std::size_t j = 0; j < 5; ++j) {
+      const double lost = nearest(kDecay[j] * *held[j] / kUnit) * kUnit;
+      *held[j] = lattice ? (*held[j] - lost) + w : (1.0 - kDecay[j]) * *held[j] + w;
+    }
+    s.total[i] += w;
+    z[i] = s.total[i];
+  }
+}
+
+TEST_CASE("blocks of rows are worked on as one entry after the other, on every instruction set") {
+  Source source(counting_key(), 5);
+  constexpr std::size_t kRounds = 7;
+  for (const char* set : instruction_sets()) {
+    CAPTURE(set);
+    dpoco::simd::select(set);
+    const auto& k = dpoco::simd::kernels();
+    for (std::size_t n : {1U, 2U, 3U, 5U, 7U, 8U, 9U, 10U, 16U, 17U, 23U, 24U, 40U, 100U}) {
+      CAPTURE(n);
+      for (const bool lattice : {false, true}) {
+        std::vector<double> z(kRounds * n), g(kRounds * n), a(kRounds), out(kRounds * n);
+        source.fill(Variate::gaussian, z.data(), z.size());
+        source.fill(Variate::gaussian, g.data(), g.size());
+        source.fill(Variate::uniform, a.data(), a.size());
+        if (lattice) {
+          for (double& x : z) x = nearest(1e4 * x);
+        }
+        PlainSums want(n), got(n);
+        std::vector<double> noise = z;
+        double keep[5];
+        for (std::size_t j = 0; j < 5; ++j) keep[j] = 1.0 - kDecay[j];
+        if (lattice) {
+          k.lattice_blt(kRounds, n, 0x1p-10, 5, kDecay, kOmega, got.state.data(), got.total.data(),
+                        noise.data());
+          k.lattice_release(kRounds, a.data(), g.data(), noise.data(), 0x1p-12, 4096.0, 3, n,
+                            got.exact.data(), out.data());
+        } else {
+          k.blt(kRounds, n, 1.3, 5, keep, kOmega, got.state.data(), got.total.data(), noise.data());
+          k.release(kRounds, a.data(), g.data(), noise.data(), 0.125, n, got.sum.data(),
+                    got.rest.data(), out.data());
+        }
+        bool same = true;
+        for (std::size_t r = 0; r < kRounds; ++r) {
+          double* row = z.data() + r * n;
+          plain_blt(want, lattice, n, row);
+          for (std::size_t i = 0; i < n; ++i) {
+            const double leaf = a[r] * g[r * n + i];
+            double released = 0.0;
+            if (lattice) {
+              const double units = nearest(std::max(-4096.0, std::min(4096.0, leaf * 0x1p12)));
+              want.exact[i] += static_cast<std::int64_t>(units);
+              const double whole = static_cast<double>(want.exact[i]) + row[i];
+              released = std::floor((whole + 4.0) / 8.0) * 0x1p-9;
+            } else {
+              dpoco::add_compensated(leaf, want.sum[i], want.rest[i]);
+              released = nearest((want.sum[i] + row[i]) * 8.0) * 0.125;
+            }
+            same = same && row[i] == noise[r * n + i] && released == out[r * n + i];
+          }
+        }
+        CHECK(same);
+        CHECK(want.state == got.state);
+        CHECK(want.total == got.total);
+        CHECK(want.exact == got.exact);
+        CHECK(want.rest == got.rest);
+      }
+      std::vector<double> rows(kRounds * n), left(n, 0.75), taken(n, 0.75), sums(n, 0.5);
+      source.fill(Variate::gaussian, rows.data(), rows.size());
+      std::vector<double> added = sums;
+      k.eliminate(rows.data(), n, kRounds, n, taken.data());
+      k.accumulate_rounded(1.5, rows.data(), 0x1p-20, 1.0, n, sums.data());
+      for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t r = 0; r < kRounds; ++r) left[i] -= rows[r * n] * rows[r * n + i];
+        added[i] += nearest(std::max(-1.0, std::min(1.0, 1.5 * rows[i])) * 0x1p20) * 0x1p-20;
+      }
+      std::vector<double> admitted(n), apart(n, 0.25), together(n, 0.25);
+      std::uint64_t changed = 0;
+      rows[n / 2] = std::nan("");
+      for (std::size_t r = 0; r < kRounds; ++r) {
+        changed += k.admit_losses(&rows[r * n], n, -0.7, 0.9, 1.0 / 1.6, admitted.data());
+        k.accumulate_rounded(1.0, admitted.data(), 0x1p-20, 1.0, n, apart.data());
+      }
+      CHECK(changed ==
+            k.admit_sums(kRounds, rows.data(), n, -0.7, 0.9, 1.0 / 1.6, 0x1p-20, together.data()));
+      CHECK(apart == together);
+      CHECK(left == taken);
+      CHECK(added == sums);
+    }
+  }
+  dpoco::simd::select("auto");
 }
 
 TEST_CASE("bits do not change from release to release") {

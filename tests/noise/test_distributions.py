@@ -98,6 +98,14 @@ def test_gamma(shape):
 ORDERS = [1.0, 1.3, 2.0, 2.5, 3.0, 6.0, 50.0, np.inf]
 
 
+@pytest.mark.parametrize("shape", [0.3, 1.0, 1.5, 40.0])
+def test_gammas_are_the_same_however_they_are_drawn(shape):
+    whole, single = Source.seeded(26), Source.seeded(26)
+    values = noise.gamma(whole, shape, 1000)
+    assert values.tolist() == [noise.gamma(single, shape) for _ in range(1000)]
+    assert whole.to_bytes() == single.to_bytes()
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("dimension", [2, 5, 70])
 def test_generalized_gaussian_radius_and_direction(order, dimension):

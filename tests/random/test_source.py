@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 import dpoco
-from dpoco import _core
+from dpoco import _core, noise
 from dpoco.random import Source, instruction_set, select_instruction_set
 
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
@@ -214,6 +214,9 @@ def test_a_forked_child_does_not_share_noise():
     assert child != source.words(4).tobytes()
     second = in_child(lambda: source.words(4).tobytes())
     assert second != child
+    noise.gaussian(source)
+    single = in_child(lambda: noise.gaussian(source).hex().encode())
+    assert single != noise.gaussian(source).hex().encode()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -10,24 +10,6 @@
 #include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::domains {
-namespace {
-
-void multiply(double factor, double* v, Index n) noexcept {
-  for (Index i = 0; i < n; ++i) v[i] *= factor;
-}
-
-// sign(x) (|x| scale)^power; power 2 is the common p = 3/2 and needs no logarithms.
-void signed_power(const double* x, Index n, double scale, double power, double* out) noexcept {
-  if (power != 2.0)
-    return simd::kernels().signed_power(x, static_cast<std::size_t>(n), scale, power, out);
-  for (Index i = 0; i < n; ++i) {
-    const double t = x[i] * scale;
-    out[i] = t * std::fabs(t);
-  }
-}
-
-}  // namespace
-
 Domain::Domain(Index dimension) : dimension_(dimension) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
 }
@@ -44,80 +26,72 @@ LpBall::LpBall(Index dimension, double p, double radius)
   if (std::isinf(p_)) kind_ = Kind::infinity;
 }
 
-void LpBall::minimize_linear(const double* g, double* v) const noexcept {
-  const Index n = dimension();
+void LpBall::minimize_padded(const double* g, std::size_t n, double* v) const noexcept {
   switch (kind_) {
     case Kind::one:
-      return minimize_one(g, v);
+      return minimize_one(g, n, v);
     case Kind::two:
-      return minimize_two(g, v);
+      return minimize_two(g, n, v);
     case Kind::general:
-      return minimize_general(g, v);
-    case Kind::infinity: {
-      const double r = radius_;  // a copy: v might alias the member, which forbids vectorising
-      for (Index i = 0; i < n; ++i) {
-        const double below = g[i] < 0.0 ? r : 0.0;
-        v[i] = g[i] > 0.0 ? -r : below;
-      }
-    }
+      return minimize_general(g, n, v);
+    case Kind::infinity:
+      return simd::kernels().against(radius_, g, n, v);
   }
 }
 
-void LpBall::minimize_one(const double* g, double* v) const noexcept {
-  const Index n = dimension();
+void LpBall::minimize_one(const double* g, std::size_t n, double* v) const noexcept {
   std::fill_n(v, n, 0.0);
-  const double max_abs = simd::kernels().max_abs(g, static_cast<std::size_t>(n));
+  const double max_abs = simd::kernels().max_abs(g, n);
   if (!(max_abs > 0.0)) return;
   const double* const top =
       std::find_if(g, g + n, [max_abs](double x) { return std::fabs(x) == max_abs; });
   if (top != g + n) v[top - g] = *top > 0.0 ? -radius_ : radius_;
 }
 
-void LpBall::minimize_two(const double* g, double* v) const noexcept {
-  const Index n = dimension();
-  const auto size = static_cast<std::size_t>(n);
+void LpBall::minimize_two(const double* g, std::size_t n, double* v) const noexcept {
   const auto& kernel = simd::kernels();
-  const double squares = kernel.dot(g, g, size);
+  const double squares = kernel.dot(g, g, n);
   if (squares >= 1e-200 && squares <= 1e200) {
-    const double factor = -radius_ / std::sqrt(squares);
-    for (Index i = 0; i < n; ++i) v[i] = factor * g[i];
-    return;
+    return kernel.scale(-radius_ / std::sqrt(squares), g, n, v);
   }
-  const double max_abs = kernel.max_abs(g, size);
+  const double max_abs = kernel.max_abs(g, n);
   if (!(max_abs > 0.0)) {
     std::fill_n(v, n, 0.0);
     return;
   }
   const PowerOfTwoScale scale = power_of_two_scale(max_abs);
-  for (Index i = 0; i < n; ++i) v[i] = scale.apply(g[i]);
-  multiply(-radius_ / std::sqrt(kernel.dot(v, v, size)), v, n);
+  for (std::size_t i = 0; i < n; ++i) v[i] = scale.apply(g[i]);
+  kernel.scale(-radius_ / std::sqrt(kernel.dot(v, v, n)), v, n, v);
 }
 
 // With t = |g| / max|g|: v_j = -radius sign(g_j) t_j^(q-1) (sum t^q)^(-1/p), 1/p + 1/q = 1.
-void LpBall::minimize_general(const double* g, double* v) const noexcept {
-  const Index n = dimension();
-  const auto size = static_cast<std::size_t>(n);
+void LpBall::minimize_general(const double* g, std::size_t n, double* v) const noexcept {
   const auto& kernel = simd::kernels();
   const double power = 1.0 / (p_ - 1.0);  // q - 1 without cancellation
-  const double max_abs = kernel.max_abs(g, size);
+  const double max_abs = kernel.max_abs(g, n);
   if (!(max_abs > 0.0)) {
     std::fill_n(v, n, 0.0);
     return;
   }
+  // Power 2 is the common p = 3/2.
+  const auto powers = [&](const double* x, double scale) {
+    power == 2.0 ? kernel.signed_square(x, n, scale, v)
+                 : kernel.signed_power(x, n, scale, power, v);
+  };
   double sum = 0.0;
   // sum t^q is <t^(q-1), t>: one power per coordinate instead of two.
   if (max_abs >= 1e-290 && max_abs <= 1e290) {
     const double inverse = 1.0 / max_abs;
-    signed_power(g, n, inverse, power, v);
-    sum = kernel.dot(v, g, size) * inverse;
+    powers(g, inverse);
+    sum = kernel.dot(v, g, n) * inverse;
   } else {
     const PowerOfTwoScale scale = power_of_two_scale(max_abs);
     const double inverse = 1.0 / scale.apply(max_abs);
-    for (Index i = 0; i < n; ++i) v[i] = scale.apply(g[i]);
-    signed_power(v, n, inverse, power, v);
-    for (Index i = 0; i < n; ++i) sum += v[i] * (scale.apply(g[i]) * inverse);
+    for (std::size_t i = 0; i < n; ++i) v[i] = scale.apply(g[i]);
+    powers(v, inverse);
+    for (std::size_t i = 0; i < n; ++i) sum += v[i] * (scale.apply(g[i]) * inverse);
   }
-  multiply(-radius_ * elementary::exp(-elementary::log(sum) / p_), v, n);
+  kernel.scale(-radius_ * elementary::exp(-elementary::log(sum) / p_), v, n, v);
 }
 
 void LpBall::project(const double* x, double* out) const {

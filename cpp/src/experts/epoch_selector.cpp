@@ -32,6 +32,11 @@ std::uint64_t EpochInstance::open_of(std::uint64_t rounds) const noexcept {
   return (rounds - grown_) % longest_;
 }
 
+std::uint64_t EpochInstance::open() const noexcept {
+  const std::uint64_t window = rounds_ < grown_ ? std::bit_floor(rounds_ + 1) : longest_;
+  return std::min(window - open_of(rounds_) - 1, sums_.until_carry());
+}
+
 void EpochInstance::restart() noexcept {
   rounds_ = 0;
   sums_.clear();
@@ -43,8 +48,7 @@ std::uint64_t EpochInstance::selected_from() const noexcept {
 
 std::optional<std::uint64_t> EpochInstance::learn(const double* losses, bool last,
                                                   random::Source& source) {
-  ExactSums::round(losses, scores_.size(), scores_.data());
-  sums_.add(scores_.data());
+  sums_.add_rounding(losses);
   ++rounds_;
   if (open_of(rounds_) != 0) return std::nullopt;
   std::optional<std::uint64_t> selected;
@@ -83,6 +87,27 @@ EpochSelector::EpochSelector(ExpertSettings settings, const EpochSelectorSetting
 void EpochSelector::learn(const double* losses) {
   const auto selected = instance_.learn(losses, ends_last_round(), source());
   if (selected.has_value()) set_decision(*selected);
+}
+
+void EpochSelector::play(const double* losses, std::uint64_t rounds, double* own_losses,
+                         std::int64_t* decisions) {
+  while (rounds > 0) {
+    const std::uint64_t open = std::min(instance_.open(), rounds);
+    if (open == 0) {  // the round ends a window
+      ExpertLearner::play(losses, 1, own_losses, decisions);
+    } else {
+      instance_.learn_open(open, [&](double grid, double* sums) {
+        admit_sums(losses, open, grid, sums, own_losses);
+      });
+      std::fill_n(decisions, open, static_cast<std::int64_t>(current()));
+      count_rounds(open);
+    }
+    const std::uint64_t played = std::max<std::uint64_t>(open, 1);
+    losses += played * experts();
+    own_losses += played;
+    decisions += played;
+    rounds -= played;
+  }
 }
 
 void EpochSelector::write_own(Archive& archive) const { instance_.write(archive); }

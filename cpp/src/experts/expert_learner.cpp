@@ -29,6 +29,18 @@ void ExpertLearner::admit(const double* losses, double* to) {
                                               settings_.range.high, inverse_width_, to);
 }
 
+void ExpertLearner::admit_sums(const double* losses, std::uint64_t rounds, double grid,
+                               double* sums, double* own_losses) {
+  const simd::Kernels& k = simd::kernels();
+  const auto& range = settings_.range;
+  const std::size_t n = admitted_.size();
+  violations_ += k.admit_sums(rounds, losses, n, range.low, range.high, inverse_width_, grid, sums);
+  for (std::uint64_t r = 0; r < rounds; ++r) {
+    k.admit_losses(losses + r * n + decision_, 1, range.low, range.high, inverse_width_,
+                   own_losses + r);
+  }
+}
+
 void ExpertLearner::observe(std::uint64_t decided, const double* losses) {
   const auto entry = enter();
   require_turn(decided);

@@ -1,11 +1,11 @@
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "dpoco/core/errors.hpp"
+#include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::frank_wolfe {
 
@@ -18,18 +18,20 @@ FrankWolfe::FrankWolfe(std::shared_ptr<const domains::Domain> domain, LeafRule l
       settings_(settings),
       rule_(std::move(rule)),
       batch_(decision_.size(), {.first = settings.batch}),
-      vertex_(decision_) {
+      vertex_(simd::padded(decision_.size()), 0.0) {
   if (!(settings_.step_scale > 0.0)) throw std::invalid_argument("step_scale must be positive");
   if (rule_->dimension() != dimension() || leaves_.dimension() != dimension()) {
     throw std::invalid_argument("the leaves and their rule must have the domain's dimension");
   }
   decision_.assign(start, start + decision_.size());
+  decision_.resize(vertex_.size(), 0.0);
+  row_.resize(vertex_.size(), 0.0);
   previous_ = decision_;
 }
 
 void FrankWolfe::previous_decision(double* out) const {
   const auto entry = enter();
-  std::copy(previous_.begin(), previous_.end(), out);
+  std::copy_n(previous_.begin(), dimension(), out);
 }
 
 double FrankWolfe::weight() const noexcept {
@@ -38,16 +40,30 @@ double FrankWolfe::weight() const noexcept {
 
 void FrankWolfe::leaf(const double* at, const double* previous, const double* features,
                       double label, double* out) const {
-  std::fill(out, out + decision_.size(), 0.0);
-  leaves_.add(weight(), at, previous, features, label, out, nullptr);
+  const auto d = static_cast<std::size_t>(dimension());
+  const double factor = leaves_.of(weight(), at, previous, features, label, d).factor;
+  std::fill_n(out, d, 0.0);
+  if (factor != 0.0) simd::kernels().axpy(factor, features, d, out);
 }
 
 double FrankWolfe::admit(const double* record, const double* label, bool) {
-  if (label == nullptr) {
-    return leaves_.add_gradient(decision_.data(), record, batch_.sum(), batch_.rest());
+  const std::size_t width = row_.size();
+  const LeafRule::Leaf leaf =
+      label == nullptr
+          ? leaves_.of_gradient(decision_.data(), record, width)
+          : leaves_.of(weight(), decision_.data(), previous_.data(), record, *label, width);
+  take(leaf.factor);
+  return leaf.loss;
+}
+
+void FrankWolfe::take(double factor) {
+  if (batch_.batches().single()) {
+    factor_ = factor;
+    if (factor == 0.0) std::fill(row_.begin(), row_.end(), 0.0);  // it may hold a NaN
+  } else if (factor != 0.0) {
+    simd::kernels().accumulate(factor, row_.data(), static_cast<std::size_t>(dimension()),
+                               batch_.sum(), batch_.rest());
   }
-  return leaves_.add(weight(), decision_.data(), previous_.data(), record, *label, batch_.sum(),
-                     batch_.rest());
 }
 
 void FrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decision,
@@ -56,7 +72,7 @@ void FrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decis
     const double w = weight();
     // The leaf is clipped, not the two gradients: clipping each
     // would break the smoothness that bounds their weighted difference.
-    for (std::size_t i = 0; i < row_.size(); ++i) {
+    for (Index i = 0; i < dimension(); ++i) {
       row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
     }
     admit(row_.data(), nullptr, false);
@@ -64,29 +80,31 @@ void FrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decis
 }
 
 void FrankWolfe::skip(std::uint64_t decided) {
-  play_turn(decided, [] {});
+  play_turn(decided, [this] { take(0.0); });
 }
 
 bool FrankWolfe::close_round() {
   if (!batch_.close_round()) return false;
-  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), batch_.sum(), vertex_.data());
-  batch_.clear();
+  if (!batch_.batches().single()) {
+    std::copy(batch_.values().begin(), batch_.values().end(), row_.begin());
+    factor_ = 1.0;
+    batch_.clear();
+  }
+  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), factor_, row_.data(),
+              vertex_.data());
   const double s = settings_.step_scale;
   const double eta = s / (static_cast<double>(step_) + s);
   previous_.swap(decision_);
-  const double* from = previous_.data();
-  const double* vertex = vertex_.data();
-  double* to = decision_.data();
-  const std::size_t d = decision_.size();
-  for (std::size_t i = 0; i < d; ++i) to[i] = from[i] + eta * (vertex[i] - from[i]);
   ++step_;
-  return std::memcmp(to, from, d * sizeof(double)) != 0;
+  return simd::kernels().approach(eta, previous_.data(), vertex_.data(), vertex_.size(),
+                                  decision_.data());
 }
 
 void FrankWolfe::write_state(Archive& archive) const {
   archive.word(round());
-  archive.reals(decision_.data(), decision_.size());
-  archive.reals(previous_.data(), previous_.size());
+  const auto d = static_cast<std::size_t>(dimension());
+  archive.reals(decision_.data(), d);
+  archive.reals(previous_.data(), d);
   batch_.write_sum(archive);
   rule_->write_sum(archive);
   batch_.write_rest(archive);
@@ -95,8 +113,9 @@ void FrankWolfe::write_state(Archive& archive) const {
 
 void FrankWolfe::read_state(ArchiveReader& archive) {
   step_ = 1 + read_round(archive) / settings_.batch;
-  archive.reals(decision_.data(), decision_.size());
-  archive.reals(previous_.data(), previous_.size());
+  const auto d = static_cast<std::size_t>(dimension());
+  archive.reals(decision_.data(), d);
+  archive.reals(previous_.data(), d);
   batch_.read_sum(archive);
   rule_->read_sum(archive);
   batch_.read_rest(archive, round());

@@ -1,5 +1,6 @@
 #include "dpoco/frank_wolfe/vertex_rule.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -19,18 +20,16 @@ using DomainPointer = std::shared_ptr<const domains::Domain>;
 class SumRule final : public VertexRule {
  public:
   SumRule(DomainPointer domain, mechanisms::ContinualSum sum)
-      : domain_(std::move(domain)),
-        sum_(std::move(sum)),
-        direction_(static_cast<std::size_t>(sum_.dimension()), 0.0) {
+      : domain_(std::move(domain)), sum_(std::move(sum)), direction_(sum_.width(), 0.0) {
     if (sum_.dimension() != domain_->dimension()) {
       throw std::invalid_argument("the sum must have the domain's dimension");
     }
   }
 
   // The minimiser is the same for any positive multiple of the direction, so `terms` is left out.
-  void next(std::uint64_t, double, const double* leaves, double* vertex) override {
-    sum_.push(leaves, direction_.data());
-    domain_->minimize_linear(direction_.data(), vertex);
+  void next(std::uint64_t, double, double factor, const double* row, double* vertex) override {
+    sum_.add_one(factor, row, direction_.data());
+    domain_->minimize_padded(direction_.data(), direction_.size(), vertex);
   }
 
   Index dimension() const noexcept override { return sum_.dimension(); }
@@ -59,9 +58,7 @@ class SelectionRule final : public VertexRule {
         selection_(mechanisms::make_vertex_selection(domain_, settings.noise)),
         source_(std::move(source)),
         sum_(static_cast<std::size_t>(domain_->dimension()), 0.0),
-        rest_(sum_),
-        zero_(sum_),
-        direction_(sum_) {
+        rest_(sum_) {
     if (!(settings.scale >= 0.0) || !std::isfinite(settings.scale) ||
         !(settings.exponent >= 0.0 && settings.exponent <= 1.0)) {
       throw std::invalid_argument("scale must be at least 0, the exponent in [0, 1]");
@@ -77,14 +74,14 @@ class SelectionRule final : public VertexRule {
     }
   }
 
-  void next(std::uint64_t k, double terms, const double* leaves, double* vertex) override {
-    simd::kernels().release(1.0, leaves, zero_.data(), 0.0, sum_.size(), sum_.data(), rest_.data(),
-                            direction_.data());
-    if (settings_.scale == 0.0) return domain_->minimize_linear(direction_.data(), vertex);
+  void next(std::uint64_t k, double terms, double factor, const double* row,
+            double* vertex) override {
+    simd::kernels().accumulate(factor, row, sum_.size(), sum_.data(), rest_.data());
+    if (settings_.scale == 0.0) return domain_->minimize_linear(sum_.data(), vertex);
     // 1 / (batch w_k b_k)
     const double growth = elementary::power(static_cast<double>(k), settings_.exponent);
     const double rate = growth / (terms * settings_.scale);
-    selection_->select(direction_.data(), rate, *source_, vertex);
+    selection_->select(sum_.data(), rate, *source_, vertex);
   }
 
   Index dimension() const noexcept override { return domain_->dimension(); }
@@ -108,7 +105,8 @@ class SelectionRule final : public VertexRule {
     if (archive.real() != settings_.scale) throw StateError("state has noise of another scale");
     source_->read(archive);
     // Before the first update there is nothing.
-    if (!are_rests(sum_.data(), rest_.data(), sum_.size()) || (updates == 0 && sum_ != zero_)) {
+    const bool zero = std::all_of(sum_.begin(), sum_.end(), [](double x) { return x == 0.0; });
+    if (!are_rests(sum_.data(), rest_.data(), sum_.size()) || (updates == 0 && !zero)) {
       throw StateError("state holds no sum");
     }
     // A generator behind its round would draw noise again that was already used.
@@ -124,8 +122,6 @@ class SelectionRule final : public VertexRule {
   std::unique_ptr<random::Source> source_;
   std::vector<double> sum_;
   std::vector<double> rest_;  // what rounding has lost of the sum
-  std::vector<double> zero_;
-  std::vector<double> direction_;
 };
 
 }  // namespace

@@ -65,10 +65,9 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
       source_(std::move(source)),
       clipper_(std::move(clipper)),
       lattice_(lattice),
-      sum_(dimension < 1 ? 0 : static_cast<std::size_t>(dimension), 0.0),
+      sum_(dimension < 1 ? 0 : simd::padded(static_cast<std::size_t>(dimension)), 0.0),
       rest_(sum_),
-      noise_(sum_),
-      rows_(sum_) {
+      padded_noise_(sum_) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
   if (!process_ || !source_) throw std::invalid_argument("process and source are required");
   if (!on_lattice()) return;
@@ -95,7 +94,7 @@ void ContinualSum::push(const double* g, double* out) { run(enter(), g, 1, out);
 void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint64_t rounds,
                        double* out) {
   require(rounds);
-  const std::size_t d = sum_.size();
+  const auto d = static_cast<std::size_t>(dimension_);
   const std::uint64_t most = std::max<std::uint64_t>(1, kBlockEntries / d);
   while (rounds > 0) {
     const std::uint64_t count = std::min(rounds, most);
@@ -107,29 +106,41 @@ void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint6
 }
 
 void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
-  const std::size_t d = sum_.size();
+  const auto d = static_cast<std::size_t>(dimension_);
   const std::size_t entries = rounds * d;
   if (noise_.size() < entries) {
     rows_.resize(entries);
     noise_.resize(entries);
+    factors_.resize(rounds);
   }
   // Were a summand to change between the reading of its norm and its addition, the bound would not
   // hold.
   std::copy(g, g + entries, rows_.data());
   process_->advance(round_ + 1, rounds, *source_, noise_.data());
   round_ = round_ + rounds;
+  for (std::uint64_t r = 0; r < rounds; ++r) {
+    double* row = rows_.data() + r * d;
+    factors_[r] = clipper_ ? clipper_->multiplier(row) : 1.0;
+    if (factors_[r] == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
+  }
+  release(rounds, factors_.data(), rows_.data(), noise_.data(), d, out);
+}
+
+void ContinualSum::add_one(double factor, const double* row, double* out) {
+  require(1);
+  process_->advance(round_ + 1, 1, *source_, padded_noise_.data());
+  round_ = round_ + 1;
+  release(1, &factor, row, padded_noise_.data(), width(), out);
+}
+
+void ContinualSum::release(std::uint64_t rounds, const double* factors, const double* rows,
+                           const double* noise, std::size_t width, double* out) {
   const simd::Kernels& k = simd::kernels();
-  double* row = rows_.data();
-  const double* noise = noise_.data();
-  for (std::uint64_t r = 0; r < rounds; ++r, row += d, noise += d, out += d) {
-    const double multiplier = clipper_ ? clipper_->multiplier(row) : 1.0;
-    if (multiplier == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
-    if (on_lattice()) {
-      k.lattice_release(multiplier, row, noise, lattice_.grid, lattice_.limit, shift_, d,
-                        exact_.data(), out);
-    } else {
-      k.release(multiplier, row, noise, grid_, d, sum_.data(), rest_.data(), out);
-    }
+  if (on_lattice()) {
+    k.lattice_release(rounds, factors, rows, noise, lattice_.grid, lattice_.limit, shift_, width,
+                      exact_.data(), out);
+  } else {
+    k.release(rounds, factors, rows, noise, grid_, width, sum_.data(), rest_.data(), out);
   }
 }
 
@@ -146,6 +157,7 @@ std::vector<double> ContinualSum::nonprivate_sum() const {
   std::vector<double> sum = sum_;
   std::vector<double> rest = rest_;
   split(sum, rest);
+  sum.resize(static_cast<std::size_t>(dimension_));
   return sum;
 }
 
@@ -155,8 +167,8 @@ void ContinualSum::write(Archive& archive) const {
   std::vector<double> rest = rest_;
   split(sum, rest);
   archive.word(round_);
-  archive.reals(sum.data(), sum.size());
-  archive.reals(rest.data(), rest.size());
+  archive.reals(sum.data(), static_cast<std::size_t>(dimension_));
+  archive.reals(rest.data(), static_cast<std::size_t>(dimension_));
   archive.real(noise_scale_);
   process_->write(archive);
   source_->write(archive);
@@ -164,8 +176,8 @@ void ContinualSum::write(Archive& archive) const {
 
 void ContinualSum::read(ArchiveReader& archive) {
   const std::uint64_t round = archive.word_below(horizon_ + 1);
-  archive.reals(sum_.data(), sum_.size());
-  archive.reals(rest_.data(), rest_.size());
+  archive.reals(sum_.data(), static_cast<std::size_t>(dimension_));
+  archive.reals(rest_.data(), static_cast<std::size_t>(dimension_));
   if (archive.real() != noise_scale_) throw StateError("state has noise of another scale");
   process_->read(archive, round);
   source_->read(archive);

@@ -43,15 +43,17 @@ class BlockRace {
 
   static std::uint64_t draws(std::size_t blocks) { return kBlock + (blocks > 1 ? blocks : 0); }
 
+  // Blocks come in kRuns runs of one length, of which those at one place read the same scores.
   // fill(b, out) writes the weights of block b, at most kBlock, and returns their sum with the
   // floors; the entries it leaves are never drawn. Returns block and place.
-  template <class Fill>
+  template <std::size_t kRuns = 1, class Fill>
   std::pair<std::size_t, std::size_t> draw(Source& source, Fill fill) {
     double weights[kBlock];
     std::size_t block = 0;
     if (sums_.size() > 1) {
-      for (std::size_t b = 0; b < sums_.size(); ++b) {
-        sums_[b] = fill(b, weights);
+      const std::size_t length = sums_.size() / kRuns;
+      for (std::size_t b = 0; b < length; ++b) {
+        for (std::size_t at = b; at < sums_.size(); at += length) sums_[at] = fill(at, weights);
       }
       block = samplers::draw_by_race(source, sums_.data(), sums_.size(), scratch_.data());
     }
@@ -150,7 +152,7 @@ class AxisSelection final : public VertexSelection {
     const simd::Kernels& k = simd::kernels();
     const double base = kSigns == 2 ? -k.max_abs(direction, d_) : k.smallest(direction, d_);
     const std::size_t half = blocks_of(d_);
-    const auto [block, place] = race_.draw(source, [&](std::size_t b, double* out) {
+    const auto [block, place] = race_.draw<kSigns>(source, [&](std::size_t b, double* out) {
       const bool mirrored = b >= half;
       const std::size_t first = (mirrored ? b - half : b) * kBlock;
       const std::size_t count = std::min(kBlock, d_ - first);

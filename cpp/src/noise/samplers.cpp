@@ -1,10 +1,12 @@
 #include "dpoco/noise/samplers.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include "dpoco/domains/norms.hpp"
 #include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
 
 namespace dpoco::noise {
 
@@ -26,6 +28,38 @@ double gamma(Source& source, double shape) {
     const double v = t * t * t;
     // Accept with probability exp(x^2/2 + d (1 - v + log v)); -e is the log of a uniform.
     if (-e < 0.5 * x * x + d * (1.0 - v + elementary::log(v))) return d * v;
+  }
+}
+
+void gammas(Source& source, double shape, std::size_t n, double* out) {
+  if (shape < 1.0) {  // attempts and boosts take turns
+    for (std::size_t i = 0; i < n; ++i) out[i] = gamma(source, shape);
+    return;
+  }
+  const double d = shape - 1.0 / 3.0;
+  const double c = 1.0 / std::sqrt(9.0 * d);
+  constexpr std::size_t kMost = 128;
+  double x[kMost];
+  double e[kMost];
+  double v[kMost];
+  double logs[kMost];
+  while (n > 0) {
+    const std::size_t attempts = std::min(n, kMost);  // no more than will be made in any case
+    source.fill(Variate::gaussian, x, attempts);
+    source.fill(Variate::exponential, e, attempts);
+    for (std::size_t i = 0; i < attempts; ++i) {
+      const double t = 1.0 + c * x[i];
+      v[i] = t > 0.0 ? t * t * t : 1.0;
+    }
+    simd::kernels().log(v, attempts, logs);
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < attempts; ++i) {
+      const bool accepted = -e[i] < 0.5 * x[i] * x[i] + d * (1.0 - v[i] + logs[i]);
+      out[kept] = d * v[i];
+      kept += (accepted & (1.0 + c * x[i] > 0.0)) ? 1 : 0;
+    }
+    out += kept;
+    n -= kept;
   }
 }
 
@@ -54,8 +88,13 @@ void GeneralizedGaussian::sample_magnitudes(Source& source, double* out) {
   source.fill(Variate::uniform, out, d);
   if (std::isinf(order_)) return;
   const double inverse = 1.0 / order_;
-  for (std::size_t i = 0; i < d; ++i) {
-    out[i] *= elementary::power(gamma(source, 1.0 + inverse), inverse);
+  constexpr std::size_t kPiece = 512;
+  double roots[kPiece];
+  for (std::size_t first = 0; first < d; first += kPiece) {
+    const std::size_t count = std::min(kPiece, d - first);
+    gammas(source, 1.0 + inverse, count, roots);
+    simd::kernels().signed_power(roots, count, 1.0, inverse, roots);
+    for (std::size_t i = 0; i < count; ++i) out[first + i] *= roots[i];
   }
 }
 

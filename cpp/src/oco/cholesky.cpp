@@ -11,15 +11,14 @@ CholeskyFactor::CholeskyFactor(Index n)
     : n_(static_cast<std::size_t>(n)), u_(n_ * n_, 0.0), work_(n_, 0.0) {}
 
 bool CholeskyFactor::compute(const double* matrix) {
-  const auto axpy = simd::kernels().axpy;
+  const simd::Kernels& kernel = simd::kernels();
   std::copy(matrix, matrix + n_ * n_, u_.data());
   for (std::size_t k = 0; k < n_; ++k) {
     double* row = u_.data() + k * n_;
+    kernel.eliminate(u_.data() + k, n_, k, n_ - k, row + k);
     if (!(row[k] > 0.0) || !std::isfinite(row[k])) return false;
     row[k] = std::sqrt(row[k]);
-    const double inverse = 1.0 / row[k];
-    for (std::size_t j = k + 1; j < n_; ++j) row[j] *= inverse;
-    for (std::size_t i = k + 1; i < n_; ++i) axpy(-row[i], row + i, n_ - i, u_.data() + i * n_ + i);
+    kernel.scale(1.0 / row[k], row + k + 1, n_ - k - 1, row + k + 1);
   }
   return true;
 }

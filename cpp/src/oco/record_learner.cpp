@@ -3,12 +3,15 @@
 namespace dpoco::oco {
 
 RecordLearner::RecordLearner(Index dimension, std::uint64_t horizon)
-    : Rounds(horizon), decision_(static_cast<std::size_t>(dimension), 0.0), row_(decision_) {}
+    : Rounds(horizon),
+      decision_(static_cast<std::size_t>(dimension), 0.0),
+      row_(decision_),
+      dimension_(dimension) {}
 
 void RecordLearner::decision(double* out) const {
   const auto entry = enter();
   require_whole();
-  std::copy(decision_.begin(), decision_.end(), out);
+  std::copy_n(decision_.begin(), dimension_, out);
 }
 
 void RecordLearner::observe(std::uint64_t decided, const double* features, double label) {
@@ -28,9 +31,9 @@ void RecordLearner::run(const Exclusive::Entry&, const double* features, const d
 
 void RecordLearner::play(const double* features, const double* labels, std::uint64_t rounds,
                          double* losses, double* decisions, std::uint8_t* changed) {
-  const std::size_t d = decision_.size();
+  const auto d = static_cast<std::size_t>(dimension_);
   for (std::uint64_t t = 0; t < rounds; ++t, features += d) {
-    if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
+    if (decisions != nullptr) std::copy_n(decision_.begin(), d, decisions + t * d);
     const double label = labels == nullptr ? 0.0 : labels[t];
     const double loss =
         admit(own_copy(features), labels == nullptr ? nullptr : &label, losses != nullptr);

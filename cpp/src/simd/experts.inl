@@ -31,6 +31,34 @@ std::uint64_t admit_losses(const double* x, std::size_t n, double low, double hi
   return static_cast<std::uint64_t>(rest);
 }
 
+std::uint64_t admit_sums(std::size_t rounds, const double* x, std::size_t n, double low,
+                         double high, double inverse, double grid, double* sum) {
+  const double magic = el::kRoundMagic * grid;  // exact
+  double changed = 0.0;
+  Doubles many = {};
+  for (std::size_t r = 0; r < rounds; ++r, x += n) {
+    by_columns(n, [&]<class V>(V zero, const std::size_t* at) {
+      V counts[2] = {};
+      V s[2];
+      for (int k = 0; k < 2; ++k) {
+        const V loss = admitted(get<V>(x + at[k]), low + zero, high + zero, inverse, counts[k]);
+        s[k] = get<V>(sum + at[k]) + ((loss + magic) - magic);
+      }
+      for (int k = 0; k < 2; ++k) put(sum + at[k], s[k]);
+      const std::size_t own = at[1] - at[0];  // columns of the second that are not the first's
+      if constexpr (sizeof(V) == sizeof(double)) {
+        changed += counts[0] + (own > 0 ? counts[1] : 0.0);
+      } else {
+        many += own < kWidth ? counts[0] : counts[0] + counts[1];
+        if (own >= kWidth) return;
+        for (std::size_t lane = kWidth - own; lane < kWidth; ++lane) changed += counts[1][lane];
+      }
+    });
+  }
+  for (std::size_t lane = 0; lane < kWidth; ++lane) changed += many[lane];
+  return static_cast<std::uint64_t>(changed);
+}
+
 double smallest(const double* x, std::size_t n) {
   Doubles least[kParts];
   for (std::size_t p = 0; p < kParts; ++p) least[p] = x[0] + Doubles{};

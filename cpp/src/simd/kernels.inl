@@ -3,6 +3,10 @@
 // an out-of-line copy built for a wide instruction set must not be shared with other files, so
 // only headers without out-of-line functions are included.
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "variants.hpp"
@@ -31,8 +35,32 @@ DPOCO_INLINE Doubles load(const double* from) {
 
 DPOCO_INLINE void store(double* to, Doubles v) { __builtin_memcpy(to, &v, sizeof v); }
 
+// The same of V = Doubles or double.
+template <class V>
+DPOCO_INLINE V get(const double* from) {
+  V v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+
+template <class V>
+DPOCO_INLINE void put(double* to, V v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+
 DPOCO_INLINE double add_partials(const double* a) {
   return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+}
+
+// The first `count` < 8 of eight entries, then zeros, which change no sum that began with one.
+DPOCO_INLINE void load_some(const double* from, std::size_t count, Doubles* to) {
+#if defined(__AVX512F__)
+  to[0] = (Doubles)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1U << count) - 1), from);
+#else
+  double padded[kPartials] = {};
+  for (std::size_t lane = 0; lane < count; ++lane) padded[lane] = from[lane];
+  for (std::size_t p = 0; p < kParts; ++p) to[p] = load(padded + p * kWidth);
+#endif
 }
 
 double dot(const double* x, const double* y, std::size_t n) {
@@ -43,9 +71,15 @@ double dot(const double* x, const double* y, std::size_t n) {
       acc[p] += load(x + i + p * kWidth) * load(y + i + p * kWidth);
     }
   }
+  if (i < n) {
+    Doubles left[kParts];
+    Doubles right[kParts];
+    load_some(x + i, n - i, left);
+    load_some(y + i, n - i, right);
+    for (std::size_t p = 0; p < kParts; ++p) acc[p] += left[p] * right[p];
+  }
   double partial[kPartials];
   for (std::size_t p = 0; p < kParts; ++p) store(partial + p * kWidth, acc[p]);
-  for (std::size_t lane = 0; i < n; ++i, ++lane) partial[lane] += x[i] * y[i];
   return add_partials(partial);
 }
 
@@ -82,9 +116,12 @@ double max_abs(const double* x, std::size_t n) {
     most[lane] = a > most[lane] ? a : most[lane];
     rest[lane] += x[i] * 0.0;
   }
-  double m = most[0];
-  for (std::size_t lane = 1; lane < kPartials; ++lane) m = most[lane] > m ? most[lane] : m;
-  return m + add_partials(rest);
+  for (std::size_t half = kPartials / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) {
+      most[lane] = most[lane + half] > most[lane] ? most[lane + half] : most[lane];
+    }
+  }
+  return most[0] + add_partials(rest);
 }
 
 // Applies `transform` to n values in groups of eight, the last group padded with `pad`.
@@ -153,6 +190,43 @@ void log(const double* x, std::size_t n, double* out) {
       });
 }
 
+// out_i = entry(i-th entries), a vector or one at a time.
+template <class Entry>
+DPOCO_INLINE void by_entries(std::size_t n, double* out, Entry entry) {
+  std::size_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) store(out + i, entry(Doubles{}, i));
+  for (; i < n; ++i) out[i] = entry(double{}, i);
+}
+
+void scale(double a, const double* x, std::size_t n, double* out) {
+  by_entries(n, out, [=]<class V>(V, std::size_t i) { return a * get<V>(x + i); });
+}
+
+void against(double a, const double* x, std::size_t n, double* out) {
+  by_entries(n, out, [=]<class V>(V zero, std::size_t i) {
+    const V entry = get<V>(x + i);
+    const V below = entry < 0.0 ? a + zero : zero;
+    return entry > 0.0 ? zero - a : below;
+  });
+}
+
+bool approach(double a, const double* from, const double* to, std::size_t n, double* out) {
+  std::uint64_t changed = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double moved = from[i] + a * (to[i] - from[i]);
+    changed |= el::to_bits(moved) ^ el::to_bits(from[i]);
+    out[i] = moved;
+  }
+  return changed != 0;
+}
+
+void signed_square(const double* x, std::size_t n, double scale, double* out) {
+  by_entries(n, out, [=]<class V>(V, std::size_t i) {
+    const V t = get<V>(x + i) * scale;
+    return t * (t < 0.0 ? -t : t);
+  });
+}
+
 void axpy(double a, const double* x, std::size_t n, double* y) {
   std::size_t i = 0;
   for (; i + kWidth <= n; i += kWidth) store(y + i, load(y + i) + a * load(x + i));
@@ -211,76 +285,99 @@ DPOCO_INLINE double nearest_multiple(double x, double grid, double inverse) {
   return (__builtin_fabs(scaled) < 2251799813685248.0 ? rounded : scaled) * grid;
 }
 
-template <class Round>
-DPOCO_INLINE void release_rounded(double a, const double* g, const double* noise, std::size_t n,
-                                  double* sum, double* rest, double* out, Round round) {
-  std::size_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) {
-    Doubles s = load(sum + i);
-    Doubles r = load(rest + i);
-    add_compensated(a * load(g + i), s, r);
-    store(sum + i, s);
-    store(rest + i, r);
-    store(out + i, round(s + load(noise + i)));
+// Calls columns(V{}, firsts) with the first columns of two vectors of type V at a time, which cover
+// n columns together: the chains of operations of two fill each other's gaps. Columns that vectors
+// share are worked on twice, with the same result: all that is changed is read before anything is
+// written.
+template <class Columns>
+DPOCO_INLINE void by_columns(std::size_t n, Columns columns) {
+  if (n < kWidth) {
+    for (std::size_t i = 0; i < n; i += 2) {
+      const std::size_t firsts[] = {i, i + 1 < n ? i + 1 : i};
+      columns(double{}, firsts);
+    }
+    return;
   }
-  remaining(i, n, [=](std::size_t at) {
-    add_compensated(a * g[at], sum[at], rest[at]);
-    out[at] = round(sum[at] + noise[at]);
+  const std::size_t vectors = (n + kWidth - 1) / kWidth;
+  if (vectors % 2 != 0) {
+    const std::size_t firsts[] = {0, 0};
+    columns(Doubles{}, firsts);
+  }
+  for (std::size_t v = vectors % 2; v < vectors; v += 2) {
+    const std::size_t last = n - kWidth;
+    const std::size_t firsts[] = {v * kWidth, (v + 1) * kWidth < last ? (v + 1) * kWidth : last};
+    columns(Doubles{}, firsts);
+  }
+}
+
+template <class Round>
+DPOCO_INLINE void release_rounded(std::size_t rounds, const double* a, const double* g,
+                                  const double* noise, std::size_t n, double* sum, double* rest,
+                                  double* out, Round round) {
+  by_columns(n, [=]<class V>(V, const std::size_t* at) {
+    V s[2] = {get<V>(sum + at[0]), get<V>(sum + at[1])};
+    V r[2] = {get<V>(rest + at[0]), get<V>(rest + at[1])};
+    for (std::size_t t = 0, row = 0; t < rounds; ++t, row += n) {
+      for (int k = 0; k < 2; ++k) {
+        add_compensated(a[t] * get<V>(g + row + at[k]), s[k], r[k]);
+        put(out + row + at[k], round(s[k] + get<V>(noise + row + at[k])));
+      }
+    }
+    for (int k = 0; k < 2; ++k) put(sum + at[k], s[k]);
+    for (int k = 0; k < 2; ++k) put(rest + at[k], r[k]);
   });
 }
 
-void release(double a, const double* g, const double* noise, double grid, std::size_t n,
-             double* sum, double* rest, double* out) {
+void release(std::size_t rounds, const double* a, const double* g, const double* noise, double grid,
+             std::size_t n, double* sum, double* rest, double* out) {
   if (grid == 0.0) {
-    return release_rounded(a, g, noise, n, sum, rest, out, [](auto x) { return x; });
+    return release_rounded(rounds, a, g, noise, n, sum, rest, out, [](auto x) { return x; });
   }
   const double inverse = 1.0 / grid;  // a power of two: exact
-  release_rounded(a, g, noise, n, sum, rest, out,
+  release_rounded(rounds, a, g, noise, n, sum, rest, out,
                   [=](auto x) { return nearest_multiple(x, grid, inverse); });
 }
 
-// One step of kWidth columns (V = Doubles) or one (V = double).
-template <class V, std::size_t kBuffers>
-DPOCO_INLINE void blt_step(std::size_t n, double scale, const double* keep, const double* omega,
-                           double* state, double* total, double* z) {
-  const auto get = [](const double* from) {
-    V v;
-    __builtin_memcpy(&v, from, sizeof v);
-    return v;
-  };
-  const auto put = [](double* to, V v) { __builtin_memcpy(to, &v, sizeof v); };
-  V held[kBuffers];
-  for (std::size_t j = 0; j < kBuffers; ++j) held[j] = get(state + j * n);
-  V w = scale * get(z);
-  for (std::size_t j = 0; j < kBuffers; ++j) w -= omega[j] * held[j];
-  for (std::size_t j = 0; j < kBuffers; ++j) put(state + j * n, keep[j] * held[j] + w);
-  const V sum = get(total) + w;
-  put(total, sum);
-  put(z, sum);
+// The rounds of a buffered process: step(held, z) is a round's own part of the noise, and brings
+// the buffers forward.
+template <std::size_t kBuffers, class Step>
+DPOCO_INLINE void buffered(std::size_t rounds, std::size_t n, double* state, double* total,
+                           double* z, Step step) {
+  by_columns(n, [=]<class V>(V, const std::size_t* at) {
+    V held[2][kBuffers];
+    V sum[2];
+    for (int k = 0; k < 2; ++k) {
+      sum[k] = get<V>(total + at[k]);
+      for (std::size_t j = 0; j < kBuffers; ++j) held[k][j] = get<V>(state + j * n + at[k]);
+    }
+    double* row = z;
+    for (std::size_t t = 0; t < rounds; ++t, row += n) {
+      const V drawn[2] = {get<V>(row + at[0]), get<V>(row + at[1])};
+      for (int k = 0; k < 2; ++k) {
+        sum[k] += step(held[k], drawn[k]);
+        put(row + at[k], sum[k]);
+      }
+    }
+    for (int k = 0; k < 2; ++k) {
+      put(total + at[k], sum[k]);
+      for (std::size_t j = 0; j < kBuffers; ++j) put(state + j * n + at[k], held[k][j]);
+    }
+  });
 }
 
-// Rounds outside, columns inside: the steps of different columns overlap, those of one cannot.
-template <std::size_t kBuffers>
-void blt_rounds(std::size_t rounds, std::size_t n, double scale, const double* keep,
-                const double* omega, double* state, double* total, double* z) {
-  double k[kBuffers];  // copies, so that stores to the rows cannot change them
-  double w[kBuffers];
-  for (std::size_t j = 0; j < kBuffers; ++j) k[j] = keep[j];
-  for (std::size_t j = 0; j < kBuffers; ++j) w[j] = omega[j];
-  for (std::size_t r = 0; r < rounds; ++r, z += n) {
-    std::size_t i = 0;
-    for (; i + kWidth <= n; i += kWidth) {
-      blt_step<Doubles, kBuffers>(n, scale, k, w, state + i, total + i, z + i);
-    }
-    remaining(i, n, [&](std::size_t at) {
-      blt_step<double, kBuffers>(n, scale, k, w, state + at, total + at, z + at);
-    });
-  }
-}
+// The number of buffers that processes usually have.
+constexpr std::size_t kUsual = 5;
 
 void blt(std::size_t rounds, std::size_t n, double scale, std::size_t buffers, const double* keep,
          const double* omega, double* state, double* total, double* z) {
-  if (buffers == 5) return blt_rounds<5>(rounds, n, scale, keep, omega, state, total, z);
+  if (buffers == kUsual) {
+    return buffered<kUsual>(rounds, n, state, total, z, [=]<class V>(V* held, V drawn) {
+      V w = scale * drawn;
+      for (std::size_t j = 0; j < kUsual; ++j) w -= omega[j] * held[j];
+      for (std::size_t j = 0; j < kUsual; ++j) held[j] = keep[j] * held[j] + w;
+      return w;
+    });
+  }
   for (std::size_t r = 0; r < rounds; ++r, z += n) {
     for (std::size_t i = 0; i < n; ++i) {
       double w = scale * z[i];
@@ -315,8 +412,12 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                max_abs,
                                abs_power_sum,
                                signed_power,
+                               signed_square,
                                exp,
                                log,
+                               scale,
+                               against,
+                               approach,
                                axpy,
                                accumulate,
                                accumulate_rounded,
@@ -336,6 +437,8 @@ const Kernels DPOCO_VARIANT = {DPOCO_VARIANT_NAME,
                                tilt,
                                affine,
                                cusum,
-                               keyed_digests};
+                               keyed_digests,
+                               eliminate,
+                               admit_sums};
 
 }  // namespace dpoco::simd

@@ -17,6 +17,16 @@ DPOCO_INLINE V rounded_to_integer(V x) {
   return (x + el::kRoundMagic) - el::kRoundMagic;
 }
 
+DPOCO_INLINE bool any_of(Longs mask) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
+  bool any = false;
+  for (std::size_t lane = 0; lane < kWidth; ++lane) any = any || mask[lane] != 0;
+  return any;
+#endif
+}
+
 bool round_gaussians(double scale, const double* z, const double* partner, std::size_t n,
                      double* out) {
   const double open = el::from_bits(0x7ff8000000000000ULL);
@@ -36,8 +46,7 @@ bool round_gaussians(double scale, const double* z, const double* partner, std::
     undecided |= bad;
     store(out + i, bad ? open + Doubles{} : nearest);
   }
-  bool any = false;
-  for (std::size_t lane = 0; lane < kWidth; ++lane) any = any || undecided[lane] != 0;
+  bool any = any_of(undecided);
   for (; i < n; ++i) {
     const double v = scale * z[i];
     const double nearest = rounded_to_integer(v);
@@ -62,39 +71,38 @@ DPOCO_INLINE V kept_within(V x, double limit) {
 void accumulate_rounded(double a, const double* x, double grid, double limit, std::size_t n,
                         double* sum) {
   const double magic = el::kRoundMagic * grid;  // exact
-  std::size_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) {
-    const Doubles rounded = (kept_within(a * load(x + i), limit) + magic) - magic;
-    store(sum + i, load(sum + i) + rounded);
-  }
-  for (; i < n; ++i) sum[i] += (kept_within(a * x[i], limit) + magic) - magic;
+  by_columns(n, [=]<class V>(V, const std::size_t* at) {
+    V s[2];
+    for (int k = 0; k < 2; ++k) {
+      const V rounded = (kept_within(a * get<V>(x + at[k]), limit) + magic) - magic;
+      s[k] = get<V>(sum + at[k]) + rounded;
+    }
+    for (int k = 0; k < 2; ++k) put(sum + at[k], s[k]);
+  });
 }
 
-// One step of kWidth columns or one: D and U hold doubles and unsigned integers.
+// One step of kWidth columns or one: D and U hold doubles and unsigned integers. Returns what is
+// released: half of a multiple of 2^shift more, then cut, is the nearest multiple, ties up.
 template <class D, class U>
-DPOCO_INLINE void lattice_step(double a, const double* g, const double* noise, double inverse,
-                               double limit, unsigned shift, double step, std::int64_t* sum,
-                               double* out) {
+DPOCO_INLINE D lattice_step(D leaf, D noise, double limit, unsigned shift, double step, U& sum) {
   constexpr std::uint64_t kMagic = 0x4338000000000000ULL;  // 1.5 * 2^52
-  constexpr std::uint64_t kSmall = 0x4330000000000000ULL;  // 2^52
-  constexpr std::uint64_t kOffset = 1ULL << 62;            // sums become positive
-  D row;
-  D z;
-  U s;
-  __builtin_memcpy(&row, g, sizeof row);
-  __builtin_memcpy(&z, noise, sizeof z);
-  __builtin_memcpy(&s, sum, sizeof s);
-  const D shifted = kept_within((a * row) * inverse, limit) + el::kRoundMagic;
-  U leaf;
-  __builtin_memcpy(&leaf, &shifted, sizeof leaf);
-  s += leaf - kMagic;
-  __builtin_memcpy(sum, &s, sizeof s);
-  const D moved = z + el::kRoundMagic;
+  const D shifted = kept_within(leaf, limit) + el::kRoundMagic;
+  U bits;
+  __builtin_memcpy(&bits, &shifted, sizeof bits);
+  sum += bits - kMagic;
+  const D moved = noise + el::kRoundMagic;
   U noise_bits;
   __builtin_memcpy(&noise_bits, &moved, sizeof noise_bits);
-  // Half of the step more, then cut: the nearest multiple, ties up.
   const std::uint64_t half = shift > 0 ? 1ULL << (shift - 1) : 0;
-  const U released = (s + (noise_bits - kMagic) + (kOffset + half)) >> shift;
+#if defined(__AVX512DQ__)  // has integers of 64 bits as doubles
+  if constexpr (sizeof(U) == sizeof(Longs)) {
+    const Longs cut = (Longs)(sum + noise_bits + (half - kMagic)) >> static_cast<int>(shift);
+    return __builtin_convertvector(cut, Doubles) * step;
+  }
+#endif
+  constexpr std::uint64_t kSmall = 0x4330000000000000ULL;  // 2^52
+  constexpr std::uint64_t kOffset = 1ULL << 62;            // sums become positive
+  const U released = (sum + noise_bits + (kOffset + half - kMagic)) >> shift;
   const U high = (released >> 32) | kSmall;
   const U low = (released & 0xffffffffULL) | kSmall;
   D top;
@@ -103,71 +111,52 @@ DPOCO_INLINE void lattice_step(double a, const double* g, const double* noise, d
   __builtin_memcpy(&bottom, &low, sizeof bottom);
   const double offset = static_cast<double>(kOffset >> shift);
   const D value = ((top - 0x1p52) * 0x1p32 - offset) + (bottom - 0x1p52);
-  const D result = value * step;
-  __builtin_memcpy(out, &result, sizeof result);
+  return value * step;
 }
 
-void lattice_release(double a, const double* g, const double* noise, double grid, double limit,
-                     unsigned shift, std::size_t n, std::int64_t* sum, double* out) {
+DPOCO_INLINE Bits bits_like(Doubles) { return Bits{}; }
+DPOCO_INLINE std::uint64_t bits_like(double) { return 0; }
+
+void lattice_release(std::size_t rounds, const double* a, const double* g, const double* noise,
+                     double grid, double limit, unsigned shift, std::size_t n, std::int64_t* sum,
+                     double* out) {
   const double inverse = 1.0 / grid;  // exact, as all multiplications by powers of two
   const double step = grid * static_cast<double>(1ULL << shift);
-  std::size_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) {
-    lattice_step<Doubles, Bits>(a, g + i, noise + i, inverse, limit, shift, step, sum + i, out + i);
-  }
-  for (; i < n; ++i) {
-    lattice_step<double, std::uint64_t>(a, g + i, noise + i, inverse, limit, shift, step, sum + i,
-                                        out + i);
-  }
-}
-
-template <class V, std::size_t kBuffers>
-DPOCO_INLINE void lattice_blt_step(std::size_t n, double magic, const double* decay,
-                                   const double* omega, double* state, double* total, double* z) {
-  const auto get = [](const double* from) {
-    V v;
-    __builtin_memcpy(&v, from, sizeof v);
-    return v;
-  };
-  const auto put = [](double* to, V v) { __builtin_memcpy(to, &v, sizeof v); };
-  V held[kBuffers];
-  for (std::size_t j = 0; j < kBuffers; ++j) held[j] = get(state + j * n);
-  V past = omega[0] * held[0];
-  for (std::size_t j = 1; j < kBuffers; ++j) past += omega[j] * held[j];
-  const V w = get(z) - rounded_to_integer(past);
-  for (std::size_t j = 0; j < kBuffers; ++j) {
-    const V lost = (decay[j] * held[j] + magic) - magic;  // a multiple of the unit
-    put(state + j * n, (held[j] - lost) + w);
-  }
-  const V sum = get(total) + w;
-  put(total, sum);
-  put(z, sum);
-}
-
-template <std::size_t kBuffers>
-void lattice_blt_rounds(std::size_t rounds, std::size_t n, double magic, const double* decay,
-                        const double* omega, double* state, double* total, double* z) {
-  double s[kBuffers];  // copies, so that stores to the rows cannot change them
-  double w[kBuffers];
-  for (std::size_t j = 0; j < kBuffers; ++j) s[j] = decay[j];
-  for (std::size_t j = 0; j < kBuffers; ++j) w[j] = omega[j];
-  for (std::size_t r = 0; r < rounds; ++r, z += n) {
-    std::size_t i = 0;
-    for (; i + kWidth <= n; i += kWidth) {
-      lattice_blt_step<Doubles, kBuffers>(n, magic, s, w, state + i, total + i, z + i);
+  by_columns(n, [=]<class V>(V like, const std::size_t* at) {
+    auto s0 = bits_like(like);
+    auto s1 = s0;
+    __builtin_memcpy(&s0, sum + at[0], sizeof s0);
+    __builtin_memcpy(&s1, sum + at[1], sizeof s1);
+    for (std::size_t t = 0, row = 0; t < rounds; ++t, row += n) {
+      const double factor = a[t];
+      const auto next = [=](std::size_t first, auto& s) {
+        const V leaf = (factor * get<V>(g + row + first)) * inverse;
+        const V z = get<V>(noise + row + first);
+        put(out + row + first, lattice_step(leaf, z, limit, shift, step, s));
+      };
+      next(at[0], s0);
+      next(at[1], s1);
     }
-    remaining(i, n, [&](std::size_t at) {
-      lattice_blt_step<double, kBuffers>(n, magic, s, w, state + at, total + at, z + at);
-    });
-  }
+    __builtin_memcpy(sum + at[0], &s0, sizeof s0);
+    __builtin_memcpy(sum + at[1], &s1, sizeof s1);
+  });
 }
 
 void lattice_blt(std::size_t rounds, std::size_t n, double unit, std::size_t buffers,
                  const double* decay, const double* omega, double* state, double* total,
                  double* z) {
   const double magic = el::kRoundMagic * unit;
-  if (buffers == 5) {
-    return lattice_blt_rounds<5>(rounds, n, magic, decay, omega, state, total, z);
+  if (buffers == kUsual) {
+    return buffered<kUsual>(rounds, n, state, total, z, [=]<class V>(V* held, V drawn) {
+      V past = omega[0] * held[0];
+      for (std::size_t j = 1; j < kUsual; ++j) past += omega[j] * held[j];
+      const V w = drawn - rounded_to_integer(past);
+      for (std::size_t j = 0; j < kUsual; ++j) {
+        const V lost = (decay[j] * held[j] + magic) - magic;  // a multiple of the unit
+        held[j] = (held[j] - lost) + w;
+      }
+      return w;
+    });
   }
   for (std::size_t r = 0; r < rounds; ++r, z += n) {
     for (std::size_t i = 0; i < n; ++i) {

@@ -76,6 +76,53 @@ void lane_grams(const double* groups, std::size_t count, std::size_t stride, con
   }
 }
 
+// Entries of `out` from first to last, kVectors vectors that end with the one at `last`, stay in
+// registers while the rows pass. All are read before any is written: the last two may overlap.
+template <class V, std::size_t kVectors>
+DPOCO_INLINE void eliminate_columns(const double* rows, std::size_t stride, std::size_t count,
+                                    std::size_t first, std::size_t last, double* out) {
+  const auto at = [=](std::size_t v) {
+    return v + 1 == kVectors ? last : first + v * (sizeof(V) / sizeof(double));
+  };
+  V left[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) left[v] = get<V>(out + at(v));
+  for (std::size_t k = 0; k < count; ++k, rows += stride) {
+    const double factor = -rows[0];
+    for (std::size_t v = 0; v < kVectors; ++v) left[v] += factor * get<V>(rows + at(v));
+  }
+  for (std::size_t v = 0; v < kVectors; ++v) put(out + at(v), left[v]);
+}
+
+void eliminate(const double* rows, std::size_t stride, std::size_t count, std::size_t n,
+               double* out) {
+  constexpr std::size_t kMost = 4;
+  if (n < kWidth) {
+    for (std::size_t j = 0; j < n; ++j) {
+      eliminate_columns<double, 1>(rows, stride, count, j, j, out);
+    }
+    return;
+  }
+  std::size_t j = 0;
+  std::size_t vectors = (n + kWidth - 1) / kWidth;
+  for (; vectors > kMost + 1; vectors -= kMost, j += kMost * kWidth) {
+    const std::size_t last = j + (kMost - 1) * kWidth;
+    eliminate_columns<Doubles, kMost>(rows, stride, count, j, last, out);
+  }
+  const std::size_t end = n - kWidth;
+  switch (vectors) {
+    case 1:
+      return eliminate_columns<Doubles, 1>(rows, stride, count, j, end, out);
+    case 2:
+      return eliminate_columns<Doubles, 2>(rows, stride, count, j, end, out);
+    case 3:
+      return eliminate_columns<Doubles, 3>(rows, stride, count, j, end, out);
+    case 4:
+      return eliminate_columns<Doubles, 4>(rows, stride, count, j, end, out);
+    default:
+      return eliminate_columns<Doubles, 5>(rows, stride, count, j, end, out);
+  }
+}
+
 void sigmoid(const double* x, std::size_t n, double* out) {
   by_eights(
       x, n, 0.0, [](double v) { return el::sigmoid(v); },

@@ -37,7 +37,21 @@ class ExactSums {
   void add(const double* rounded) {
     const simd::Kernels& k = simd::kernels();
     k.axpy(1.0, rounded, recent_.size(), recent_.data());
-    if (++since_carry_ == 64) carry();
+    count();
+  }
+  // The same of losses as they are, which are rounded on the way.
+  void add_rounding(const double* losses) {
+    simd::kernels().accumulate_rounded(1.0, losses, kGrid, 1.0, recent_.size(), recent_.data());
+    count();
+  }
+  // The same of as many rounds as `until_carry()` at most: add(grid, sums) adds their rounded
+  // losses.
+  std::uint64_t until_carry() const noexcept { return 64 - since_carry_; }
+  template <class Add>
+  void add_rounds(std::uint64_t rounds, Add add) {
+    add(kGrid, recent_.data());
+    since_carry_ += rounds - 1;
+    count();
   }
 
   // Sums less the whole number `offset`.
@@ -90,6 +104,11 @@ class ExactSums {
   }
 
  private:
+  static constexpr double kGrid = 0x1p-46;
+
+  void count() {
+    if (++since_carry_ == 64) carry();
+  }
   void carry() {
     for (std::size_t i = 0; i < whole_.size(); ++i) {
       const double whole = (recent_[i] + elementary::kRoundMagic) - elementary::kRoundMagic;

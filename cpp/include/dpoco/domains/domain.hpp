@@ -16,6 +16,13 @@ class Domain {
   // Finite for any g, O(dimension), allocation free, same bits on every machine.
   virtual void minimize_linear(const double* g, double* v) const noexcept = 0;
 
+  // The same of vectors with zeros behind them, `width` entries in all, for kernels that want no
+  // remainders; v stays zero there.
+  virtual void minimize_padded(const double* g, std::size_t width, double* v) const noexcept {
+    (void)width;
+    minimize_linear(g, v);
+  }
+
   // The Euclidean projection of x; the centre if x is not finite. O(dimension log dimension).
   virtual void project(const double* x, double* out) const = 0;
 
@@ -47,7 +54,10 @@ class LpBall final : public Domain {
   double p() const noexcept { return p_; }
   double radius() const noexcept { return radius_; }
 
-  void minimize_linear(const double* g, double* v) const noexcept override;
+  void minimize_linear(const double* g, double* v) const noexcept override {
+    minimize_padded(g, static_cast<std::size_t>(dimension()), v);
+  }
+  void minimize_padded(const double* g, std::size_t width, double* v) const noexcept override;
   void project(const double* x, double* out) const override;
   bool contains(const double* x, double tolerance) const noexcept override;
   void center(double* out) const override;
@@ -55,9 +65,9 @@ class LpBall final : public Domain {
   double max_norm(double order) const override;
 
  private:
-  void minimize_one(const double* g, double* v) const noexcept;
-  void minimize_two(const double* g, double* v) const noexcept;
-  void minimize_general(const double* g, double* v) const noexcept;
+  void minimize_one(const double* g, std::size_t n, double* v) const noexcept;
+  void minimize_two(const double* g, std::size_t n, double* v) const noexcept;
+  void minimize_general(const double* g, std::size_t n, double* v) const noexcept;
 
   enum class Kind : std::uint8_t { one, two, infinity, general };
   double p_;

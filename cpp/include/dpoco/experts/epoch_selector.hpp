@@ -46,6 +46,14 @@ class EpochInstance {
   // Ends a round of admitted losses. Returns the expert selected for the rounds to come, if one is
   // due; in the last round of all (`last`) nothing is drawn and nothing returned.
   std::optional<std::uint64_t> learn(const double* losses, bool last, random::Source& source);
+  // Rounds that may be learned at once before the one that ends a window; add(grid, sums) adds
+  // their losses.
+  std::uint64_t open() const noexcept;
+  template <class Add>
+  void learn_open(std::uint64_t rounds, Add add) {
+    sums_.add_rounds(rounds, add);
+    rounds_ += rounds;
+  }
 
   void write(Archive& archive) const;
   void read(ArchiveReader& archive);  // throws StateError
@@ -78,6 +86,8 @@ class EpochSelector final : public ExpertLearner {
 
  protected:
   void learn(const double* losses) override;
+  void play(const double* losses, std::uint64_t rounds, double* own_losses,
+            std::int64_t* decisions) override;
   void write_own(Archive& archive) const override;
   void read_own(ArchiveReader& archive) override;
 

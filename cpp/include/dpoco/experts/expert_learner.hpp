@@ -63,6 +63,10 @@ class ExpertLearner : public Rounds {
   // Admits a row of losses to [0, 1] and counts violations; `to` has `experts` entries. A subclass
   // whose losses have no common range brings its own bounds.
   virtual void admit(const double* losses, double* to);
+  // Admits `rounds` rows, writes what the current decision loses, and adds them to sums, rounded to
+  // multiples of grid.
+  void admit_sums(const double* losses, std::uint64_t rounds, double grid, double* sums,
+                  double* own_losses);
   void count_violations(std::uint64_t count) noexcept { violations_ += count; }
 
   // Ends a round of admitted losses and sets the next decision. round() still counts the rounds

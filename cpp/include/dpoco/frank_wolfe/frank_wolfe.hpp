@@ -64,14 +64,16 @@ class FrankWolfe final : public oco::RecordLearner {
 
  private:
   double weight() const noexcept;
+  void take(double factor);  // factor times row_ is the round's leaf
 
   std::shared_ptr<const domains::Domain> domain_;
   LeafRule leaves_;
   FrankWolfeSettings settings_;
   std::unique_ptr<VertexRule> rule_;
-  std::uint64_t step_ = 1;  // k = 1 + round / batch: index of the current decision
-  std::vector<double> previous_;
+  std::uint64_t step_ = 1;        // k = 1 + round / batch: index of the current decision
+  std::vector<double> previous_;  // as the decision, the row and the vertex, padded with zeros
   BatchSum batch_;
+  double factor_ = 0.0;  // of the row, in a batch of one round: its sum
   std::vector<double> vertex_;
 };
 

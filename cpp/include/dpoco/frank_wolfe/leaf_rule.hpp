@@ -16,17 +16,18 @@ class LeafRule {
   const losses::RecordClipper& clipper() const noexcept { return clipper_; }
   double scalar_bound() const noexcept { return scalar_bound_; }
 
-  // Each adds a leaf to `to` and returns the loss at `at`; 0, and nothing added, if the record is
-  // not finite. For a linear loss the leaf is the gradient itself, whatever w. `rest` keeps what
-  // rounding loses of a sum of several leaves, without which neighbouring streams drift apart; null
-  // where `to` is zero before.
-  double add(double weight, const double* at, const double* previous, const double* features,
-             double label, double* to, double* rest) const;
-  double add_gradient(const double* at, const double* gradient, double* to, double* rest) const;
+  // `factor` times the record is its leaf; 0, whatever the record, if an entry is not finite.
+  struct Leaf {
+    double factor = 0.0;
+    double loss = 0.0;  // at `at`
+  };
+  // Vectors may have zeros behind them, `width` entries in all. For a linear loss the leaf is the
+  // gradient itself, whatever the weight.
+  Leaf of(double weight, const double* at, const double* previous, const double* features,
+          double label, std::size_t width) const;
+  Leaf of_gradient(const double* at, const double* gradient, std::size_t width) const;
 
  private:
-  void add_scaled(double factor, const double* x, double* to, double* rest) const;
-
   losses::GlmLoss loss_;
   losses::RecordClipper clipper_;
   double scalar_bound_;

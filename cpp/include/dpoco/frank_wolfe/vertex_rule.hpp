@@ -32,9 +32,11 @@ class VertexRule {
  public:
   virtual ~VertexRule() = default;
 
-  // Adds the sum of a full batch's leaves to those before, and writes the vertex of update
-  // k = 1, 2, ... `terms`: the batch times w_k, by which the sum is a gradient estimate.
-  virtual void next(std::uint64_t k, double terms, const double* leaves, double* vertex) = 0;
+  // Adds the sum of a full batch's leaves, factor times a row, to those before, and writes the
+  // vertex of update k = 1, 2, ... `terms`: the batch times w_k, by which the sum is a gradient
+  // estimate. Row and vertex have simd::padded(dimension()) entries, with zeros at the end.
+  virtual void next(std::uint64_t k, double terms, double factor, const double* row,
+                    double* vertex) = 0;
 
   virtual Index dimension() const noexcept = 0;
   // What draws: a sum, or a selection.

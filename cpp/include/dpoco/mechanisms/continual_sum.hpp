@@ -40,6 +40,10 @@ class ContinualSum {
   // Adds g (dimension entries; a non-finite one counts as zero if there is a clipper) and writes
   // the released sum to out. Throws as `require(1)`, before any draw and with nothing changed.
   void push(const double* g, double* out);
+  // push of factor times a row that is within its bounds, for an owner that lets one thread in at a
+  // time. Both vectors have `width()` entries, zeros behind the first `dimension()`.
+  void add_one(double factor, const double* row, double* out);
+  std::size_t width() const noexcept { return padded_noise_.size(); }
   // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
   [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
   // push for `rounds` contiguous rows; throws as `require(rounds)` before the first. A caller that
@@ -65,6 +69,8 @@ class ContinualSum {
 
  private:
   void add(const double* g, std::uint64_t rounds, double* out);
+  void release(std::uint64_t rounds, const double* factors, const double* rows, const double* noise,
+               std::size_t width, double* out);
   bool on_lattice() const noexcept { return lattice_.grid > 0.0; }
   void split(std::vector<double>& sum, std::vector<double>& rest) const;
 
@@ -77,12 +83,14 @@ class ContinualSum {
   std::unique_ptr<random::Source> source_;
   std::optional<losses::RecordClipper> clipper_;
   Lattice lattice_;
-  unsigned shift_ = 0;  // releases are multiples of 2^shift_ grids
-  std::vector<double> sum_;
+  unsigned shift_ = 0;               // releases are multiples of 2^shift_ grids
+  std::vector<double> sum_;          // of `width()` entries
   std::vector<double> rest_;         // what rounding has lost of it
   std::vector<std::int64_t> exact_;  // on a lattice, in their place
-  std::vector<double> noise_;        // of the rounds in work
-  std::vector<double> rows_;  // private copies of their summands: the caller's memory is read once
+  std::vector<double> padded_noise_;
+  std::vector<double> noise_;  // of the rounds in work
+  std::vector<double> rows_;   // private copies of their summands: the caller's memory is read once
+  std::vector<double> factors_;  // that bring these into their bounds
   Exclusive exclusive_;
 };
 

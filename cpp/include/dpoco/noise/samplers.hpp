@@ -12,6 +12,8 @@ using random::Source;
 // Gamma(shape, scale 1), shape > 0, by Marsaglia and Tsang's exact rejection (2000); below shape 1
 // Gamma(shape + 1) U^(1/shape). Expected draws per variate below 1.1 pairs.
 double gamma(Source& source, double shape);
+// n of them: the same values as one by one.
+void gammas(Source& source, double shape, std::size_t n, double* out);
 
 // out = scale times n independent standard normals.
 void gaussian(Source& source, double scale, std::size_t n, double* out);

@@ -16,7 +16,7 @@ namespace dpoco::oco {
 // and its use, the clipping would be void.
 class RecordLearner : public Rounds {
  public:
-  Index dimension() const noexcept { return static_cast<Index>(decision_.size()); }
+  Index dimension() const noexcept { return dimension_; }
   virtual const random::Source& source() const noexcept = 0;
   random::Source& source() noexcept {
     return const_cast<random::Source&>(static_cast<const RecordLearner*>(this)->source());
@@ -62,14 +62,15 @@ class RecordLearner : public Rounds {
     play_round([this] { moved_ = close_round(); });
   }
   const double* own_copy(const double* record) {
-    std::copy(record, record + row_.size(), row_.data());
+    std::copy(record, record + dimension_, row_.data());
     return row_.data();
   }
 
-  std::vector<double> decision_;
-  std::vector<double> row_;  // private copy of a record: the caller's memory is read once
+  std::vector<double> decision_;  // of at least dimension() entries
+  std::vector<double> row_;       // private copy of a record: the caller's memory is read once
 
  private:
+  Index dimension_;
   bool moved_ = false;  // whether the last round changed the decision
 };
 

@@ -9,6 +9,10 @@ namespace dpoco::simd {
 // One refill of the generator: 16 ChaCha20 blocks = 128 words of 64 bits = 128 variates.
 inline constexpr std::size_t kSuperblock = 128;
 
+// Of how many entries the kernels make a vector of n entries without remainders: those behind it
+// are zeros.
+constexpr std::size_t padded(std::size_t n) { return (n + 7) / 8 * 8; }
+
 // Where a refill starts: 256-bit key, 64-bit nonce, index of the first superblock.
 struct Position {
   const std::uint32_t* key;  // 8 words
@@ -42,10 +46,18 @@ struct Kernels {
   double (*abs_power_sum)(const double* x, std::size_t n, double scale, double q);
   // out_i = sign(x_i) (|x_i| * scale)^power for power > 0; out may alias x.
   void (*signed_power)(const double* x, std::size_t n, double scale, double power, double* out);
+  // The same for power 2, without logarithms.
+  void (*signed_square)(const double* x, std::size_t n, double scale, double* out);
   // out_i = exp(x_i); out may alias x.
   void (*exp)(const double* x, std::size_t n, double* out);
   // out_i = log(x_i) for x_i > 0; out may alias x.
   void (*log)(const double* x, std::size_t n, double* out);
+  // out = a x; out may alias x.
+  void (*scale)(double a, const double* x, std::size_t n, double* out);
+  // out_i = -a, a or 0 as x_i is positive, negative or neither.
+  void (*against)(double a, const double* x, std::size_t n, double* out);
+  // out = from + a (to - from); returns whether that has other bits than `from`.
+  bool (*approach)(double a, const double* from, const double* to, std::size_t n, double* out);
   // y += a x
   void (*axpy)(double a, const double* x, std::size_t n, double* y);
   // sum += a x, compensated by rest, which holds what rounding has lost.
@@ -57,20 +69,21 @@ struct Kernels {
   // prefix_i = out_i = base_i + scale z_i; base null counts as zero; out may be z.
   void (*extend)(const double* base, const double* z, double scale, std::size_t n, double* prefix,
                  double* out);
-  // As `accumulate`; then out = sum + noise rounded to the nearest multiple of grid, a power of two
-  // or 0 for no rounding.
-  void (*release)(double a, const double* g, const double* noise, double grid, std::size_t n,
-                  double* sum, double* rest, double* out);
+  // For each of `rounds` rows of length n, with a factor a of its own: as `accumulate`; then out =
+  // sum + noise rounded to the nearest multiple of grid, a power of two or 0 for no rounding.
+  void (*release)(std::size_t rounds, const double* a, const double* g, const double* noise,
+                  double grid, std::size_t n, double* sum, double* rest, double* out);
   // out_i = the integer nearest to scale z_i, NaN where rounding errors or unknown digits leave it
   // open; partner_i completes the pair of z_i. Returns whether all were decided.
   bool (*round_gaussians)(double scale, const double* z, const double* partner, std::size_t n,
                           double* out);
-  // On the lattice of multiples of `grid`, a power of two: sum += a g, rounded to the lattice and
-  // kept within `limit` multiples of it; out = sum + noise (given in multiples), rounded to
-  // multiples of 2^shift grid, shift <= 30. |sum + noise| < 2^62 multiples, limit and |noise| at
-  // most 2^50.
-  void (*lattice_release)(double a, const double* g, const double* noise, double grid, double limit,
-                          unsigned shift, std::size_t n, std::int64_t* sum, double* out);
+  // The same on the lattice of multiples of `grid`, a power of two: sum += a g, rounded to the
+  // lattice and kept within `limit` multiples of it; out = sum + noise (given in multiples),
+  // rounded to multiples of 2^shift grid, shift <= 30. |sum + noise| < 2^62 multiples, limit and
+  // |noise| at most 2^50.
+  void (*lattice_release)(std::size_t rounds, const double* a, const double* g, const double* noise,
+                          double grid, double limit, unsigned shift, std::size_t n,
+                          std::int64_t* sum, double* out);
   // As blt on integers z: the noise added is a multiple of 1, buffers are of `unit`, a power of
   // two at most 1; decay_j = 1 - keep_j. Buffers below 2^50 units.
   void (*lattice_blt)(std::size_t rounds, std::size_t n, double unit, std::size_t buffers,
@@ -114,6 +127,15 @@ struct Kernels {
   // whose message is the number first + r and the row. key: 4 words.
   void (*keyed_digests)(const std::uint64_t* key, std::uint64_t first, const std::uint64_t* rows,
                         std::size_t count, std::size_t width, std::uint64_t* out);
+
+  // out -= r_0 r for each of `count` rows r of length n, `stride` apart, one after the other: what
+  // a row of a Cholesky factor takes from those above.
+  void (*eliminate)(const double* rows, std::size_t stride, std::size_t count, std::size_t n,
+                    double* out);
+  // As admit_losses for each of `rounds` rows; what it writes is rounded to multiples of grid, a
+  // power of two, and added to `sum` instead.
+  std::uint64_t (*admit_sums)(std::size_t rounds, const double* x, std::size_t n, double low,
+                              double high, double inverse, double grid, double* sum);
 };
 
 // The best variant this machine runs, or the one chosen by `select`.
