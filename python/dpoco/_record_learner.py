@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco import domains, losses
+from dpoco import _core, domains, losses
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import float_array, number
@@ -80,6 +80,12 @@ class RecordLearner(OnlineLearner):
         decision: FloatArray = self._engine.decision()
         return decision
 
+    def _plain_parts(self) -> int:
+        if self._loss.glm:
+            return 2
+        return 1 if isinstance(self._loss, losses.LinearLoss) else 0
+
+    @_core.direct
     def observe(
         self,
         record: Any,
@@ -249,7 +255,7 @@ class RecordLearner(OnlineLearner):
             decisions = None
         for array in (out, decisions):
             if array is not None:
-                array.flags.writeable = False
+                array.setflags(write=False)
 
         def loss_of(decision: FloatArray) -> FloatArray:
             return self._loss.batch_values(self._domain, decision, rows, targets)
@@ -259,7 +265,7 @@ class RecordLearner(OnlineLearner):
             flags = self._loss._flags(self._domain, rows[part], labels)
             return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
 
-        return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of, flags_of)
+        return Trace(out, changed.nonzero()[0], first_round, decisions, loss_of, flags_of)
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""

@@ -20,6 +20,7 @@ from dpoco.accounting import sum_release as accountant
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
+from dpoco.learners import own_class
 from dpoco.mechanisms._mechanism import Mechanism
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
@@ -188,6 +189,7 @@ class ContinualSum(Mechanism):
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum knows no people: participation must have enforced=False")
+        self._direct = int(own_class(type(self)) is not None)
 
     def _saved_arguments(self) -> dict[str, Any]:
         saved = super()._saved_arguments()
@@ -211,6 +213,7 @@ class ContinualSum(Mechanism):
         """Method taken, noise scale, sensitivity: everything calibration fixed."""
         return self._parameters
 
+    @_core.direct
     def push(self, value: Any) -> FloatArray:
         """Add a vector and release the running sum.
 
