@@ -283,7 +283,11 @@ PyObject* get_asked(PyObject* self, void*) {
 int set_asked(PyObject* self, PyObject* pair, void*) {
   long long turn = -1;
   PyObject* decision = nullptr;
-  if (pair == nullptr || PyArg_ParseTuple(pair, "LO", &turn, &decision) == 0) return -1;
+  if (pair == nullptr || !PyTuple_Check(pair)) {
+    PyErr_SetString(PyExc_TypeError, "_asked must be a tuple");
+    return -1;
+  }
+  if (PyArg_ParseTuple(pair, "LO", &turn, &decision) == 0) return -1;
   const Critical alone(self);
   ask(live(self), static_cast<std::uint64_t>(turn),
       turn < 0 ? py::object() : py::reinterpret_borrow<py::object>(decision));

@@ -125,6 +125,7 @@ class CoupledLearner(RecordLearner):
 
     # -- rounds -----------------------------------------------------------------------------------
 
+    @_core.direct
     def observe(
         self,
         record: Any,
