@@ -262,6 +262,9 @@ class RecordLearner:
         decisions: FloatArray | None,
         changed: NDArray[np.uint8],
     ) -> None: ...
+    def run_briefly(
+        self, features: FloatArray, labels: FloatArray | None, keeps: bool
+    ) -> tuple[FloatArray, FloatArray | None, NDArray[np.int64]]: ...
     @staticmethod
     def run_keyed(
         learners: list[Any],

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
-from dpoco._validation import float_array, number
+from dpoco._validation import float_array, number, positive_int
 from dpoco.trace import Flags, Trace
 
 __all__ = ["RecordLearner"]
 
 FloatArray = NDArray[np.float64]
+
+_BRIEF = 64  # rounds, in which nobody waits for Ctrl-C
 
 
 class RecordLearner(OnlineLearner):
@@ -227,6 +229,22 @@ class RecordLearner(OnlineLearner):
         rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
         self._check_rounds(rounds)
+
+        def loss_of(decision: FloatArray) -> FloatArray:
+            return self._loss.batch_values(self._domain, decision, rows, targets)
+
+        def flags_of(part: slice) -> Flags:
+            labels = None if targets is None else targets[part]
+            flags = self._loss._flags(self._domain, rows[part], labels)
+            return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
+
+        plain = persons is None and progress is None and checkpoint is None
+        if self._direct and plain and rounds <= _BRIEF:
+            positive_int("checkpoint_every", checkpoint_every)
+            with self._alone():
+                first_round = self.round
+                brief = self._engine.run_briefly(rows, targets, record_decisions)
+            return Trace(brief[0], brief[2], first_round, brief[1], loss_of, flags_of)
         if self._raises:
             self._refuse_violations(rows, targets)
         digests = self._digests(persons, rounds)
@@ -256,15 +274,6 @@ class RecordLearner(OnlineLearner):
         for array in (out, decisions):
             if array is not None:
                 array.setflags(write=False)
-
-        def loss_of(decision: FloatArray) -> FloatArray:
-            return self._loss.batch_values(self._domain, decision, rows, targets)
-
-        def flags_of(part: slice) -> Flags:
-            labels = None if targets is None else targets[part]
-            flags = self._loss._flags(self._domain, rows[part], labels)
-            return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
-
         return Trace(out, changed.nonzero()[0], first_round, decisions, loss_of, flags_of)
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:

@@ -296,6 +296,36 @@ def test_a_marked_method_is_the_function_to_who_looks():
             learner._asked = wrong
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("name", ["frank-wolfe", "leader, gradients", "newton", "coupled"])
+def test_brief_runs_are_long_ones(name, keeps):
+    brief, long = MAKERS[name](), MAKERS[name]()
+    assert brief._direct > 0
+    long._direct = 0
+    records = np.random.default_rng(3).normal(size=(64, D)) / 2.0
+    records[7] = np.nan
+    for rounds in (0, 1, 10, 64):
+        parts = (records[:rounds], np.full(rounds, 0.5))[: brief._direct]
+        own, other = (each.run(*parts, record_decisions=keeps) for each in (brief, long))
+        assert [own.losses.tolist(), own.switches.tolist(), own.first_round] == [
+            other.losses.tolist(), other.switches.tolist(), other.first_round
+        ]  # fmt: skip
+        assert own.switches.dtype == other.switches.dtype
+        assert not own.losses.flags.writeable
+        assert own.nonprivate_records.shares == other.nonprivate_records.shares
+        if keeps:
+            assert np.array_equal(own.decisions, other.decisions)
+            assert not own.decisions.flags.writeable
+        assert brief._engine.state() == long._engine.state()
+    with pytest.raises(dpoco.HorizonExceeded):
+        brief.run(*(np.resize(part, (226, *part.shape[1:])) for part in parts))
+    with pytest.raises(ValueError, match="checkpoint_every"):
+        brief.run(*parts, checkpoint_every=0)
+    with brief._alone(), pytest.raises(dpoco.RoundOrderError):
+        brief.run(*parts)
+    assert brief.round == 75
+
+
 def test_threads_end_one_round_each():
     learner, refused = MAKERS["leader"](), []
     barrier = threading.Barrier(4)
