@@ -16,7 +16,6 @@ from dpoco._state import check_writable
 from dpoco._tickets import Delayed
 from dpoco._validation import positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
-from dpoco.learners import own_class
 
 __all__ = ["OnlineLearner", "emptied"]
 
@@ -49,8 +48,9 @@ class OnlineLearner(Certified, Delayed):
     def _declare(self, claim: dict[str, Any]) -> None:
         self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._limiter_of(claim)
-        # Nobody else's class: it may have methods of its own in between.
-        if not self._raises and self._limiter is None and own_class(type(self)) is not None:
+        # A class that others derived may have methods of its own in between.
+        own = type(self).__module__.startswith("dpoco.")
+        if own and not self._raises and self._limiter is None:
             self._direct = self._plain_parts()
 
     def _plain_parts(self) -> int:

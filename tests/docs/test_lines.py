@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 SINGLE = 45  # modules that one other imports
-BEHIND = {"oco.NoisyFTRL": 4_313, "oco.CoupledRegularizedLeader": 5_435}
-LINES, FILES = 40_381, 243  # of the package
+BEHIND = {"oco.NoisyFTRL": 4_332, "oco.CoupledRegularizedLeader": 5_435}
+LINES, FILES = 40_463, 243  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -20,7 +20,6 @@ from dpoco.accounting import sum_release as accountant
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
-from dpoco.learners import own_class
 from dpoco.mechanisms._mechanism import Mechanism
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
@@ -189,7 +188,7 @@ class ContinualSum(Mechanism):
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum knows no people: participation must have enforced=False")
-        self._direct = int(own_class(type(self)) is not None)
+        self._direct = int(type(self).__module__.startswith("dpoco."))
 
     def _saved_arguments(self) -> dict[str, Any]:
         saved = super()._saved_arguments()
