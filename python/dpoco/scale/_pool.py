@@ -186,7 +186,7 @@ class KeyedPool(Pool):
     record reveals its key. Learners are made when their keys first come, or by `register`.
 
     One thread at a time; a second one is refused. O(1) a record beyond the learner's own round; a
-    learner takes some ten kilobytes, mostly buffers of its generator.
+    small learner takes four to eight kilobytes.
 
     Examples
     --------
