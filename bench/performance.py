@@ -1,6 +1,6 @@
 """What costs what: the tables of docs/performance.md.
 
-Usage: python bench/performance.py [--seconds 0.05] [--write]
+Usage: python bench/performance.py [--seconds 0.05] [--only live rounds] [--write]
 
 CPU time of the process per round, medians of five repetitions; wall time for threads. Run it on an
 idle machine: about a minute. Without --write the tables are printed only.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import os
 import statistics
 import sys
@@ -31,6 +32,7 @@ import dpoco
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 FloatArray = NDArray[np.float64]
 Maker = Callable[[], Any]
+Play = Callable[[int], None]
 BUDGET = dpoco.Budget(epsilon=1.0, delta=1e-6)
 PURE = dpoco.Budget(epsilon=1.0, delta=0.0)
 HORIZON = 10**9
@@ -132,6 +134,89 @@ def per_round(seconds: float) -> Iterator[str]:
             yield f"| {name} | {d} | {' | '.join(cells)} |"
 
 
+def live_rounds(d: int) -> dict[str, tuple[Play, Play | None]]:
+    """What a service calls, and the same rounds in one compiled call."""
+    features, labels = data(d, 8192, True)
+    gradient, label = features[0] / np.linalg.norm(features[0]), float(labels[0])
+    rewards = np.full((len(features), 5), label)
+    found: dict[str, tuple[Play, Play | None]] = {}
+
+    def enter(name: str, learner: Any, arrays: tuple[FloatArray, ...], play: Play) -> None:
+        found[name] = play, in_batches(learner, arrays, len(features))
+
+    def rounds_of(learner: Any) -> Play:
+        def play(rounds: int) -> None:
+            for _ in range(rounds):
+                learner.decide()
+                learner.observe(gradient, label)
+
+        return play
+
+    def bandit_of(learner: Any) -> Play:
+        def play(rounds: int) -> None:
+            for _ in range(rounds):
+                learner.decide(gradient)
+                learner.observe(label)
+
+        return play
+
+    newton = dpoco.oco.NoisyNewton(
+        dpoco.domains.LpBall(d, p=2.0), dpoco.losses.LogisticLoss(), horizon=HORIZON, budget=BUDGET
+    )
+    for learner in (tree(d), leader(d), newton):
+        name = f"`{type(learner).__name__}`: `decide`, `observe`"
+        enter(name, learner, (features, labels), rounds_of(learner))
+    total = dpoco.mechanisms.ContinualSum(d, horizon=HORIZON, budget=BUDGET)
+    enter("`ContinualSum`: `push`", total, (features,), lambda n: repeated(total.push, n, gradient))
+    ball = dpoco.domains.LpBall(d, p=1.0)
+    for bandit in (
+        dpoco.bandits.LinUCB(5, d, horizon=HORIZON, budget=BUDGET, exploration=1.0),
+        dpoco.bandits.HighDimensionalBandit(
+            5, ball, horizon=HORIZON, budget=BUDGET, arm_learner="tree", forced_rounds=0
+        ),
+    ):
+        name = f"`{type(bandit).__name__}`, 5 arms: `decide`, `observe`"
+        enter(name, bandit, (features, rewards), bandit_of(bandit))
+    for keys in (1, 1000, 20_000):
+        pool = dpoco.scale.KeyedPool(tree(d), max_keys=keys)
+        pool.register(range(keys))
+        order = np.random.default_rng(keys).integers(0, keys, 20_000).tolist()
+
+        def keyed(rounds: int, pool: Any = pool, order: list[int] = order) -> None:
+            for index in range(rounds):
+                key = order[index % len(order)]
+                pool.decide(key)
+                pool.observe(key, gradient, label)
+
+        found[f"`KeyedPool` of `TreeFrankWolfe`, {keys:,} keys: `decide`, `observe`"] = keyed, None
+    return found
+
+
+def repeated(call: Callable[..., Any], rounds: int, *arguments: Any) -> None:
+    for _ in range(rounds):
+        call(*arguments)
+
+
+def live_calls(seconds: float) -> Iterator[str]:
+    """All of them in turns, the least of seven: others may use the machine meanwhile."""
+    yield "| call, d = 10 | a round | in `run` of 8192 |"
+    yield "|---|--:|--:|"
+    calls = live_rounds(10)
+    rounds = max(4000, int(1e6 * seconds))
+    spent = {name: [math.inf, math.inf] for name in calls}
+    for _ in range(7):
+        for name, plays in calls.items():
+            for column, play in enumerate(plays):
+                if play is not None:
+                    start = time.process_time()
+                    play(rounds)
+                    own = 1e9 * (time.process_time() - start) / rounds
+                    spent[name][column] = min(spent[name][column], own)
+    for name, columns in spent.items():
+        cells = (f"{value:,.0f}" if value < math.inf else "" for value in columns)
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
 def in_threads(seconds: float) -> Iterator[str]:
     cores = min(os.cpu_count() or 1, 4)
     yield "| how | 1 thread | " + " | ".join(f"{n} threads" for n in range(2, cores + 1)) + " |"
@@ -201,6 +286,7 @@ def with_journal() -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="The tables of docs/performance.md.")
     parser.add_argument("--seconds", type=float, default=0.05, help="of each measurement")
+    parser.add_argument("--only", nargs="+", default=[], help="tables, all of them by default")
     parser.add_argument("--write", action="store_true", help="update the page")
     options = parser.parse_args()
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
@@ -209,12 +295,15 @@ def main() -> int:
     tables = {
         "machine": iter([f"{machine_line(facts)} Load averages before: {load}."]),
         "memory": in_memory(),
+        "live": live_calls(options.seconds),
         "rounds": per_round(options.seconds),
         "threads": in_threads(options.seconds),
         "journal": with_journal(),
     }
     page = PAGE.read_text(encoding="utf-8")
     for key, lines in tables.items():
+        if options.only and key not in options.only:
+            continue
         print(f"\n### {key}\n")
         text = []
         for line in lines:

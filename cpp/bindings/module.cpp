@@ -30,6 +30,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   m.doc() = "Compiled core of dpoco. Private: its signatures change without notice.";
   m.attr("__version__") = DPOCO_VERSION;
   register_errors();
+  register_live(m);
   register_random(m);
   register_digests(m);
   register_participants(m);

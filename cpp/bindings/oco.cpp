@@ -12,6 +12,10 @@ using oco::RecordLearner;
 
 namespace {
 
+void freeze(const py::handle& array) {
+  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+}
+
 // Plays the rows of `features`; labels and decisions may be None. The interpreter lock is released.
 void run_records(RecordLearner& self, const Array& features, const py::object& labels,
                  Array& losses, const py::object& decisions, py::array_t<std::uint8_t>& changed) {
@@ -39,6 +43,27 @@ void run_records(RecordLearner& self, const Array& features, const py::object& l
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
   self.run(entered, feature_data, label_data, rounds, loss_data, decision_data, changed_data);
+}
+
+// The same for a short run, whose arrays are made here: losses, decisions (None unless they are
+// kept) and the rounds after which the decision changed.
+py::tuple run_briefly(RecordLearner& self, const Array& features, const py::object& labels,
+                      bool keeps) {
+  const py::ssize_t rounds = features.ndim() == 2 ? features.shape(0) : 0;
+  Array losses(rounds);
+  py::object decisions = py::none();
+  if (keeps) decisions = Array({rounds, static_cast<py::ssize_t>(self.dimension())});
+  py::array_t<std::uint8_t> changed(rounds);
+  run_records(self, features, labels, losses, decisions, changed);
+  const std::uint8_t* flags = changed.data();
+  py::array_t<std::int64_t> switches(std::count(flags, flags + rounds, 1));
+  std::int64_t* to = switches.mutable_data();
+  for (py::ssize_t t = 0; t < rounds; ++t) {
+    if (flags[t] != 0) *to++ = t;
+  }
+  freeze(losses);
+  if (keeps) freeze(decisions);
+  return py::make_tuple(std::move(losses), std::move(decisions), std::move(switches));
 }
 
 // The same for many learners at once: learner i plays the rows that `keyed_rows` says.
@@ -100,6 +125,7 @@ void register_record_learners(py::module_& m) {
           "decided"_a, "gradient"_a.noconvert())
       .def("run", &run_records, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
            "decisions"_a, "changed"_a.noconvert())
+      .def("run_briefly", &run_briefly, "features"_a.noconvert(), "labels"_a, "keeps"_a)
       .def_static("run_keyed", &run_keyed_records, "learners"_a, "offsets"_a.noconvert(),
                   "rows"_a.noconvert(), "features"_a.noconvert(), "labels"_a,
                   "losses"_a.noconvert(), "decisions"_a.noconvert(), "workers"_a);

@@ -13,6 +13,7 @@ void register_participants(py::module_& m);
 void register_noise(py::module_& m);
 void register_domains(py::module_& m);
 void register_losses(py::module_& m);
+void register_live(py::module_& m);
 void register_mechanisms(py::module_& m);
 void register_selection(py::module_& m);
 void register_samplers(py::module_& m);

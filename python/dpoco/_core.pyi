@@ -1,15 +1,27 @@
 """Types of the compiled core; private, its signatures change without notice."""
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
 __version__: str
 
+# Fields of learners, and what marks the methods that read them: cpp/bindings/live.cpp.
+class Live:
+    _engine: Any
+    _asked: tuple[int, Any]  # round of the last decide(), and its decision; before, (-1, None)
+    _sole: threading.Lock  # held by a long run
+    _suspended: bool
+    _direct: int  # arguments of `observe` that the engine takes as they come; 0: none
+
+def direct(function: Method) -> Method: ...
 def select_instruction_set(name: str) -> str: ...
 def instruction_set() -> str: ...
 def fork_generation() -> int: ...
@@ -251,6 +263,9 @@ class RecordLearner:
         decisions: FloatArray | None,
         changed: NDArray[np.uint8],
     ) -> None: ...
+    def run_briefly(
+        self, features: FloatArray, labels: FloatArray | None, keeps: bool
+    ) -> tuple[FloatArray, FloatArray | None, NDArray[np.int64]]: ...
     @staticmethod
     def run_keyed(
         learners: list[Any],

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco._calibrated import Certified
 from dpoco._participation import Digests, Limiter, Participation
 from dpoco._state import check_writable
 from dpoco._tickets import Delayed
 from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+from dpoco.learners import own_class
 
 __all__ = ["OnlineLearner", "emptied"]
 
@@ -25,6 +27,7 @@ Self = TypeVar("Self", bound="OnlineLearner")
 # call itself costs nothing.
 _CHUNK_ENTRIES = 2**18
 _CHUNK_ROUNDS = 8192
+_NOBODY = Digests()
 
 
 def emptied(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
@@ -40,13 +43,19 @@ class OnlineLearner(Certified, Delayed):
     Or, where feedback is late, with tickets in between: ``decide(ticket=True)``.
     """
 
-    # The round a decision was asked for in, and that decision: stale once the engine has moved on.
-    _asked: tuple[int, Any] = (-1, None)
     _raises: bool  # on_violation="raise"
 
     def _declare(self, claim: dict[str, Any]) -> None:
         self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._limiter_of(claim)
+        # A class that others derived may have methods of its own in between.
+        own = own_class(type(self)) is not None
+        if own and not self._raises and self._limiter is None:
+            self._direct = self._plain_parts()
+
+    def _plain_parts(self) -> int:
+        """Return how many arguments of `observe` the engine takes as they come; 0: none."""
+        return 0
 
     def _limiter_of(self, claim: dict[str, Any]) -> Limiter | None:
         """Return what keeps people to the participation that was declared, if it is to."""
@@ -56,6 +65,7 @@ class OnlineLearner(Certified, Delayed):
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         return Limiter(participation, self._horizon, secret)
 
+    @_core.direct
     def decide(self, *, ticket: bool = False) -> Any:
         """Return this round's decision, shape (d,), read-only; the same one until `observe`.
 
@@ -112,7 +122,7 @@ class OnlineLearner(Certified, Delayed):
         if isinstance(persons, Digests):
             return persons
         if self._limiter is None:
-            return Digests(super()._digests(persons, rounds))
+            return _NOBODY if persons is None else Digests(super()._digests(persons, rounds))
         if persons is None:
             named = "person" if rounds is None else "persons"
             raise TypeError(f"{named} must be given: a participation is enforced")

@@ -9,15 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco import domains, losses
+from dpoco import _core, domains, losses
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
-from dpoco._validation import FloatArray, float_array, number
+from dpoco._validation import FloatArray, float_array, number, positive_int
 from dpoco.trace import Flags, Trace
 
 __all__ = ["Asks", "RecordLearner"]
 
 Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more
+
+_BRIEF = 4096  # numbers of records, over which nobody waits for Ctrl-C
 
 
 class RecordLearner(OnlineLearner):
@@ -80,6 +82,12 @@ class RecordLearner(OnlineLearner):
         decision: FloatArray = self._engine.decision()
         return decision
 
+    def _plain_parts(self) -> int:
+        if self._loss.glm:
+            return 2
+        return 1 if isinstance(self._loss, losses.LinearLoss) else 0
+
+    @_core.direct
     def observe(
         self,
         record: Any,
@@ -224,6 +232,24 @@ class RecordLearner(OnlineLearner):
         rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
         self._check_rounds(rounds)
+
+        def loss_of(decision: FloatArray) -> FloatArray:
+            return self._loss.batch_values(self._domain, decision, rows, targets)
+
+        def flags_of(part: slice) -> Flags:
+            labels = None if targets is None else targets[part]
+            custom = isinstance(self._loss, losses.CustomLoss)  # whose gradients are clipped
+            flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
+            return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
+
+        plain = persons is None and progress is None and checkpoint is None
+        if self._direct and plain and rounds * self._width <= _BRIEF:
+            positive_int("checkpoint_every", checkpoint_every)
+            with self._alone():
+                self._check_rounds(rounds)  # again, now that nobody else can play
+                first_round = self.round
+                brief = self._engine.run_briefly(rows, targets, bool(record_decisions))
+            return Trace(brief[0], brief[2], first_round, brief[1], loss_of, flags_of)
         if self._raises:
             self._refuse_violations(rows, targets)
         digests = self._digests(persons, rounds)
@@ -252,18 +278,8 @@ class RecordLearner(OnlineLearner):
             decisions = None
         for array in (out, decisions):
             if array is not None:
-                array.flags.writeable = False
-
-        def loss_of(decision: FloatArray) -> FloatArray:
-            return self._loss.batch_values(self._domain, decision, rows, targets)
-
-        def flags_of(part: slice) -> Flags:
-            labels = None if targets is None else targets[part]
-            custom = isinstance(self._loss, losses.CustomLoss)  # whose gradients are clipped
-            flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
-            return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
-
-        return Trace(out, np.flatnonzero(changed), first_round, decisions, loss_of, flags_of)
+                array.setflags(write=False)
+        return Trace(out, changed.nonzero()[0], first_round, decisions, loss_of, flags_of)
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""

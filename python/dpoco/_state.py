@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
+from dpoco import _core
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
@@ -123,7 +124,7 @@ _ALWAYS_THE_SAME = 10**9
 _ADDED = {"numerics": "float", "participation": None}
 
 
-class Stateful:
+class Stateful(_core.Live):
     """Base of everything with noise inside: save, load, pickle, clone, and no silent copies.
 
     A copy of a started object shares its noise, and two streams under one noise reveal their
@@ -135,10 +136,8 @@ class Stateful:
     ``round``) in `_set_up`.
     """
 
-    _engine: Any
     _arguments: dict[str, Any]
     _parameters: Any
-    _suspended: bool = False
     _limiter: Limiter | None = None  # what enforces a participation
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
@@ -150,8 +149,6 @@ class Stateful:
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
     _noise: ClassVar[str] = "hidden"
     _one_round: ClassVar[bool] = True  # a record is data of one round, not of all later ones
-
-    _sole: threading.Lock  # held by a long run
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -252,10 +249,10 @@ class Stateful:
     def _sibling(self: Self, claim: dict[str, Any]) -> Self:
         """Return an unstarted object with the same parameters and guarantee, none computed anew."""
         sibling: Any = type(self).__new__(type(self))
-        own = ("_engine", "_asked", "_sole", "_book", "_suspended", "_taken")
+        own = ("_book", "_taken")
         shared = {name: value for name, value in self.__dict__.items() if name not in own}
         sibling.__dict__.update(shared)
-        sibling._engine = sibling._build_engine(claim)
+        sibling._engine, sibling._direct = sibling._build_engine(claim), self._direct
         return cast(Self, sibling)
 
     def _is_started(self) -> bool:

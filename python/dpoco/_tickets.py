@@ -254,7 +254,6 @@ class Delayed(Stateful):
 
     _book: TicketBook | None = None
     _seen: ClassVar[str] = "released decisions"  # what arrivals may depend on
-    _asked: tuple[int, Any]
     _horizon: int
     _guarantee: Guarantee
 

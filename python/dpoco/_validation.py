@@ -142,8 +142,11 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
     objects are refused. Finiteness is not checked: a non-finite record is a zero record.
     """
     if type(value) is np.ndarray and value.dtype == np.float64:
-        if value.shape == shape and value.flags.c_contiguous and value.flags.aligned:
-            return value  # quick: this is asked in every round
+        have = value.shape  # quick: this is asked in every call
+        if have == shape or (have and shape[:1] == (None,) and have[1:] == shape[1:]):
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned:
+                return value
         array = value
     else:
         if isinstance(value, np.ma.MaskedArray):

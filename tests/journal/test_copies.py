@@ -123,6 +123,21 @@ def test_a_learner_whose_adoption_failed_is_adopted_again(tmp_path, monkeypatch)
         )
 
 
+def test_a_learner_in_a_run_is_not_adopted(tmp_path):
+    """The run would go past the state that is stored, under the same noise."""
+    learner, refused = CASES[0].make(1), []
+    with opened(tmp_path) as journal:
+
+        def adopt(*_):
+            with pytest.raises(dpoco.RoundOrderError) as caught:
+                journal.adopt("a", learner)
+            refused.append(caught)
+
+        learner.run(*CASES[0].batch, progress=adopt)
+        assert refused
+        assert journal.streams() == []
+
+
 def test_an_unstarted_learner_given_is_taken(tmp_path):
     case = CASES[0]
     learner = case.make(1)

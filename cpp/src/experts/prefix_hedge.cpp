@@ -41,9 +41,9 @@ PrefixHedge::PrefixHedge(ExpertSettings settings, double learning_rate,
     throw std::invalid_argument("the sum must last for all rounds but the last");
   }
   block_ = std::max<std::size_t>(1, kBlockEntries / std::max(n, entries));
-  admitted_.assign(block_ * n, 0.0);
-  rows_.assign(block_ * entries, 0.0);
-  sums_.assign(block_ * entries, 0.0);
+  admitted_.assign(n, 0.0);
+  rows_.assign(entries, 0.0);
+  sums_.assign(entries, 0.0);
   weigh();
   draw();
 }
@@ -108,6 +108,13 @@ void PrefixHedge::play(const double* losses, std::uint64_t rounds, double* own_l
                        std::int64_t* decisions) {
   const std::size_t n = scores_.size();
   const auto entries = static_cast<std::size_t>(sum_.dimension());
+  // For long runs only: a learner that plays round by round needs no more than one of each.
+  const std::size_t most = std::min<std::uint64_t>(block_, rounds);
+  if (admitted_.size() < most * n) {
+    rows_.resize(most * entries);
+    sums_.resize(most * entries);
+    admitted_.resize(most * n);  // last: its size stands for all three
+  }
   while (rounds > 0) {
     const std::size_t count = std::min<std::uint64_t>(block_, rounds);
     for (std::size_t r = 0; r < count; ++r) {

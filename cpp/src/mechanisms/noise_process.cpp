@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -263,6 +265,21 @@ class Toeplitz final : public NoiseProcess {
   std::vector<double> history_;
 };
 
+// Processes of one description, as the learners of a pool have, hold it once: the blocks of a long
+// horizon are some hundred.
+std::shared_ptr<const BltParameters> shared(BltParameters own) {
+  static std::mutex guard;
+  static std::weak_ptr<const BltParameters> last;
+  const std::lock_guard lock(guard);
+  std::shared_ptr<const BltParameters> known = last.lock();
+  if (!known || known->decay != own.decay || known->omega != own.omega || known->ends != own.ends ||
+      known->levels != own.levels) {
+    known = std::make_shared<const BltParameters>(std::move(own));
+    last = known;
+  }
+  return known;
+}
+
 // C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)^(i-1); the buffers solve C w = z. Noise
 // in doubles uses 1 - s_j, rounded, noise on a lattice s_j itself. With blocks the buffers are kept
 // times the scale of the draws, so that a round costs no more; they change with it between blocks.
@@ -271,7 +288,8 @@ class BufferedToeplitz final : public NoiseProcess {
   BufferedToeplitz(Index dimension, NoiseLaw law, BltParameters parameters)
       : d_(checked(dimension, 1)),
         draws_(dimension, law),
-        parameters_(std::move(parameters)),
+        held_(shared(std::move(parameters))),
+        parameters_(*held_),
         buffers_(d_ * parameters_.decay.size(), 0.0),
         total_(d_, 0.0) {
     if (parameters_.decay.empty() || parameters_.decay.size() != parameters_.omega.size()) {
@@ -356,7 +374,8 @@ class BufferedToeplitz final : public NoiseProcess {
 
   std::size_t d_;
   Draws draws_;
-  BltParameters parameters_;
+  std::shared_ptr<const BltParameters> held_;
+  const BltParameters& parameters_;
   std::vector<double> keep_;  // 1 - decay
   double unit_ = 0.0;         // of the buffers on a lattice
   std::vector<double> buffers_;

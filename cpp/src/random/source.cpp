@@ -65,7 +65,9 @@ Source::Source(const Key& key, std::uint64_t stream)
 
 Source::~Source() {
   wipe(key_.data(), sizeof key_);
-  for (Lane& each : lanes_) wipe(each.buffer.data(), sizeof each.buffer);
+  for (Lane& each : lanes_) {
+    if (each.buffer) wipe(each.buffer.get(), sizeof *each.buffer);
+  }
 }
 
 void Source::check_process() const {
@@ -94,12 +96,13 @@ simd::Position Source::at(unsigned nonce, std::uint64_t superblock) const noexce
 void Source::load(Variate kind, Lane& from) {
   check_process();
   const std::uint64_t superblock = from.position / simd::kSuperblock;
+  if (!from.buffer) from.buffer = std::make_unique<Buffer>();
   if (kind == Variate::word) {
     std::uint64_t raw[simd::kSuperblock];
     simd::kernels().words(at(kind, superblock), 1, raw);
-    std::memcpy(from.buffer.data(), raw, sizeof raw);
+    std::memcpy(from.values(), raw, sizeof raw);
   } else {
-    produce(kind, superblock, 1, from.buffer.data());
+    produce(kind, superblock, 1, from.values());
   }
   from.loaded = superblock;
 }
@@ -128,7 +131,7 @@ std::uint64_t Source::word() {
   Lane& from = lane(Variate::word);
   if (from.loaded != from.position / simd::kSuperblock) load(Variate::word, from);
   std::uint64_t value;
-  std::memcpy(&value, from.buffer.data() + from.position % simd::kSuperblock, sizeof value);
+  std::memcpy(&value, from.values() + from.position % simd::kSuperblock, sizeof value);
   ++from.position;
   return value;
 }
@@ -148,7 +151,7 @@ void Source::fill(Variate kind, double* out, std::size_t n) {
     } else {
       if (from.loaded != superblock) load(kind, from);
       count = std::min(n, simd::kSuperblock - index);
-      std::memcpy(out, from.buffer.data() + index, count * sizeof(double));
+      std::memcpy(out, from.values() + index, count * sizeof(double));
     }
     from.position += count;
     out += count;
@@ -164,8 +167,8 @@ std::size_t Source::next_gaussians(std::size_t most, const double*& values,
   if (from.loaded != from.position / simd::kSuperblock) load(Variate::gaussian, from);
   const std::size_t index = from.position % simd::kSuperblock;
   const std::size_t count = std::min(most, kHalf - index % kHalf);
-  values = from.buffer.data() + index;
-  partners = from.buffer.data() + (index ^ kHalf);
+  values = from.values() + index;
+  partners = from.values() + (index ^ kHalf);
   from.position += count;
   return count;
 }

@@ -28,6 +28,7 @@ import numpy as np
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.gaussian import root
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     CALIBRATIONS,
@@ -454,7 +455,6 @@ class Ranges:
 
 def least_at(high: float, delta: Callable[[float], float], target: float) -> float:
     """Return the smallest scale at which `delta` is at most `target`, to 1e-9; at most `high`."""
-    from scipy.optimize import brentq
 
     def excess(log_scale: float) -> float:
         return math.log(max(delta(math.exp(log_scale)), 1e-300)) - math.log(target)
@@ -464,10 +464,10 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
         high, low = low, 0.8 * low
     if delta(high) > target:
         return high
-    root, top = math.log(low), math.log(high)
-    if excess(root) > 0.0:
-        root = float(brentq(excess, root, top, xtol=2e-10)) if excess(top) < 0.0 else top
-    scale, margin = min(math.exp(root), high), 2e-10
+    at, top = math.log(low), math.log(high)
+    if excess(at) > 0.0:
+        at = root(excess, at, top, 2e-10) if excess(top) < 0.0 else top
+    scale, margin = min(math.exp(at), high), 2e-10
     while delta(scale) > target:
         scale, margin = min(scale * (1.0 + margin), high), 2.0 * margin
     return scale

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
+from dpoco import _core
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, IntArray, float_array, number
@@ -35,6 +36,9 @@ class BanditLearner(OnlineLearner):
     ) -> None:
         self._arms, self._dimension = parameters.arms, parameters.dimension
         super()._set_up(arguments, parameters, seeded, claim)
+
+    def _plain_parts(self) -> int:
+        return 1
 
     def _reward_range(self) -> tuple[float, float]:
         """Return the range that rewards are clipped to."""
@@ -65,6 +69,7 @@ class BanditLearner(OnlineLearner):
     @overload
     def decide(self, context: Any, *, ticket: bool) -> int | tuple[int, Ticket]: ...
 
+    @_core.direct
     def decide(self, context: Any, *, ticket: bool = False) -> int | tuple[int, Ticket]:
         """Return the arm for the round's user, in 0..K-1; the same one until `observe`.
 
@@ -139,6 +144,7 @@ class BanditLearner(OnlineLearner):
             value = math.nan
         self._engine.observe_arrival(turn, ticket.decision, ticket.due, ticket.context, value)
 
+    @_core.direct
     def observe(
         self,
         reward: Any,

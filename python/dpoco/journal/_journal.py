@@ -6,7 +6,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -337,15 +337,17 @@ class Journal:
                 self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
             else:
                 self._accounts.join(group, size, learner, same_unit=same_unit)
-            payload = payload_of(learner)
-            mine = learner
-            if apart:
-                mine = learner_of(header, payload, learner._participants(), self._siblings)
-            stream = self._added(name, header, origin, mine)
-            transaction._touch(stream)
-            learner._taken = place  # before the commit: two must never go on
-            if apart:
-                learner._suspended, learner._asked = True, (-1, None)
+            # No run of another thread goes past the state that is stored.
+            with learner._alone() if apart else nullcontext():
+                payload = payload_of(learner)
+                mine = learner
+                if apart:
+                    mine = learner_of(header, payload, learner._participants(), self._siblings)
+                stream = self._added(name, header, origin, mine)
+                transaction._touch(stream)
+                learner._taken = place  # before the commit: two must never go on
+                if apart:
+                    learner._suspended, learner._asked = True, (-1, None)
         self._streams[name] = stream
         return stream
 

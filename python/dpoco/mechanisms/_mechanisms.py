@@ -18,6 +18,7 @@ from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
+from dpoco.learners import own_class
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -179,6 +180,7 @@ class ContinualSum(Mechanism):
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum knows no people: participation must have enforced=False")
+        self._direct = int(own_class(type(self)) is not None)
 
     def _saved_arguments(self) -> dict[str, Any]:
         saved = super()._saved_arguments()
@@ -197,6 +199,7 @@ class ContinualSum(Mechanism):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         return int(header["parameters"]["dimension"])
 
+    @_core.direct
     def push(self, value: Any) -> FloatArray:
         """Add a vector and release the running sum.
 

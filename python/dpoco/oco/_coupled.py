@@ -118,6 +118,7 @@ class CoupledLearner(RecordLearner):
 
     # -- rounds -----------------------------------------------------------------------------------
 
+    @_core.direct
     def observe(
         self,
         record: Any,

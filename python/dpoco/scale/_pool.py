@@ -186,7 +186,7 @@ class KeyedPool(Pool):
     record reveals its key. Learners are made when their keys first come, or by `register`.
 
     One thread at a time; a second one is refused. O(1) a record beyond the learner's own round; a
-    learner takes some ten kilobytes, mostly buffers of its generator.
+    small learner takes four to eight kilobytes.
 
     Examples
     --------
@@ -308,7 +308,10 @@ class KeyedPool(Pool):
 
     def observe(self, key: Key, *record: Any, person: Person = None) -> None:
         """End a round of a key's learner; see its `observe`. With a journal, one commit."""
-        self._shown(key).observe(*record, person=person)
+        if person is None:
+            self._shown(key).observe(*record)
+        else:
+            self._shown(key).observe(*record, person=person)
 
     def register(self, keys: Iterable[Key]) -> None:
         """Make the learners of these keys now; with a journal, in one transaction.
@@ -328,9 +331,11 @@ class KeyedPool(Pool):
 
     def _shown(self, key: Any) -> Any:
         name = key_of(key)
-        if name not in self._index:
+        slot = self._index.get(name)
+        if slot is None:
             self.register([name])
-        return self._learners.show(self._index[name])
+            slot = self._index[name]
+        return self._learners.show(slot)
 
     def _renew(self) -> None:
         if isinstance(self._learners, LearnersInJournal) and self._learners.stale:

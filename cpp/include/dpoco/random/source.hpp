@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "dpoco/core/archive.hpp"
 #include "dpoco/random/variates.hpp"
@@ -74,10 +75,14 @@ class Source {
   void read(ArchiveReader& archive);
 
  private:
+  struct Buffer {
+    alignas(64) std::array<double, simd::kSuperblock> values{};
+  };
   struct Lane {
     std::uint64_t position = 0;
-    std::uint64_t loaded = ~0ULL;  // index of the superblock in `buffer`
-    alignas(64) std::array<double, simd::kSuperblock> buffer{};
+    std::uint64_t loaded = ~0ULL;    // index of the superblock in `buffer`
+    std::unique_ptr<Buffer> buffer;  // from the first draw of the kind on
+    double* values() noexcept { return buffer->values.data(); }
   };
 
   Lane& lane(Variate kind) noexcept { return lanes_[static_cast<std::size_t>(kind)]; }
@@ -90,7 +95,7 @@ class Source {
   double next(Variate kind) {
     Lane& from = lane(kind);
     if (from.loaded != from.position / simd::kSuperblock) load(kind, from);
-    return from.buffer[from.position++ % simd::kSuperblock];
+    return from.values()[from.position++ % simd::kSuperblock];
   }
 
   Key key_;
