@@ -113,18 +113,24 @@ prove(
 
 # -- a release: sums within 2^61, noise within 2^50
 # cpp/src/simd/lattice.inl:
-#     constexpr std::uint64_t kOffset = 1ULL << 62;
+#     constexpr std::uint64_t kMagic = 0x4338000000000000ULL;
 #     const std::uint64_t half = shift > 0 ? 1ULL << (shift - 1) : 0;
-#     const U released = (s + (noise_bits - kMagic) + (kOffset + half)) >> shift;
+#     const Longs cut = (Longs)(sum + noise_bits + (half - kMagic)) >> static_cast<int>(shift);
+#     constexpr std::uint64_t kOffset = 1ULL << 62;
+#     const U released = (sum + noise_bits + (kOffset + half - kMagic)) >> shift;
 #     const double offset = static_cast<double>(kOffset >> shift);
 total, noise = word("total"), word("noise")
+magic = 0x4338000000000000
 for shift in (0, 1, 4, 8, 16, 17):
     half = 1 << (shift - 1) if shift else 0
-    released = shifted_down(total + noise + ((1 << 62) + half), shift)
+    noise_bits = noise + magic
+    cut = (total + noise_bits + (half - magic)) >> shift  # keeps the sign
+    released = shifted_down(total + noise_bits + ((1 << 62) + half - magic), shift)
     exact = (z3.SignExt(8, total) + z3.SignExt(8, noise) + half) >> shift
     prove(
         f"release: floor((S + z + half) / 2^{shift}) without wrap",
         z3.ZeroExt(8, released) - (1 << (62 - shift)) == exact,
+        z3.SignExt(8, cut) == exact,
         given=[total <= 1 << 61, total >= -(1 << 61), noise <= 1 << 50, noise >= -(1 << 50)],
     )
 

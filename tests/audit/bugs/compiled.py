@@ -81,7 +81,7 @@ MUTATIONS = [
     ),
     Mutation(
         "clip-that-does-nothing", "Every vector counts as within its bound.",
-        "losses/record.cpp", "norm <= bound ? 1.0 : clipped;", "clipped >= 0.0 ? 1.0 : clipped;",
+        "losses/record.cpp", "1.0 < ratio ? 1.0 : ratio;", "ratio >= 0.0 ? 1.0 : ratio;",
         "sums:the_sum", "checks:replay",
     ),
     Mutation(
@@ -193,8 +193,8 @@ MUTATIONS = [
     Mutation(
         "scale-without-the-batch", "Noise for a batch's mean is added to its sum.",
         "frank_wolfe/frank_wolfe.cpp",
-        "static_cast<double>(settings_.batch) * weight(), batch_.sum(),",
-        "weight(), batch_.sum(),", "polyhedral-frank-wolfe",
+        "static_cast<double>(settings_.batch) * weight(), factor_,",
+        "weight(), factor_,", "polyhedral-frank-wolfe",
         "checks:standard_audit",
     ),
     Mutation(
