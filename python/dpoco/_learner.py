@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._calibrated import Certified
 from dpoco._participation import Digests, Limiter, Participation
-from dpoco._state import check_writable
+from dpoco._state import check_writable, is_own
 from dpoco._tickets import Delayed
 from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
-from dpoco.learners import own_class
 
 __all__ = ["OnlineLearner", "emptied"]
 
@@ -49,8 +48,7 @@ class OnlineLearner(Certified, Delayed):
         self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._limiter_of(claim)
         # A class that others derived may have methods of its own in between.
-        own = own_class(type(self)) is not None
-        if own and not self._raises and self._limiter is None:
+        if is_own(type(self)) and not self._raises and self._limiter is None:
             self._direct = self._plain_parts()
 
     def _plain_parts(self) -> int:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import struct
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -87,6 +88,13 @@ def stated_dimension(domain: Mapping[str, Any]) -> int:
         return int(domain["dimension"])
     lower = domain["lower"]  # of a box: a list, or doubles in base64, 3 bytes of 4 letters
     return 3 * len(lower["float64"]) // 32 if isinstance(lower, Mapping) else len(lower)
+
+
+def is_own(kind: type) -> bool:
+    """Return whether a class is one of the library's modules, and not derived by others."""
+    room = sys.modules.get(kind.__module__)  # which a decorator may have copied
+    own = kind.__module__.startswith("dpoco.") and room is not None
+    return own and vars(room).get(kind.__name__) is kind
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

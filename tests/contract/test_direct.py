@@ -257,6 +257,12 @@ def test_methods_of_subclasses_and_of_tests_are_called(monkeypatch):
     assert learner.decide() == "own"
 
 
+def test_a_derived_class_that_says_it_is_the_library_s_is_derived():
+    kind = type("NoisyFTRL", (NoisyFTRL,), {"__module__": NoisyFTRL.__module__})
+    assert MAKERS["leader"]()._direct == 2
+    assert problem(kind, BALL, GLM)()._direct == 0
+
+
 def test_what_stands_in_for_an_engine_is_called():
     class Spy:
         def __init__(self, engine):

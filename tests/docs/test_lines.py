@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 SINGLE = 44  # modules that one other imports
-BEHIND = {"oco.NoisyFTRL": 4_191, "oco.CoupledRegularizedLeader": 5_114}
-LINES, FILES = 40_709, 243  # of the package
+BEHIND = {"oco.NoisyFTRL": 4_194, "oco.CoupledRegularizedLeader": 5_117}
+LINES, FILES = 40_712, 243  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from dpoco import _core
 from dpoco._calibrated import Certified
 from dpoco._participation import Participation
+from dpoco._state import is_own
 from dpoco._validation import FloatArray, float_array, number, positive_int, real_float
 from dpoco.accounting import Budget, above_threshold, noisy_max, sum_release
 from dpoco.accounting.above_threshold import AboveThresholdParameters
@@ -18,7 +19,6 @@ from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
-from dpoco.learners import own_class
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -180,7 +180,7 @@ class ContinualSum(Mechanism):
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum knows no people: participation must have enforced=False")
-        self._direct = int(own_class(type(self)) is not None)
+        self._direct = int(is_own(type(self)))
 
     def _saved_arguments(self) -> dict[str, Any]:
         saved = super()._saved_arguments()
