@@ -19,7 +19,7 @@ __all__ = ["Asks", "RecordLearner"]
 
 Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more
 
-_BRIEF = 4096  # numbers of records, over which nobody waits for Ctrl-C
+_BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C waits for
 
 
 class RecordLearner(OnlineLearner):

@@ -339,9 +339,17 @@ def test_brief_runs_are_brief(monkeypatch):
     wide = TreeFrankWolfe(
         domains.LpBall(5000, p=2.0), LINEAR, horizon=9, budget=BUDGET, source=Source.seeded(1)
     )
-    monkeypatch.setattr(wide, "_engine", None)
-    with pytest.raises(AttributeError):  # of Python's way, before the engine is asked to run
-        wide.run(np.zeros((1, 5000)))
+    played, play_part = [], TreeFrankWolfe._play
+
+    def noted(self, *parts):
+        played.append(len(parts[0]))
+        play_part(self, *parts)
+
+    monkeypatch.setattr(TreeFrankWolfe, "_play", noted)
+    wide.run(np.zeros((2, 5000)))
+    assert played == [2]  # the long way
+    MAKERS["frank-wolfe, gradients"]().run(np.zeros((64, D)))
+    assert played == [2]
 
 
 def test_a_run_looks_again_once_it_is_alone(monkeypatch):
