@@ -92,6 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
         looks = {"color": line.get_color(), "linestyle": line.get_linestyle(), "marker": "o"}
         right.loglog(horizons, table[name], label=name, **looks)
     right.set(xlabel="visitors in all", ylabel="regret per visitor", title="smaller shops")
+    right.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     print(f"{build('sparse bandit, epsilon = 1', world).guarantee}\nwrote {options.output}")
     figure.savefig(options.output, dpi=65)
 

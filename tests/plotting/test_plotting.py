@@ -105,6 +105,21 @@ def test_players_keep_their_colour_and_style_in_both_panels(report):
     assert {name: left[name] for name in right} == right
 
 
+def test_a_label_keeps_its_look_on_all_axes_of_a_figure(traces):
+    left, middle, right = dpoco.plotting.new_figure((9.0, 3.0)).subplots(1, 3)
+    for ax, names in ((left, "ab"), (middle, "ba"), (right, "cb")):
+        plot_loss({name: trace for name, trace in zip(names, traces, strict=False)}, ax=ax)
+    looks = [
+        {item.get_label()[0]: (item.get_color(), str(item.get_linestyle())) for item in ax.lines}
+        for ax in (left, middle, right)
+    ]
+    assert looks[0] == looks[1]
+    assert looks[2]["b"] == looks[0]["b"]
+    assert len({*looks[0].values(), looks[2]["c"]}) == 3
+    alone = plot_loss({"b": traces[0]})
+    assert alone.lines[0].get_color() == looks[0]["a"][0]
+
+
 def test_traces_are_drawn_too(traces):
     best = best_fixed_decision(DOMAIN, LOSS, FEATURES, LABELS)
     x, y = line(plot_regret({"mine": traces[0]}, comparator=best), "mine")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,7 @@ BOUND_STYLE = (0, (8, 4))  # of what was proven, thinner than what was measured
 GREY = "#999999"
 _LARGEST_SHOWN = 2000
 _LARGEST_MARKED = 50
+_PLACES: MutableMapping[Any, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> look
 _STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
 
 
@@ -69,6 +72,17 @@ def look(index: int) -> tuple[str, Any]:
     """Return colour and line style of the line `index`; the first 14 differ."""
     cycle = index // len(COLOURS)
     return COLOURS[index % len(COLOURS)], STYLES[(index + cycle) % len(STYLES)]
+
+
+def place(axes: Axes, label: str, index: int) -> int:
+    """Return the index of a label's look: the same on all axes of one figure.
+
+    A label that the figure has not seen gets `index`, or the next one that no other label has.
+    """
+    known = _PLACES.setdefault(whole_figure(axes), {})
+    if label not in known:
+        known[label] = next(i for i in count(index) if i not in known.values())
+    return known[label]
 
 
 def losses_so_far(trace: AnyTrace) -> FloatArray:
@@ -141,7 +155,7 @@ def draw(
     axes: Axes, index: int, line: Line, rounds: NDArray[Any], legend: str | None = None
 ) -> None:
     """Draw a line and its band; the legend tells its last value, if nothing else is given."""
-    colour, style = look(index)
+    colour, style = look(place(axes, line.label, index))
     if line.low is not None and line.high is not None:
         axes.fill_between(
             rounds, line.low, line.high, color=colour, alpha=0.2, linewidth=0, zorder=2
@@ -175,20 +189,14 @@ def draw_bounds(
         bound = bounds.get(name)
         if bound is None or not math.isfinite(bound):
             continue
-        style: dict[str, Any] = {
-            "color": look(index)[0],
-            "linestyle": BOUND_STYLE,
-            "linewidth": 1.0,
-        }
+        colour = look(place(axes, name, index))[0]
+        style: dict[str, Any] = {"color": colour, "linestyle": BOUND_STYLE, "linewidth": 1.0}
         label = f"proven for {plain(name)}: {short(bound)}"
         if bound > limit:
             axes.plot([], [], label=f"{label} (above the figure)", **style)
         else:
             axes.plot([0.5, last], [bound, bound], zorder=4, label=label, **style)
-            axes.plot(
-                last, bound, color=look(index)[0], marker="v", markersize=8, clip_on=False,
-                zorder=4,
-            )  # fmt: skip
+            axes.plot(last, bound, color=colour, marker="v", markersize=8, clip_on=False, zorder=4)
 
 
 def mark_switches(axes: Axes, decisions: NDArray[np.int64]) -> None:
