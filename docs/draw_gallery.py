@@ -1,10 +1,16 @@
-"""Draw the figures of docs/plotting.md again: python docs/draw_gallery.py [FOLDER]."""
+"""Draw the figures of docs/plotting.md and of the README again.
+
+python docs/draw_gallery.py [FOLDER]
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
@@ -25,6 +31,22 @@ def draw(folder: Path) -> list[str]:
     return re.findall(r'savefig\("([\w.]+)"', page)
 
 
+def first_run(folder: Path) -> str:
+    """Draw what `dpoco run` without options learns; return the name of the figure."""
+    from dpoco import plotting
+    from dpoco.evaluation import RunReport
+
+    with tempfile.TemporaryDirectory() as own:
+        command = [sys.executable, "-m", "dpoco", "run", "--seed", "1"]
+        subprocess.run(command, cwd=own, check=True, stdout=subprocess.DEVNULL)
+        record = json.loads(Path(own, "results", "report.json").read_text(encoding="utf-8"))
+    axes = plotting.plot_loss(
+        RunReport.from_dict(record), ax=plotting.new_figure((7.0, 4.4)).subplots()
+    )
+    axes.figure.savefig(folder / "first_run.png", dpi=90)
+    return "first_run.png"
+
+
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "figures"
-    print("\n".join(draw(target)))
+    print("\n".join([first_run(target), *draw(target)]))
