@@ -25,11 +25,12 @@ def draw(tables: Sequence[Table], path: Path) -> None:
     from PIL import Image
 
     by_key = {table.key: table for table in tables}
-    figure = Figure(figsize=(12.5, 11.0), layout="constrained")
-    axes = figure.subplots(3, 2, gridspec_kw={"height_ratios": [10, 10, 6]})
-    for ax, key in zip(axes.ravel(), PANELS, strict=True):
-        table = by_key[key]
-        lines = [line for line in table.lines if shown(line)]
+    rows = {key: [line for line in by_key[key].lines if shown(line)] for key in PANELS}
+    heights = [len(lines) + 2 for lines in rows.values()]
+    # One column, as wide as a telephone held upright can show.
+    figure = Figure(figsize=(6.6, 0.27 * sum(heights)), layout="constrained")
+    axes = figure.subplots(len(PANELS), 1, gridspec_kw={"height_ratios": heights})
+    for ax, (key, lines) in zip(axes, rows.items(), strict=True):
         for y, line in enumerate(lines):
             if line.kind == "ours":
                 ax.axhspan(y - 0.5, y + 0.5, color="0.92", zorder=0)
@@ -42,20 +43,19 @@ def draw(tables: Sequence[Table], path: Path) -> None:
         ax.set_xscale("log")
         ax.set_xlim(7e-5, 1.0)
         ax.xaxis.set_minor_formatter(NullFormatter())
-        ax.set_yticks(range(len(lines)), [line.name for line in lines], fontsize=8)
+        ax.set_yticks(range(len(lines)), [line.name for line in lines], fontsize=9)
         ax.set_ylim(len(lines) - 0.5, -0.5)
-        ax.set_title(table.title, loc="right", fontsize=9, fontweight="bold")
+        ax.set_title(by_key[key].title, loc="right", fontsize=10, fontweight="bold")
         ax.grid(axis="x", which="major", linewidth=0.4)
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)
-    for ax in axes[-1]:
         ax.set_xlabel("regret per round: less is better; below 0.0001, drawn there", fontsize=8)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
+    handles, labels = axes[0].get_legend_handles_labels()
     first = {label: handle for handle, label in zip(handles, labels, strict=True)}
     figure.legend(
         [first[name] for name in BUDGETS], list(BUDGETS), loc="outside upper center", ncols=3
     )
     drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=85, format="png")
+    figure.savefig(drawn, dpi=95, format="png")
     # Flat colours: a palette keeps the file small.
     Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)

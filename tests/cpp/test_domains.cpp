@@ -48,6 +48,23 @@ std::vector<std::string> instruction_sets() {
 
 }  // namespace
 
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+TEST_CASE("instruction sets are offered where the compiler's own probe finds all that they need") {
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl");
+  for (const auto& [name, runs] : {std::pair{"avx2", avx2}, std::pair{"avx512", avx512}}) {
+    if (runs) {
+      CHECK(simd::select(name) == name);
+    } else {
+      CHECK_THROWS_AS(simd::select(name), std::invalid_argument);
+    }
+  }
+  CHECK(simd::select("auto") == (avx512 ? "avx512" : avx2 ? "avx2" : "baseline"));
+}
+#endif
+
 TEST_CASE("linear minimisation over lp balls reproduces the reference vectors") {
   const Vector g{{0.001, -2.0, 0.5, 0.0}};
   const auto check = [&](double p, const Vector& expected) {

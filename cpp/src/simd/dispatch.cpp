@@ -3,16 +3,39 @@
 
 #include "variants.hpp"
 
+#if DPOCO_X86_VARIANTS
+#include <cpuid.h>
+#endif
+
 namespace dpoco::simd {
 namespace {
 
+#if DPOCO_X86_VARIANTS
+// All that kernels_avx2.cpp and kernels_avx512.cpp are compiled with, as bits of leaf 7, EBX.
+constexpr unsigned kAvx2Features = bit_AVX2 | bit_BMI2;
+constexpr unsigned kAvx512Features =
+    kAvx2Features | bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+
+// What the processor has, if the operating system saves its registers. Asked of the processor:
+// __builtin_cpu_supports needs a table that not every tool chain links into a shared library.
+unsigned features() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_OSXSAVE) == 0) return 0;
+  unsigned saved = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  constexpr unsigned kYmm = 0x06, kZmm = 0xe6;  // bits of XCR0
+  if ((saved & kYmm) != kYmm) return 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return 0;
+  return (saved & kZmm) == kZmm ? ebx : ebx & kAvx2Features;
+}
+
+bool has(unsigned wanted) { return (features() & wanted) == wanted; }
+#endif
+
 bool runs_here(const std::string& name) {
 #if DPOCO_X86_VARIANTS
-  if (name == "avx2") return __builtin_cpu_supports("avx2");
-  if (name == "avx512") {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-  }
+  if (name == "avx2") return has(kAvx2Features);
+  if (name == "avx512") return has(kAvx512Features);
 #endif
   return name == "baseline";
 }
