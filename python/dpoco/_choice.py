@@ -95,7 +95,7 @@ def _laws() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Choice:
-    """One learner for a problem, as `choose` ranks them.
+    """One learner for a problem, as ranked by `choose`.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Choice:
     _constructor: Callable[..., Any] = field(repr=False)
 
     def make(self, **more: Any) -> Any:
-        """Return a new learner; `more` are ``source``, ``on_violation`` and the like."""
+        """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments."""
         return self._constructor(**more)
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ def choose(
     adversary: str = "stationary",
     gap: float = 0.0,
 ) -> tuple[Choice, ...]:
-    """Return all learners that fit a problem, that of the least expected regret first.
+    """Return all learners that fit a problem, sorted by expected regret.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def emptied(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
 
 
 class OnlineLearner(Certified, Delayed):
-    """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon.
+    """Base of the learners: `decide` and `observe` alternate, up to a horizon.
 
     Or, where feedback is late, with tickets in between: ``decide(ticket=True)``.
     """
@@ -65,7 +65,7 @@ class OnlineLearner(Certified, Delayed):
 
     @_core.direct
     def decide(self, *, ticket: bool = False) -> Any:
-        """Return this round's decision, shape (d,), read-only; the same one until `observe`.
+        """Return this round's decision, shape (d,), read-only; it stays the same until `observe`.
 
         Parameters
         ----------

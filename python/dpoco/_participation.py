@@ -37,7 +37,7 @@ _KINDS = {int: b"i", str: b"s", bytes: b"b"}
 
 @dataclass(frozen=True)
 class Participation:
-    """How often one person may come: what a learner then protects is all her rounds together.
+    """How often one person may come; a learner then protects all her rounds together.
 
     Parameters
     ----------
@@ -90,12 +90,12 @@ class Participation:
             raise ValueError(f"separation must be at most the horizon, {horizon}")
 
     def largest(self, horizon: int) -> int:
-        """Return how many of `horizon` rounds can be one person's."""
+        """Return the largest number of one person's rounds among `horizon` rounds."""
         most = -(-horizon // self.separation)
         return most if self.rounds is None else min(self.rounds, most)
 
     def of(self, guarantee: Guarantee) -> Guarantee:
-        """Return what a guarantee for single rounds says of all rounds of one person."""
+        """Return the guarantee for all rounds of one person, from one for single rounds."""
         person = for_person(guarantee, self.rounds, self.separation, once=True)
         if not (self.enforced and person.private):
             return person
@@ -106,12 +106,12 @@ class Participation:
         return replace(person, conditions=(*person.conditions, assumed))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry."""
+        """Return a JSON-able dictionary."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Participation:
-        """Return what `to_dict` wrote; `StateError` if it is not one."""
+        """Return the object written by `to_dict`; `StateError` for anything else."""
         if not isinstance(record, Mapping) or not set(record) == set(cls.__dataclass_fields__):
             raise StateError("a participation has rounds, separation, enforced and max_persons")
         return cls(**record)

@@ -71,7 +71,7 @@ class RecordLearner(OnlineLearner):
 
     @property
     def last_decision(self) -> FloatArray:
-        """Decision after the rounds so far, shape (d,); also past the horizon.
+        """Decision after the rounds so far, shape (d,); also available past the horizon.
 
         Free of charge: it is post-processing of what the guarantee covers.
         """

@@ -133,7 +133,7 @@ _ADDED = {"numerics": "float", "participation": None}
 
 
 class Stateful(_core.Live):
-    """Base of everything with noise inside: save, load, pickle, clone, and no silent copies.
+    """Base of objects that hold noise: save, load, pickle, clone, and no silent copies.
 
     A copy of a started object shares its noise, and two streams under one noise reveal their
     difference: so copying raises, and what comes out of a pickle waits for `resume`.
@@ -367,7 +367,7 @@ class Stateful(_core.Live):
         self._suspended = False
 
     def clone(self: Self) -> Self:
-        """Return an unstarted object with the same arguments and noise of its own."""
+        """Return an unstarted object with the same arguments and its own noise."""
         return type(self)(**self._arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:

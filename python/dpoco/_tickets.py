@@ -83,12 +83,12 @@ class Ticket:
         return _FRAME.pack(_MAGIC, *place, kind, self.due, size, width) + shown + context
 
     def to_bytes(self) -> bytes:
-        """Return the ticket as 66 bytes and 8 for each entry of decision and context."""
+        """Return the ticket as 66 bytes, plus 8 for each entry of decision and context."""
         return self._body() + self._tag
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Ticket:
-        """Return the ticket written by `to_bytes`; `StateError` if it is none."""
+        """Return the ticket written by `to_bytes`; `StateError` for anything else."""
         data = bytes(data)
         if len(data) < _FRAME.size + _TAG:
             raise StateError("not a ticket: too short")
@@ -250,7 +250,7 @@ class TicketBook:
 
 
 class Delayed(Stateful):
-    """What `OnlineLearner` has for tickets; a learner without any pays nothing for it."""
+    """Methods for tickets; a learner that issues none has no cost from them."""
 
     _book: TicketBook | None = None
     _seen: ClassVar[str] = "released decisions"  # what arrivals may depend on
@@ -262,11 +262,11 @@ class Delayed(Stateful):
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Numbers of the tickets that wait for feedback, in the order of issue."""
+        """Numbers of the tickets that wait for feedback, in the order in which they were issued."""
         return () if self._book is None else self._book.numbers
 
     def expire(self, ticket: Ticket | int) -> None:
-        """Give up a ticket whose feedback will never come: nothing is learned from it.
+        """Give up a ticket whose feedback will never come; the learner learns nothing from it.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ def instruction_set() -> str:
 
 
 def select_instruction_set(name: str) -> str:
-    """Choose the instruction set for the whole process: all give the same bits.
+    """Choose the instruction set of the whole process; all give the same bits.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Source:
 
     @classmethod
     def seeded(cls, seed: int) -> Source:
-        """Return a reproducible source: for tests and simulation only, never for real data.
+        """Return a reproducible source, for tests and simulation only, never for real data.
 
         Parameters
         ----------

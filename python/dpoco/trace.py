@@ -21,7 +21,7 @@ Flags = Mapping[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True, repr=False)
 class RecordShares:
-    """How records were read, as shares of all of them. **Not private**: counted in raw records.
+    """How records were read, as shares of all records. **Not private**: raw records count.
 
     Learners take what they are given without a word, for an exception would tell. This tells an
     evaluation where a schema is wrong: a misspelt feature, labels of another code, a narrow bound.
@@ -47,7 +47,7 @@ class RecordShares:
 
     @classmethod
     def of(cls, *flags: Flags, names: Sequence[str] | None = None) -> RecordShares:
-        """Count what holds of records, shape (T,), or of their columns, shape (T, d)."""
+        """Count properties of records, shape (T,), or of their columns, shape (T, d)."""
         merged: dict[str, NDArray[np.bool_]] = {}
         for key, values in (item for each in flags for item in each.items()):
             merged[key] = merged[key] | values if key in merged else values
@@ -75,7 +75,7 @@ class ReadRecords(ABC):
 
     @property
     def nonprivate_records(self) -> RecordShares:
-        """How the learner read the records of the run. **Not private**: publishing it is a leak.
+        """How the learner read the records of the run. **Not private**: do not publish it.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Trace(ReadRecords):
         return self._decisions
 
     def comparator_losses(self, decision: Any) -> FloatArray:
-        """Return the losses, shape (T,), a fixed decision of shape (d,) would have had."""
+        """Return the losses, shape (T,), of a fixed decision of shape (d,)."""
         return self._loss_of(float_array("decision", decision, (None,)))
 
     def regret(self, comparator: Any) -> FloatArray:

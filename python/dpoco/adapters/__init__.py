@@ -1,4 +1,4 @@
-"""Private learners in the dialects of other libraries: river, scikit-learn, Open Bandit Pipeline.
+"""Private learners with the interfaces of river, scikit-learn and Open Bandit Pipeline.
 
 ``adapters.river`` and ``adapters.sklearn`` need the extra ``adapters``; ``adapters.open_bandit`` is
 duck-typed and needs nothing. What the guarantee covers here, and what the surrounding library may

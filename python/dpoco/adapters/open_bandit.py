@@ -44,7 +44,7 @@ class PolicyType(str):
 
 
 class _Policy:
-    """What both policies share."""
+    """Base of both policies."""
 
     policy_type = PolicyType("contextual")
     len_list = 1
@@ -71,17 +71,17 @@ class _Policy:
 
     @property
     def n_trial(self) -> int:
-        """Rounds that are over."""
+        """Number of completed rounds."""
         return self._rounds.learner.round
 
     @property
     def learner(self) -> Any:
-        """The learner underneath: its `save` keeps the state, which is as secret as the data."""
+        """The underlying learner. Its `save` keeps the state, which is as secret as the data."""
         return self._rounds.learner
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, jointly: an action is for its own user's eyes."""
+        """The joint guarantee: it requires that only its own user sees an action."""
         return self._rounds.learner.guarantee
 
     @property
@@ -90,7 +90,7 @@ class _Policy:
         return self._rounds.learner.coefficients
 
     def initialize(self) -> None:
-        """Do nothing to a policy that has not started.
+        """Do nothing if the policy has not started.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class _Policy:
             raise StateError("starting over would spend the budget again: make a new policy")
 
     def bind(self, learner: Any) -> None:
-        """Go on with a learner that `dpoco.load` has brought back.
+        """Continue with a learner that `dpoco.load` has restored.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class _Policy:
         self._rounds.bind(learner)
 
     def select_action(self, context: Any) -> IntArray:
-        """Return the action for this round's user, shape (1,); asked again, the same one.
+        """Return the action for this round's user, shape (1,); the same until the round ends.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class _Policy:
         return np.array([self._rounds.choose(self._one(context))], dtype=np.int64)
 
     def update_params(self, action: Any, reward: Any, context: Any) -> None:
-        """End the round with the reward of the action that was selected in it.
+        """End the round with the reward of its selected action.
 
         Parameters
         ----------
@@ -148,11 +148,11 @@ class _Policy:
         self._rounds.answer(_index(action), reward, self._one(context))
 
     def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other."""
+        """End a round whose reward never came; the noise advances as in any other round."""
         self._rounds.skip()
 
     def recommend(self, contexts: Any) -> IntArray:
-        """Return what `select_action` would for each of many users, shape (n, 1): no round begins.
+        """Return what `select_action` would return for many users, shape (n, 1), without a round.
 
         Post-processing of the published estimates, as of now, for users whose rewards will not be
         learned from.
@@ -169,7 +169,7 @@ class _Policy:
         return self._rounds.learner.recommend(contexts)[:, None]
 
     def select_batch(self, contexts: Any) -> tuple[IntArray, list[Ticket]]:
-        """Return actions for many users, shape (n, 1), and a ticket for each reward to come.
+        """Return actions for many users, shape (n, 1), and a ticket for each future reward.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class _Policy:
         return actions[:, None], [ticket for _, ticket in issued]
 
     def update_batch(self, tickets: Sequence[Ticket], rewards: Any) -> None:
-        """Play the rounds of tickets, in the order given, with their rewards.
+        """Play the rounds of tickets with their rewards, in the given order.
 
         Which rewards come, when and in which order must not depend on the protected records: see
         ``docs/delayed.md``.
@@ -220,7 +220,7 @@ class _Policy:
             learner.observe(value, ticket=ticket)
 
     def play(self, contexts: Any, rewards: Any) -> IntArray:
-        """Play one round a row of a simulated world, and return the actions, shape (n, 1).
+        """Play one round per row of a simulated world, and return the actions, shape (n, 1).
 
         The same actions as `select_action` and `update_params` in turn, in compiled code.
 
@@ -241,7 +241,7 @@ class _Policy:
         return actions[:, None]
 
     def nonprivate_records(self, contexts: Any) -> RecordShares:
-        """Return how this policy reads contexts, for evaluation only; no round is played.
+        """Return how this policy reads contexts, for evaluation only. No round is played.
 
         **Not private**: it counts in raw records, and publishing it is a leak.
 

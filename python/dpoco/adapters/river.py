@@ -36,7 +36,7 @@ __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
 
 
 class _LinearEstimator:
-    """What both estimators share: features in, one round a record, published numbers out."""
+    """Base of both estimators: features in, one round per record, published numbers out."""
 
     _features: FeatureMap
     _model: LinearModel
@@ -52,7 +52,7 @@ class _LinearEstimator:
 
     @property
     def learner_(self) -> Any:
-        """The learner underneath: its `save` keeps its state, which is as secret as the data.
+        """The underlying learner. Its `save` keeps its state, which is as secret as the data.
 
         Raises
         ------
@@ -63,12 +63,12 @@ class _LinearEstimator:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised about everything that predictions are computed from."""
+        """The guarantee of everything from which predictions are computed."""
         return self._model.published.guarantee
 
     @property
     def round(self) -> int:
-        """Records learned so far."""
+        """Number of records learned so far."""
         return self._model.published.round
 
     @property
@@ -82,7 +82,7 @@ class _LinearEstimator:
 
     @property
     def intercept_value(self) -> float:
-        """Published intercept; 0 without one."""
+        """Published intercept; 0 if there is none."""
         return self._model.coefficients[1]
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
@@ -110,7 +110,7 @@ class _LinearEstimator:
         self._model.learn_one(features.row(x), self._target(y), features.person_of(x))
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Play one round a row of a DataFrame, in order: the same decisions as `learn_one`.
+        """Play one round per row of a DataFrame, in order; same decisions as `learn_one`.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class _LinearEstimator:
         self._model.learn_many(features.rows(X), self._targets(y), features.persons(X))
 
     def bind(self, learner: Any) -> None:
-        """Go on with a learner that `dpoco.load` has brought back.
+        """Continue with a learner that `dpoco.load` has restored.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class _LinearEstimator:
         self._model.bind(learner)
 
     def nonprivate_records(self, X: Any, y: Iterable[Any]) -> RecordShares:
-        """Return how this estimator reads records, for evaluation only; it learns nothing.
+        """Return how this estimator reads records, for evaluation only. It learns nothing.
 
         **Not private**: it counts in raw records, and publishing it is a leak.
 
@@ -177,14 +177,14 @@ class _LinearEstimator:
         return float(self._model.margins(self._features.row(x)[None, :])[0])
 
     def predict_many(self, X: Any) -> Any:
-        """Return a Series with what `predict_one` says of each row of a DataFrame."""
+        """Return a Series with the result of `predict_one` for each row of a DataFrame."""
         import pandas as pd
 
         margins = self._model.margins(self._features.rows(X)).tolist()
         return pd.Series([self._predicted(margin) for margin in margins], index=X.index)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
-        """Return the prediction for a record, clipped like those it learned from.
+        """Return the prediction for a record, which is clipped like those in training.
 
         No round is played. Of labels the more probable one, the first one on a tie.
         """
@@ -195,7 +195,7 @@ class _LinearEstimator:
 
 
 class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
-    """Logistic regression, every published coefficient under differential privacy.
+    """Logistic regression whose published coefficients are differentially private.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def _sigmoid(z: float) -> float:
 
 
 class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
-    """Linear regression, every published coefficient under differential privacy.
+    """Linear regression whose published coefficients are differentially private.
 
     Parameters
     ----------
@@ -397,7 +397,7 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
 
 
 class _Policy:
-    """What the policies share: a public list of arms, and rounds in their order."""
+    """Base of the policies: a public list of arms, and rounds in their order."""
 
     arms: Sequence[Hashable]
     _rounds: Rounds
@@ -412,17 +412,17 @@ class _Policy:
 
     @property
     def learner_(self) -> Any:
-        """The learner underneath: its `save` keeps the state, which is as secret as the data."""
+        """The underlying learner. Its `save` keeps the state, which is as secret as the data."""
         return self._rounds.learner
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised; of contextual policies, jointly: an arm is for its own user's eyes."""
+        """The guarantee; for contextual policies it is joint: only its own user may see an arm."""
         guarantee: Guarantee = self._rounds.learner.guarantee
         return guarantee
 
     def bind(self, learner: Any) -> None:
-        """Go on with a learner that `dpoco.load` has brought back; nobody else may."""
+        """Continue with a learner that `dpoco.load` has restored; nobody else may continue it."""
         self._rounds.bind(learner)
 
     def _pull(self, arm_ids: Any, *context: Any) -> Any:
@@ -452,7 +452,7 @@ class _Policy:
 
 
 class PrivateExperts(_Policy, bandit.base.Policy):
-    """A choice among arms whose rewards are all seen afterwards: prediction with expert advice.
+    """A choice among arms whose rewards are all seen later: prediction with expert advice.
 
     Parameters
     ----------
@@ -504,7 +504,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         )
 
     def pull(self, arm_ids: Any) -> Any:
-        """Return the round's arm; the same one until `update`."""
+        """Return the round's arm; it stays the same until `update`."""
         self._check_arms(arm_ids)
         return self.arms[self._rounds.choose()]
 
@@ -543,7 +543,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
 
 
 class PrivateBandit(_Policy, bandit.base.Policy):
-    """A bandit without contexts, jointly differentially private: LinUCB on a constant context.
+    """A jointly private bandit without contexts: LinUCB on a constant context.
 
     Parameters
     ----------
@@ -593,7 +593,7 @@ class PrivateBandit(_Policy, bandit.base.Policy):
         )
 
     def pull(self, arm_ids: Any) -> Any:
-        """Return the round's arm; the same one until `update` or `skip`."""
+        """Return the round's arm; it stays the same until `update` or `skip`."""
         self._check_arms(arm_ids)
         return self.arms[self._rounds.choose([1.0])]
 
@@ -603,7 +603,7 @@ class PrivateBandit(_Policy, bandit.base.Policy):
         self._n += 1
 
     def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other."""
+        """End a round whose reward never came; the noise advances as in any other round."""
         self._rounds.skip()
 
     @property
@@ -613,7 +613,7 @@ class PrivateBandit(_Policy, bandit.base.Policy):
 
 
 class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
-    """A contextual bandit, jointly differentially private.
+    """A jointly private contextual bandit.
 
     Parameters
     ----------
@@ -678,7 +678,7 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         )
 
     def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
-        """Return the arm for this round's user; asked again with the same context, the same one."""
+        """Return the arm for this round's user; the same one for the same context."""
         self._check_arms(arm_ids)
         return self.arms[self._rounds.choose(self._features.row(context or {}))]
 
@@ -689,11 +689,11 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         self._n += 1
 
     def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other."""
+        """End a round whose reward never came; the noise advances as in any other round."""
         self._rounds.skip()
 
     def nonprivate_records(self, contexts: Any) -> RecordShares:
-        """Return how this policy reads contexts, for evaluation only; no round is played.
+        """Return how this policy reads contexts, for evaluation only. No round is played.
 
         **Not private**: it counts in raw records, and publishing it is a leak.
 

@@ -99,7 +99,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
 
 
 class _LinearEstimator(BaseEstimator):
-    """What both estimators share: runs of a learner, charged and published."""
+    """Base of both estimators: they run a learner, charge it and publish its results."""
 
     horizon: int | None
     fit_intercept: bool
@@ -151,7 +151,7 @@ class _LinearEstimator(BaseEstimator):
         self.coef_, self.intercept_ = self._model.coefficients
 
     def nonprivate_records(self, X: Any, y: Any) -> RecordShares:
-        """Return how a fitted estimator reads rows, for evaluation only; it learns nothing.
+        """Return how a fitted estimator reads rows, for evaluation only. It learns nothing.
 
         **Not private**: it counts in raw rows, and publishing it is a leak.
 
@@ -184,7 +184,7 @@ class _LinearEstimator(BaseEstimator):
 
     @property
     def learner_(self) -> Any:
-        """The learner underneath: its `save` keeps the state, which is as secret as the data.
+        """The underlying learner. Its `save` keeps the state, which is as secret as the data.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class _LinearEstimator(BaseEstimator):
         return self._model.published.guarantee
 
     def bind(self, learner: Any) -> Any:
-        """Go on with a learner that `dpoco.load` has brought back, and return self.
+        """Continue with a learner that `dpoco.load` has restored, and return self.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class _LinearEstimator(BaseEstimator):
 
 
 class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
-    """Logistic regression in one pass, every published coefficient under differential privacy.
+    """Logistic regression in one pass, with differentially private coefficients.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     coef_ : ndarray of shape (1, d)
         Published coefficients.
     intercept_ : ndarray of shape (1,)
-        Published intercept; 0 without one.
+        Published intercept; 0 if there is none.
     classes_ : ndarray of shape (2,)
         The labels, sorted.
     n_features_in_ : int
@@ -345,7 +345,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         self._keep(locals())
 
     def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineClassifier:
-        """Start a new learner and give it all rows, in their order, once.
+        """Start a new learner and train it on all rows once, in their order.
 
         Parameters
         ----------
@@ -369,7 +369,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, persons: Any = None
     ) -> PrivateOnlineClassifier:
-        """Go on with more rows, in their order; the first call makes the learner.
+        """Train on more rows, in their order; the first call makes the learner.
 
         Parameters
         ----------
@@ -400,7 +400,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return self
 
     def bind(self, learner: Any) -> Any:
-        """Go on with a learner that `dpoco.load` has brought back, and return self.
+        """Continue with a learner that `dpoco.load` has restored, and return self.
 
         Parameters
         ----------
@@ -435,7 +435,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return known.values(labels), known.nonprivate_flags(labels)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, shape (n,), for rows clipped like the data."""
+        """Return the log-odds of the second class, shape (n,), for rows clipped as in training."""
         return self._margins(X)
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -481,7 +481,7 @@ def _occurring(y: NDArray[Any]) -> NDArray[Any]:
 
 
 class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
-    """Linear regression in one pass, every published coefficient under differential privacy.
+    """Linear regression in one pass, with differentially private coefficients.
 
     Parameters
     ----------
@@ -525,7 +525,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     coef_ : ndarray of shape (d,)
         Published coefficients.
     intercept_ : float
-        Published intercept; 0 without one.
+        Published intercept; 0 if there is none.
     n_features_in_ : int
         Number of features.
 
@@ -577,7 +577,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         self._keep(locals())
 
     def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
-        """Start a new learner and give it all rows, in their order, once.
+        """Start a new learner and train it on all rows once, in their order.
 
         Parameters
         ----------
@@ -593,7 +593,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
-        """Go on with more rows, in their order; the first call makes the learner.
+        """Train on more rows, in their order; the first call makes the learner.
 
         Parameters
         ----------
@@ -613,7 +613,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """Return predictions, shape (n,), for rows clipped like the data."""
+        """Return predictions, shape (n,), for rows clipped as in training."""
         return self._margins(X)
 
     def __sklearn_tags__(self) -> Any:
@@ -623,7 +623,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
 
 def expected_failed_checks(estimator: object) -> dict[str, str]:
-    """Return what ``sklearn.utils.estimator_checks.check_estimator`` cannot pass, and why.
+    """Return the checks of ``check_estimator`` that private estimators cannot pass, and why.
 
     Parameters
     ----------

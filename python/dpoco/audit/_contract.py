@@ -209,7 +209,7 @@ def arguments_of(kind: type) -> dict[str, Any]:
 
 
 def contract_checks(plays: str | None = None) -> tuple[str, ...]:
-    """Return the names of all checks, or of those of learners that play `plays`.
+    """Return the names of all checks, or of the checks for learners that play `plays`.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def check_learner(
     *,
     checks: Iterable[str] | None = None,
 ) -> tuple[str, ...]:
-    """Check that a learner keeps the contract that journals, pools, adapters and users rely on.
+    """Check that a learner keeps the contract that journals, pools, adapters and users need.
 
     A class of your own need only be a `dpoco.evaluation.Learner`: checks of methods that it does
     not have, such as ``run``, ``save`` and tickets, do not apply.

@@ -59,7 +59,7 @@ def best_event(
 
 
 def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -> Event:
-    """Learn from training runs the event that distinguishes two streams best.
+    """Learn from training runs which event distinguishes two streams best.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def _upper(hits: int, trials: int, tail: float) -> float:
 
 @dataclass(frozen=True)
 class EventReport:
-    """How often an event was seen on either stream, and what that proves.
+    """How often an event occurred on either stream, and what this proves.
 
     Attributes
     ----------
@@ -355,11 +355,11 @@ class EventReport:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
+        """Whether the claim is refuted. False does not mean that the claim holds."""
         return self.measured > self.claimed
 
     def text(self, audit: str, runs: int, unit: str, extras: tuple[str, str], **words: str) -> str:
-        """Return the report of an audit by so many runs, or pairs of runs, on each stream."""
+        """Return an audit's report after this many runs, or pairs of runs, on each stream."""
         verdict = verdict_of(self.violated, math.isfinite(self.detectable))
         power = (
             f"no epsilon would have been found on this event; take more {unit} or another event"

@@ -44,7 +44,7 @@ LARGE = Budget(8.0, 1e-3)
 
 @dataclass(frozen=True)
 class Exercise:
-    """A learner in one setting.
+    """A learner with one choice of options, to be attacked by replays.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Exercise:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What tells it from the other exercises of its class, in words and numbers."""
+        """What distinguishes it from the other exercises of its class, in words and numbers."""
         named = {**self.options, **self.changes}
         return {name: x for name, x in named.items() if isinstance(x, (str, int, float))} or {
             "defaults, of size": " ".join(str(x) for x in self.arguments if isinstance(x, int))
@@ -96,7 +96,7 @@ class Exercise:
         )  # fmt: skip
 
     def stream(self, family: Family) -> Rounds:
-        """Return records that pull one way, the first two at opposite ends of what is allowed."""
+        """Return records that pull in one direction; the first two are opposite extremes."""
         tape, parts = Source.seeded(1), []
         for k, shape in enumerate(family.shapes().values()):
             size = (self.rounds, *shape)
@@ -114,7 +114,7 @@ class Exercise:
         return Rounds(tuple(parts))
 
     def neighbours(self, family: Family, stream: Rounds) -> list[Record]:
-        """Return neighbours, as `replay_audit` takes them."""
+        """Return neighbouring streams, as `replay_audit` takes them."""
         last = self.rounds - 2
         if family.everywhere:
             # Queries about the same data: a record moves each of them by its sensitivity at most.

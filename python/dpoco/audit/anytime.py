@@ -38,7 +38,7 @@ _FRACTIONS = np.sort(np.concatenate([2.0 ** (-0.5 * np.arange(1, 32)), [0.8, 0.9
 
 @dataclass(frozen=True)
 class AnytimeReport(EventReport):
-    """What an anytime-valid audit has found so far; computed from what the mechanism released.
+    """State of an anytime-valid audit; computed from what the mechanism released.
 
     The event is the one with the largest e-value against the claim. What was measured, and whether
     the claim is refuted, is valid however the number of pairs came about: `confidence` is the
@@ -63,7 +63,7 @@ class AnytimeReport(EventReport):
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
+        """Whether the claim is refuted. False does not mean that the claim holds."""
         return self.refuted
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class AnytimeReport(EventReport):
 
 
 class AnytimeAudit:
-    """Lower bound on epsilon from pairs of runs, valid at every moment at once.
+    """Lower bound on epsilon from pairs of runs, valid at all times simultaneously.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class AnytimeAudit:
         self._refuted = 0  # points refuted so far, from the first
 
     def update(self, outcomes: Any, neighbour_outcomes: Any) -> None:
-        """Add pairs of runs: row i of one with row i of the other.
+        """Add pairs of runs: row i of one array belongs to row i of the other.
 
         Parameters
         ----------
@@ -216,11 +216,11 @@ class AnytimeAudit:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted; once it is, it stays so. False does not say it holds."""
+        """Whether the claim is refuted, now and forever. False does not mean that it holds."""
         return self._refuted > int(np.searchsorted(self._grid, self._claimed))
 
     def report(self) -> AnytimeReport:
-        """Return what has been found so far, and what could have been."""
+        """Return what the audit has found so far, and what it could have found."""
         claim = np.array([self._claimed])
         strength = log_e_values(self._counts, claim, self._delta)[0].max(axis=1)
         k = int(np.argmax(strength))

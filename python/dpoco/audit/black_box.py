@@ -58,7 +58,7 @@ def epsilon_lower_bound(
     delta: float = 0.0,
     confidence: float = _CONFIDENCE,
 ) -> float:
-    """Return an epsilon that a mechanism exceeds, given how often an event was seen.
+    """Return an epsilon that a mechanism exceeds, given how often an event occurred.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _UNITS = 2**53
 
 @dataclass(frozen=True)
 class ExactReport:
-    """Outcome of an exact audit; a function of the randomizer alone, not of anybody's data.
+    """Outcome of an exact audit; a function of the randomizer alone, not of any data.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class ExactReport:
 
     @property
     def passed(self) -> bool:
-        """Whether the promise is kept, which is decided exactly."""
+        """Whether the promise is kept; the audit decides this exactly."""
         return not self.findings
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class ExactReport:
 
 
 def exact_audit(randomizer: Any) -> ExactReport:
-    """Return the exact epsilon of a local randomizer, from the integers it samples with.
+    """Return the exact epsilon of a local randomizer, from the integers that it samples with.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def audit_learner(
     seed: int = 0,
     confidence: float = _CONFIDENCE,
 ) -> AuditReport:
-    """Attack a learner with every audit that applies to it, and play all its exercises.
+    """Attack a learner with every audit that applies, and play all its exercises.
 
     Parameters
     ----------

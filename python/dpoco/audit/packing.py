@@ -54,7 +54,7 @@ class PackingReport:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
+        """Whether the claim is refuted. False does not mean that the claim holds."""
         return self.regret <= self.detectable
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def packing_audit(
     confidence: float = 1.0 - 1e-6,
     seed: int = 0,
 ) -> PackingReport:
-    """Test a claimed guarantee by the regret in a world where private learners must lose.
+    """Test a claimed guarantee by the regret in a world where every private learner must lose.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Replay audit: the same random tape on two neighbouring streams.
+"""Replay audit: play two neighbouring streams with the same random tape.
 
 The proof of a learner has facts about the code as premises, and each is measured here on real runs
 with one and the same noise:
@@ -68,14 +68,14 @@ class ReplayReport(Findings):
 
     @property
     def detectable(self) -> float:
-        """Smallest factor such that movements so many times as large would have been reported.
+        """Smallest factor by which movements must exceed the measured ones to be reported.
 
         Of the quantity that came nearest to its bound; infinite if no record reached a release.
         """
         return max(1.0, min((factor for factor, _ in self.reached()), default=math.inf))
 
     def reached(self) -> list[tuple[float, str]]:
-        """Return declared over measured and name of every quantity that moved and has a bound."""
+        """Return declared over measured, and the name, of every bounded quantity that moved."""
         return [
             (declared / measured, name)
             for name, (measured, declared) in self._bounded().items()
@@ -94,7 +94,7 @@ class ReplayReport(Findings):
 
     @property
     def applicable(self) -> bool:
-        """Whether the learner's proof bounds anything that a record may move on these streams.
+        """Whether the learner's proof bounds a quantity that a record may move on these streams.
 
         Where coins are tossed or decisions drawn by a schedule (coupling "scheduled"), the proof is
         about the laws of fresh draws, of which one tape shows nothing: then only control flow, what
@@ -153,7 +153,7 @@ def replay_audit(
     *,
     seed: int = 0,
 ) -> ReplayReport:
-    """Play a stream and its neighbours on one random tape and compare.
+    """Play a stream and its neighbours on one random tape, and compare the runs.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ def standard_case(
     calibration: str = "tight",
     participation: Participation | None = None,
 ) -> StandardCase:
-    """Return a small, hard case for one learner or mechanism.
+    """Return a small but hard case for one learner or mechanism.
 
     Parameters
     ----------

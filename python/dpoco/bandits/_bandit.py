@@ -19,7 +19,7 @@ __all__ = ["BanditLearner"]
 
 
 class BanditLearner(OnlineLearner):
-    """Base of the bandits: `decide` for a context and `observe` its reward, in alternation.
+    """Base of the bandits: `decide` for a context and `observe` its reward alternate.
 
     Their engine is a ``_core.BanditLearner``, their parameters have ``arms``, ``dimension`` and the
     bounds that clipping enforces.
@@ -71,7 +71,7 @@ class BanditLearner(OnlineLearner):
 
     @_core.direct
     def decide(self, context: Any, *, ticket: bool = False) -> int | tuple[int, Ticket]:
-        """Return the arm for the round's user, in 0..K-1; the same one until `observe`.
+        """Return the arm for the round's user, in 0..K-1; it stays the same until `observe`.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class BanditLearner(OnlineLearner):
         person: int | str | bytes | None = None,
         ticket: Ticket | None = None,
     ) -> None:
-        """End the round with the reward of the arm decided on.
+        """End the round with the reward of the chosen arm.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class BanditLearner(OnlineLearner):
     def skip(
         self, *, person: int | str | bytes | None = None, ticket: Ticket | None = None
     ) -> None:
-        """End a round whose reward never came: the record counts as zero for every arm.
+        """End a round whose reward never came; its record counts as zero for every arm.
 
         The noise advances as in any other round, so that nobody can tell.
 
@@ -209,7 +209,7 @@ class BanditLearner(OnlineLearner):
         self._engine.observe(turn, math.nan)
 
     def recommend(self, contexts: Any) -> IntArray:
-        """Return what the learner would choose for each context, without beginning a round.
+        """Return what the learner would choose for each context, without starting a round.
 
         Parameters
         ----------

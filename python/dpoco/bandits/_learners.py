@@ -28,7 +28,7 @@ from dpoco.random import Source
 
 
 class LinUCB(BanditLearner):
-    """LinUCB on privately summed statistics: a linear model an arm, joint differential privacy.
+    """LinUCB on privately summed statistics: one linear model per arm, joint privacy.
 
     Arm a's rewards are modelled as <x, theta_a>. Every `batch` rounds the noisy sums of x x' and
     r x of all arms are released; in between, a user with context x gets the arm with the largest
@@ -202,7 +202,7 @@ class LinUCB(BanditLearner):
 
 
 class HighDimensionalBandit(BanditLearner):
-    """A sparse or bounded linear model an arm, learned by private Frank-Wolfe steps: DP-HDB.
+    """A sparse or bounded linear model per arm, learned by private Frank-Wolfe steps: DP-HDB.
 
     For contexts with many bounded entries and coefficients of bounded l1 norm. Each arm in turn is
     pulled `forced_rounds` times; then a user with context x gets the arm with the largest
@@ -399,6 +399,6 @@ class HighDimensionalBandit(BanditLearner):
 
     @property
     def domain(self) -> domains.Domain:
-        """Where the coefficients of an arm lie."""
+        """The set of coefficients of an arm."""
         domain: domains.Domain = self._arguments["domain"]
         return domain

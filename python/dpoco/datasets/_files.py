@@ -99,14 +99,14 @@ def load_file(
 
 
 def column_names(path: str | os.PathLike[str], *, header: bool | None = None) -> list[str]:
-    """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
+    """Return the names of a table's columns, in order; formats and errors as for `load_file`."""
     return _opened(Path(path), header)[0]
 
 
 def read_columns(
     path: str | os.PathLike[str], wanted: list[str], *, header: bool | None = None
 ) -> FloatArray:
-    """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
+    """Return some columns of a table, shape (T, len(wanted)); errors if it has other columns."""
     source = Path(path)
     names, select, _ = _opened(source, header)
     _check_columns(source, names, wanted)
@@ -116,7 +116,7 @@ def read_columns(
 def read_people(
     path: str | os.PathLike[str], column: str, *, header: bool | None = None
 ) -> list[str]:
-    """Return whose record each row of a table is, as texts; formats and errors as of `load_file`.
+    """Return the person of each row of a table, as texts; formats and errors as for `load_file`.
 
     Texts and whole numbers name people; a row that names nobody is a `ValueError`.
     """

@@ -25,7 +25,7 @@ from dpoco.trace import Flags
 
 @dataclass(frozen=True, eq=False)
 class PublicScaling:
-    """Map each column's declared range to [-1, 1], saturate, and append a constant.
+    """Map each column's declared range to [-1, 1], saturate, and append a constant column.
 
     The ranges are public: a sensor's data sheet, a form's limits. A minimum or a mean of the
     records themselves is private and would void every guarantee computed downstream.
@@ -196,7 +196,7 @@ class Stream:
         )
 
     def scaled(self, scaling: PublicScaling) -> Stream:
-        """Return the stream with features that went through a public scaling."""
+        """Return the stream with publicly scaled features."""
         outside = scaling.outside(self.features)
         return replace(
             self,
@@ -207,7 +207,7 @@ class Stream:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Public facts about the stream, JSON-able: no record, no label."""
+        """Public facts about the stream, JSON-able: no record and no label."""
         public = ("name", "rounds", "dimension", "feature_names", "task", "description", "source",
                   "licence", "scaling")  # fmt: skip
         facts = {name: getattr(self, name) for name in public}
@@ -311,7 +311,7 @@ _NEW_RIVER = "river 0.26 or later (Python 3.11 or later)"
 
 @dataclass(frozen=True)
 class Bundled:
-    """A stream that comes without a download: what is public of it, known without loading it.
+    """A stream that needs no download, with its public facts known before loading.
 
     Attributes
     ----------
@@ -368,7 +368,7 @@ class Bundled:
             return np.loadtxt(file, delimiter=",", usecols=[names.index(name) for name in wanted])
 
     def stream(self, wanted: Sequence[str], label: str) -> Stream:
-        """Return the records as they are; `ImportError` as for `file`."""
+        """Return the records unscaled; `ImportError` as for `file`."""
         table = self.table([*wanted, label])
         return Stream(
             name=self.name,
@@ -490,7 +490,7 @@ _WORST_ERROR = 10.0
 
 
 def pollster_losses() -> FloatArray:
-    """Daily errors of five pollsters, as losses of the mixtures one may put on them.
+    """Daily errors of five pollsters, as losses of mixtures of the pollsters.
 
     Each of 1 001 days, pollster i's loss is its distance from the day's consensus approval rating
     of a president, in units of ten percentage points, at most 1. A decision in the simplex puts
@@ -555,7 +555,7 @@ _LOSSES = {"pollsters": (pollster_losses, POLLSTERS), "stocks": (stock_losses, S
 
 
 def available() -> tuple[str, ...]:
-    """Names of the real streams that `load` knows, none of which needs a download."""
+    """Names of the real streams that `load` knows; none needs a download."""
     return tuple(sorted(_STREAMS))
 
 

@@ -1,4 +1,4 @@
-"""Worlds that learners are played against: oblivious and adaptive sequences of losses.
+"""Simulated worlds for learners: oblivious and adaptive sequences of losses.
 
 They see decisions and nothing else, and keep random numbers of their own. Oblivious worlds fix all
 losses in advance; an adaptive one answers to the decisions it has seen. Contextual worlds are for

@@ -23,7 +23,7 @@ LARGEST_WORLD = 2**40
 
 
 class Environment(ABC):
-    """Base of the worlds; subclasses draw the losses of a round and may answer to decisions.
+    """Base of the worlds; subclasses draw the losses of a round and may react to decisions.
 
     A round: `losses` are computed, the learner decides, `observe` reveals its decision to the
     world. Losses lie in [0, 1]. The world's random numbers are its own: the i-th one does not
@@ -43,7 +43,7 @@ class Environment(ABC):
     experts, horizon : int
         N and T. Other parameters of worlds are attributes, too.
     round : int
-        Rounds that are over.
+        Number of completed rounds.
     """
 
     def __init__(self, experts: int, horizon: int, *, seed: int | None = None) -> None:
@@ -91,7 +91,7 @@ class Environment(ABC):
         self.round += 1
 
     def reset(self, seed: int | None = None) -> None:
-        """Go back to the first round: of the same world, or of another one if a seed is given."""
+        """Go back to the first round of the same world, or of another one if you pass a seed."""
         if seed is not None:
             self._sequence = seeded(seed)
         self.round = 0
@@ -112,7 +112,7 @@ class Environment(ABC):
 
     @abstractmethod
     def comparator(self) -> IntArray:
-        """Return the experts of the sequence the world was made for, one for each round.
+        """Return the sequence of experts for which the world was made, one for each round.
 
         It knows how the world was made, not how chance fell out: the best sequence in hindsight,
         `dpoco.evaluation.best_switching_sequence`, may be better.
@@ -123,7 +123,7 @@ class Environment(ABC):
 
 
 class Oblivious(Environment):
-    """Base of the worlds whose losses are all fixed before the first round.
+    """Base of the worlds that fix all losses before the first round.
 
     For these, ``learner.run(world.matrix())`` is the same game as `play`, in compiled code.
     """
@@ -147,7 +147,7 @@ class Oblivious(Environment):
         return self._built()[0]
 
     def comparator(self) -> IntArray:
-        """Return the experts of the sequence the world was made for, shape (T,), read-only."""
+        """Return the sequence of experts for which the world was made, shape (T,), read-only."""
         return self._built()[1]
 
     def _draw(self) -> FloatArray:
@@ -178,7 +178,7 @@ def segment_starts(horizon: int, segments: int) -> IntArray:
 
 
 class Recorded(Oblivious):
-    """Losses that were recorded elsewhere, one row a round.
+    """Losses that were recorded elsewhere, one row per round.
 
     Its comparator is the expert with the least total loss.
 
@@ -208,7 +208,7 @@ class Recorded(Oblivious):
 
 
 class BurnAfterPlay(Environment):
-    """An expert that is played loses in every later round of the phase.
+    """A played expert loses in every later round of the phase.
 
     There are at most S + 1 phases of L = ceil(T / (S + 1)) rounds (the last may be shorter). At
     the start of a phase every expert gets a hidden bias, 1/4 or 3/4 with equal probability. In a
@@ -287,7 +287,7 @@ class BurnAfterPlay(Environment):
         return np.full(rounds, np.argmin(self._totals), dtype=np.int64)
 
     def comparator(self) -> IntArray:
-        """Return the expert that lost least in each phase, shape (rounds over,).
+        """Return the expert with the least loss in each completed phase.
 
         In hindsight, and for the rounds that are over.
         """
@@ -409,7 +409,7 @@ class ObliviousSwitching(_Switching):
 
 
 class AdversarialBlocks(Oblivious):
-    """Experts take turns: in each block one loses nothing and all others lose everything.
+    """Experts take turns: in each block one expert loses nothing and all others lose 1.
 
     Block b belongs to expert b modulo N. A learner that decides once in a batch of rounds, or
     moves its weights slowly, pays at every change. Nothing is random.
@@ -448,7 +448,7 @@ def _gapped(best: IntArray, experts: int, gap: float) -> FloatArray:
 
 
 class Packing(Oblivious):
-    """One hidden good expert per phase, shown too briefly for a private learner to find it.
+    """One hidden good expert per phase; phases are too short for a private learner to find it.
 
     The experts are dealt into S disjoint groups of M = floor(N / S), one for each of S phases of
     almost equal length. In the first m = floor(log(M) / (2 epsilon)) rounds of a phase an expert
@@ -507,7 +507,7 @@ class Packing(Oblivious):
             raise ValueError(f"horizon must be at least {least}; got {self.horizon}")
 
     def regret_lower_bound(self, epsilon: float, delta: float = 0.0) -> float:
-        """Return what every private learner loses here in expectation, at least.
+        """Return the least expected loss of every private learner here.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ from dpoco.experts import ExpertTrace
 def play(
     learner: Any, environment: Environment, *, rounds: int | None = None, persons: Any = None
 ) -> ExpertTrace:
-    """Let a learner and a world play.
+    """Play a learner against a world.
 
     In each round the world's losses are computed, the learner decides, the world is told the
     decision and nothing else, and the learner the losses.
@@ -83,7 +83,7 @@ def _named(learner: Any, persons: Any, rounds: int) -> list[dict[str, Any]]:
 def play_bandit(
     learner: Any, world: ContextualWorld, *, rounds: int | None = None, persons: Any = None
 ) -> BanditTrace:
-    """Let a learner and a contextual world play, round by round.
+    """Play a learner against a contextual world, round by round.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def play_bandit(
 
 @dataclass(frozen=True, eq=False)
 class DelayedRun:
-    """What happened to T decisions with delayed feedback. **Not private**: a log of raw values.
+    """Log of T decisions with delayed feedback. **Not private**: it has raw values.
 
     Attributes
     ----------

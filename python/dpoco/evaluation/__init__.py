@@ -1,4 +1,4 @@
-"""Measure what learners do: comparators, repeated runs, and a report of them all.
+"""Evaluation of learners: comparators in hindsight, repeated runs, and reports.
 
 Everything here looks at raw records and losses. The results are **not private**: they are for
 experiments and for tuning on public data.

@@ -348,7 +348,7 @@ def best_expert(losses: Any, *, loss_range: tuple[float, float] = (0.0, 1.0)) ->
 def best_switching_sequence(
     losses: Any, switches: int, *, loss_range: tuple[float, float] = (0.0, 1.0)
 ) -> BestSequence:
-    """Return the sequence of experts with the least total loss among those with few switches.
+    """Return the sequence of experts with the least total loss and few switches.
 
     What dynamic regret is measured against: ``trace.regret(best_switching_sequence(losses, S))``.
 
@@ -395,7 +395,7 @@ def interval_regret(
     allowance: float = 0.0,
     loss_range: tuple[float, float] = (0.0, 1.0),
 ) -> float:
-    """Return the largest regret over all intervals of rounds, against any one expert.
+    """Return the largest regret over all intervals of rounds, against any single expert.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ Builder = Callable[[Budget | None, Source | None], Learner]
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One learner at one budget. **Not private**.
+    """Results of one learner at one budget. **Not private**.
 
     Attributes
     ----------
@@ -71,18 +71,18 @@ class ComparisonRow:
 
     @property
     def average_loss(self) -> float | None:
-        """Median of the average losses; None if refused."""
+        """Median of the average losses; None if the learner was refused."""
         return statistics.median(self.average_losses) if self.average_losses else None
 
     @property
     def regret(self) -> float | None:
-        """Median of the regrets; None if refused."""
+        """Median of the regrets; None if the learner was refused."""
         return statistics.median(self.regrets) if self.regrets else None
 
 
 @dataclass(frozen=True)
 class Comparison(Report):
-    """What `compare` measured. **Not private**: computed from raw records.
+    """Results of `compare`. **Not private**: they are computed from raw records.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Comparison(Report):
     traces: dict[tuple[str, int], list[Trace]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry; a function of stream, settings and seed."""
+        """Return a JSON-able dictionary, a function of stream, settings and seed."""
         rows = [
             {**asdict(row), "average_loss": row.average_loss, "regret": row.regret}
             for row in self.rows
@@ -120,7 +120,7 @@ class Comparison(Report):
 
     @property
     def runs(self) -> dict[str, list[Trace]]:
-        """Traces by learner and budget in words, as figures show them."""
+        """Traces by learner and budget, with the budget in words as figures show it."""
         words, found = self._budgets(), {}
         for (learner, index), traces in self.traces.items():
             asked = words[_key(self.settings["budgets"][index])]
@@ -128,7 +128,7 @@ class Comparison(Report):
         return found
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a dictionary a run: learner, budget, run and what was measured.
+        """Return one dictionary per run: learner, budget, run and measures.
 
         ``epsilon`` is infinite without privacy. What was not measured is None; a refused learner
         has one record, which says why.
@@ -148,7 +148,7 @@ class Comparison(Report):
         return pd.DataFrame(self.records())
 
     def to_csv(self) -> str:
-        """Return `records` as comma-separated text with a head."""
+        """Return `records` as comma-separated text with a header line."""
         text = io.StringIO()
         writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -156,7 +156,7 @@ class Comparison(Report):
         return text.getvalue()
 
     def to_table(self, measure: str = "average_loss", form: str = "markdown") -> str:
-        """Return a table of the medians, with ranges over the runs: learners by budgets.
+        """Return a table of learners by budgets, with medians and the range over the runs.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ def compare(
     persons: Sequence[Any] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Comparison:
-    """Play several learners at several budgets over one stream, each with independent noise.
+    """Play several learners at several budgets over one stream, with independent noise.
 
     Every learner is held to the same budget, for the same rounds and the same change of
     the data, of a round or of all that a person has; if its guarantee says otherwise, that is an
@@ -407,7 +407,7 @@ def compare_private(
     persons: Sequence[Any] | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play a private learner on a stream, and everything it should be compared with.
+    """Play a private learner on a stream, together with its comparators.
 
     The comparators: the same learner without noise, the best fixed decision in hindsight, and
     the best constant prediction. The report is for evaluation: it is **not private**.
@@ -478,7 +478,7 @@ def compare_private_experts(
     horizon: int | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play a private learner of experts, and everything it should be compared with.
+    """Play a private learner of experts, together with its comparators.
 
     As `compare_private`. The comparators: the same learner without noise, the best expert in
     hindsight, and an expert drawn anew each round, uniformly, in expectation.
@@ -519,7 +519,7 @@ def compare_private_bandit(
     horizon: int | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play a private contextual bandit, and everything it should be compared with.
+    """Play a private contextual bandit, together with its comparators.
 
     As `compare_private`. A learner sees the reward of its own arm only; the comparators see all:
     the linear policy that least squares fit in hindsight, the best single arm, and an arm drawn
@@ -574,7 +574,7 @@ def compare_private_lipschitz(
     horizon: int | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play `dpoco.oco.LipschitzLearner`, and everything it should be compared with.
+    """Play `dpoco.oco.LipschitzLearner`, together with its comparators.
 
     As `compare_private`. The comparators: the same learner without noise, the best point of the
     learner's net in hindsight, and the middle of the domain in every round.
@@ -627,7 +627,7 @@ def compare_private_fit(
     progress: playing.Step | None = None,
     **options: Any,
 ) -> FitReport:
-    """Fit a batch baseline to a whole stream, and judge the decision it releases.
+    """Fit a batch baseline to a whole stream, and evaluate the decision that it releases.
 
     The comparators: the same method without noise, the best decision there is, and predicting zero.
     There are no rounds: every decision is judged on the records it was fitted to, which it saw all

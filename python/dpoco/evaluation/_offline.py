@@ -22,7 +22,7 @@ from dpoco.datasets import column_names, read_columns
 
 @dataclass(frozen=True, eq=False)
 class LoggedBandit:
-    """What another policy did: events in order of arrival. Raw data, **not private**.
+    """Log of another policy: events in order of arrival. Raw data, **not private**.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class ReplayResult:
 
 
 def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
-    """Let a learner live through a log by rejection.
+    """Replay a log to a learner, by rejection.
 
     For every event the learner chooses an arm for its context. If that is the logged arm the event
     is a round, with the logged reward; otherwise it is passed over and leaves no trace. If the log
@@ -208,7 +208,7 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
 
 @dataclass(frozen=True)
 class OffPolicyEstimate:
-    """Value of a policy from the log of another. **Not private**.
+    """Value of a policy, estimated from the log of another. **Not private**.
 
     Attributes
     ----------

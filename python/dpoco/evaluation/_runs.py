@@ -31,7 +31,7 @@ _WINDOWS = 20
 
 
 class Learner(Protocol):
-    """What a class must have to be played, compared, swept, drawn and checked.
+    """The protocol of learners that can be played, compared, swept, drawn and checked.
 
     Every online learner of the library is one. A class of your own takes ``horizon`` and ``source``
     by name, derives from nothing, and needs no more than this; `dpoco.audit.check_learner` tells
@@ -67,7 +67,7 @@ class Learner(Protocol):
     @property
     def observe(self) -> Callable[..., None]: ...
     def decide(self) -> Any:
-        """Return the round's decision, float64 of shape (d,), read-only, or the int of an expert.
+        """Return the round's decision: read-only float64 of shape (d,), or an expert's index.
 
         The same one until `observe`. Past the horizon `HorizonExceeded`; `observe` without it is a
         `RoundOrderError`.
@@ -75,7 +75,7 @@ class Learner(Protocol):
 
 
 class SeedTree:
-    """A root seed and a path of names; every node has a seed of its own.
+    """A root seed and a path of names; every node has its own seed.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class SeedTree:
         self.path = tuple(name if isinstance(name, str) else int(name) for name in path)
 
     def child(self, *names: str | int) -> SeedTree:
-        """Return the node below this one with these names."""
+        """Return the node with these names below this one."""
         return SeedTree(self.seed, *self.path, *names)
 
     def _digest(self, use: bytes) -> bytes:
@@ -203,7 +203,7 @@ def repeat(
     persons: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, Trace]:
-    """Play the same stream several times, the noise of every run hanging on its number alone.
+    """Play the same stream several times; the noise of a run depends only on its number.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def keeps_decisions(learner: Any) -> bool:
 def play(
     learner: Learner, *data: Any, record_decisions: bool = True, persons: Any = None, **options: Any
 ) -> Any:
-    """Play a learner over a stream: by its ``run``, if it has one, else round by round.
+    """Play a learner over a stream: with its ``run`` if it has one, otherwise round by round.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ def root_source(seed: int | None) -> Source:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A learner's record so far. **Not private**: losses are computed from raw records.
+    """Results of a learner so far. **Not private**: losses are computed from raw records.
 
     Attributes
     ----------
@@ -460,7 +460,7 @@ def prequential(
     persons: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PrequentialResult:
-    """Play a stream and judge every decision on the record that comes next, before it is learned.
+    """Play a stream and evaluate every decision on the next record before learning from it.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ class SavedTrace(Trace):
     settings: dict[str, Any]
 
     def comparator_losses(self, decision: Any) -> FloatArray:
-        """Return the losses, shape (T,), of a comparator by its name.
+        """Return the losses, shape (T,), of a comparator, given its name.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class SavedTrace(Trace):
         return self.comparators[decision]
 
     def regret(self, comparator: Any) -> FloatArray:
-        """Return cumulative regret, shape (T,), against a comparator by its name."""
+        """Return cumulative regret, shape (T,), against a comparator, given its name."""
         return np.cumsum(self.losses - self.comparator_losses(comparator))
 
     def __repr__(self) -> str:
@@ -151,7 +151,7 @@ def save(
     comparators: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a trace or a report to a file. The file is **not private**, and says so.
+    """Write a trace or a report to a file. The file is **not private** and states this.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace | RunReport:
-    """Return what `save` wrote.
+    """Return the object written by `save`.
 
     Parameters
     ----------

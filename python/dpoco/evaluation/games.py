@@ -1,4 +1,4 @@
-"""What can be played: a learner, a stream, and what the learner should be compared with.
+"""Games: a learner, a stream, and the comparators of the learner.
 
 Classification data become a bandit problem as in Beygelzimer and Langford, "The offset tree for
 learning with partial labels" (2009): an arm is a class, and only the chosen one is told right or
@@ -31,7 +31,7 @@ __all__ = ["Comparators", "Game", "game_of_arms", "game_of_experts",
 
 @dataclass(frozen=True)
 class Comparators:
-    """What is best in hindsight: facts of the players, and the losses of two of them, shape (T,).
+    """The best decisions in hindsight: facts about the players, and losses of two, shape (T,).
 
     Attributes
     ----------
@@ -94,12 +94,12 @@ class Game:
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """What a learner that is to be continued must share: names of its attributes."""
+        """Names of the attributes that a learner must share with the one it continues."""
         arguments = list(inspect.signature(self.learner).parameters)
         return (*arguments[: len(self.problem)], "parameters")
 
     def build(self, budget: Budget | None, source: Source | None = None) -> Any:
-        """Return an unstarted learner; it is calibrated once for every budget."""
+        """Return an unstarted learner; it is calibrated once per budget."""
         arguments = inspect.signature(self.learner).parameters
         covered = "records" if "records" in arguments else "horizon"
         options = dict(self.options)
@@ -168,7 +168,7 @@ def game_of_experts(
     stream: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Game:
-    """Return the game of a learner of experts on their losses, shape (T, N).
+    """Return the game of a learner of experts on losses, shape (T, N).
 
     It is compared with the best expert, and one drawn anew each round, uniformly, in expectation.
     """

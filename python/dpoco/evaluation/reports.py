@@ -1,4 +1,4 @@
-"""What evaluations and reruns found, as values that JSON carries."""
+"""Results of evaluations and reruns, as JSON-able values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Self = TypeVar("Self", bound="Report")
 
 
 class Report:
-    """Base of the reports: a frozen dataclass whose fields say what JSON holds.
+    """Base of the reports: frozen dataclasses with JSON-able fields.
 
     Subclasses name their `schema`. The record begins with it, and may hold what follows from the
     fields, for example a ``summary``.
@@ -95,7 +95,7 @@ def spread_of(values: Sequence[float]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class PlayedRuns:
-    """Repeated runs of one learner on one stream; one entry per repetition.
+    """Repeated runs of one learner on one stream, with one entry per repetition.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class PlayedRuns:
 
 @dataclass(frozen=True)
 class Curves:
-    """Cumulative losses at chosen rounds, each of the same length.
+    """Cumulative losses at selected rounds, each of the same length.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class Curves:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedReport(Report):
-    """What all reports on a private learner hold: see `RunReport`."""
+    """Base of reports on a private learner: see `RunReport`."""
 
     _beside: ClassVar[tuple[str, ...]] = ("summary",)
     stream: dict[str, Any]
@@ -199,7 +199,7 @@ class PlayedReport(Report):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunReport(PlayedReport):
-    """A private learner against its comparators on one stream; not private itself.
+    """A private learner and its comparators on one stream; not private.
 
     Every field but `timing` is a function of the stream, the settings and the seed.
 
@@ -254,12 +254,12 @@ class RunReport(PlayedReport):
 
     @property
     def rounds(self) -> int:
-        """Rounds played and evaluated."""
+        """Number of rounds played and evaluated."""
         return self.curves.rounds[-1]
 
     @property
     def price_of_privacy(self) -> float:
-        """Average loss of the private learner (median) minus that of the same without noise."""
+        """Median average loss of the private learner minus that of the same without noise."""
         return self.private.average_loss - self.nonprivate.average_loss
 
     def summary(self) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class RunReport(PlayedReport):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FitReport(PlayedReport):
-    """Private fits to a whole data set against their comparators; not private itself.
+    """Private fits to a whole data set and their comparators; not private.
 
     Every loss is the average over the records of the fit, clipped as a learner clips them: how a
     decision does on new records is not measured. Every field but `timing` is a function of the
@@ -317,7 +317,7 @@ class FitReport(PlayedReport):
 
     @property
     def price_of_privacy(self) -> float:
-        """Average loss of the private fits (median) minus that of the same without noise."""
+        """Median average loss of the private fits minus that of the same without noise."""
         return statistics.median(self.private) - statistics.median(self.nonprivate)
 
     def summary(self) -> dict[str, Any]:

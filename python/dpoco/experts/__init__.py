@@ -40,7 +40,7 @@ __all__ = ["BatchShare", "BatchShareParameters", "EpochSelector",
 
 @dataclass(frozen=True)
 class ExpertPlan:
-    """One learner, calibrated, with what is proved about it.
+    """One calibrated learner with its proved bound.
 
     Attributes
     ----------
@@ -67,11 +67,11 @@ class ExpertPlan:
 
     @property
     def useful(self) -> bool:
-        """Whether the bound says anything: losses in [0, 1] never have more regret than T."""
+        """Whether the bound is useful: losses in [0, 1] never have more regret than T."""
         return self.regret_bound < self.guarantee.horizon
 
     def make(self, **options: Any) -> Any:
-        """Return the learner; `options` are its ``loss_range``, ``on_violation`` and ``source``."""
+        """Return the learner; `options` takes ``loss_range``, ``on_violation`` and ``source``."""
         p = self.parameters
         budget = None
         if self.guarantee.private and self.guarantee.epsilon > 0.0:
@@ -89,7 +89,7 @@ def plan_experts(
     adversary: str = "oblivious",
     gap: float = 0.0,
 ) -> tuple[ExpertPlan, ...]:
-    """Return every learner whose regret is bounded for these losses, smallest bound first.
+    """Return every learner with a regret bound for these losses, smallest bound first.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class ExpertTrace(Trace):
         first_round: int,
         loss_range: tuple[float, float],
     ) -> ExpertTrace:
-        """Return the trace of a run on `rows` (T, N) that lost `own` (T,), in units of [0, 1]."""
+        """Return the trace of a run on `rows` (T, N) with losses `own` (T,), in units of [0, 1]."""
         low, high = loss_range
         losses = low + (high - low) * own
         for array in (losses, decisions):
@@ -186,7 +186,7 @@ class ExpertLearner(OnlineLearner):
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]: ...
 
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]:
-        """Return this round's expert, in 0..N-1; the same one until `observe`.
+        """Return this round's expert, in 0..N-1; it stays the same until `observe`.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class ExpertLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Losses clipped or not finite so far. **Not private**: publishing it is a leak.
+        """Losses clipped or not finite so far. **Not private**: do not publish it.
 
         Losses that a participation does not let in count as not finite.
         """

@@ -142,7 +142,7 @@ class EpochSelector(Selector):
 
 
 class WindowSelector(Selector):
-    """Noisy argmin on windows of bounded length: pure privacy for losses whose law changes.
+    """Noisy argmin on windows of bounded length: pure privacy when distributions shift.
 
     Plays as `EpochSelector`, but windows stop doubling at `window` rounds: in each it plays a noisy
     argmin of the losses of the one before, so that a change of the law is forgotten after two
@@ -245,7 +245,7 @@ class WindowSelector(Selector):
 
 
 class ShiftDetector(Selector):
-    """Selection on epochs that starts afresh when a private test finds a change: pure privacy.
+    """Selection on epochs that restarts when a private test finds a change: pure privacy.
 
     Plays as `EpochSelector` and tests after every round whether some recent window went worse than
     stationary losses explain, with the sparse vector technique; an alarm restarts the selection in
@@ -385,7 +385,7 @@ class ShiftDetector(Selector):
 
     @property
     def alarms(self) -> NDArray[np.int64]:
-        """Rounds (0-based, increasing) that ended with an alarm, int64; covered by the guarantee.
+        """Rounds (0-based, increasing) that ended with an alarm, int64; the guarantee covers them.
 
         The selection starts afresh in the round after each. None is raised in the last round.
         """

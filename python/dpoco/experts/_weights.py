@@ -29,13 +29,13 @@ _LARGEST_STATE = 2**33
 
 
 class Weighted(ExpertLearner):
-    """Base of the learners whose decisions are drawn from weights that may be published."""
+    """Base of the learners that draw decisions from weights that may be published."""
 
     _noise: ClassVar[str] = "fresh"
 
     @property
     def weights(self) -> FloatArray:
-        """Law of the current decision, shape (N,), read-only; entries >= 0 that add up to 1.
+        """Distribution of the current decision, shape (N,), read-only; entries sum to 1.
 
         Computed from released sums alone: it is covered by the guarantee and may be published.
         Playing the experts in these proportions costs the same expected loss. After the last
@@ -304,7 +304,7 @@ class BatchShare(Weighted):
 
 
 class ObliviousTracker(ExpertLearner):
-    """Follow the best sequence of experts with few switches: losses fixed in advance.
+    """Follow the best sequence of experts with few switches, for losses fixed in advance.
 
     One sequence of experts is held and played. After every `batch` rounds it is kept with
     probability (1 - p) exp(-eta * its loss in them) and otherwise drawn afresh from exponential
@@ -453,5 +453,5 @@ class ObliviousTracker(ExpertLearner):
 
     @property
     def resamples(self) -> int:
-        """Fresh draws so far; as public as the decisions, the guarantee covers both."""
+        """Number of fresh draws so far; the guarantee covers it like the decisions."""
         return int(self._engine.resamples)

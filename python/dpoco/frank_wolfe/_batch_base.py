@@ -30,7 +30,7 @@ _STARTING = threading.Lock()
 
 
 class BatchLearner(Calibrated, ABC):
-    """Base of the batch baselines: built once, fitted once, then a released value.
+    """Base of the batch baselines: built once, fitted once, then their value is released.
 
     Subclasses name their compiled method, too.
     """
@@ -209,7 +209,7 @@ class BatchLearner(Calibrated, ABC):
         return record_clipper(self._domain, loss.feature_bound, loss.feature_bound_l2)
 
     def clone(self: Self, *, source: Source | None = None) -> Self:
-        """Return an unfitted learner of the same arguments: its fit is another release.
+        """Return an unfitted learner with the same arguments; its fit is another release.
 
         Parameters
         ----------
@@ -251,14 +251,14 @@ class BatchLearner(Calibrated, ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the one fit; known before it if the number of records is."""
+        """The guarantee of the single fit; known before it if the number of records is known."""
         if self._guarantee is None:
             raise RoundOrderError("fit() comes first, or the number of `records`")
         return self._guarantee
 
     @property
     def parameters(self) -> Any:
-        """Everything calibration fixed; known before the fit if the number of records is."""
+        """Everything that calibration fixed; known before the fit if the number of records is."""
         if self._parameters is None:
             raise RoundOrderError("fit() comes first, or the number of `records`")
         return self._parameters

@@ -40,7 +40,7 @@ _LONGEST_DESCENT = 10_000
 
 
 class NoisySGD(BatchLearner):
-    """Private stochastic gradient descent on a whole data set, noise at every step.
+    """Private stochastic gradient descent on a whole data set, with noise at every step.
 
     K times: the gradient of a record drawn uniformly with replacement, Gaussian noise, a step, the
     Euclidean projection; the average of all iterates is released. The secrecy of the draws is what
@@ -144,7 +144,7 @@ class NoisySGD(BatchLearner):
 
 
 class PhasedSGD(BatchLearner):
-    """Private stochastic gradient descent in phases, noise once a phase.
+    """Private stochastic gradient descent in phases, with noise once per phase.
 
     Phase i walks once over n/2^i fresh records with step size 4^-i eta and releases its average
     iterate with noise; the next phase starts there. Every record is used once, in linear time.
@@ -243,7 +243,7 @@ class PhasedSGD(BatchLearner):
 
 
 class LocalizedMirrorDescent(BatchLearner):
-    """Private mirror descent in phases, each in a smaller ball around the last one's model.
+    """Private mirror descent in phases, each in a smaller ball around the previous model.
 
     Phase i takes `steps` mirror steps on the noisy mean gradient of n/2^i fresh records, with a
     regulariser that keeps it near its start. A baseline for reference: the published constants do

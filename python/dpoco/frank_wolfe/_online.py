@@ -42,7 +42,7 @@ def model_settings(
     parameters: Any,
     claim: dict[str, Any],
 ) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
-    """Return what clips records, and what a compiled model and its noise are built from.
+    """Return the clipper of records, and what a compiled model and its noise are built from.
 
     `claim` is the stream of the noise. What privacy rests on is the mechanism's, which states
     nothing of the domain without noise, but that a single point is one.
@@ -78,7 +78,7 @@ def model_settings(
 
 
 class LeafLearner(RecordLearner):
-    """Base of the learners that move from a start towards vertices, by clipped gradient leaves."""
+    """Base of the learners that step towards vertices, along clipped gradients."""
 
     _noise: ClassVar[str] = "fresh"
     _rule: ClassVar[str]  # how data reach decisions: by a "sum", or by a "selection"
@@ -359,7 +359,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         return domain
 
     def user_rho(self, round: int) -> float:
-        """Return the zCDP parameter against a change of one round's data: less for later rounds.
+        """Return the zCDP parameter for a change of one round's data; later rounds have less.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The release journal: after a crash, learners repeat themselves instead of drawing new noise.
+"""The release journal: after a crash, learners repeat their releases with the same noise.
 
 Every release is stored durably, with a keyed digest of its record, before anybody sees it; a round
 that comes again gets its stored release, and is refused if its record is another one. Guide:

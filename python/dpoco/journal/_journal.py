@@ -27,7 +27,7 @@ from dpoco.journal._transaction import Transaction, round_number
 
 
 class Journal:
-    """Learners whose every release is durable before it is seen, and made exactly once.
+    """Learners whose every release is made exactly once, and is durable before it is seen.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class Journal:
         group_size: int | None = None,
         same_unit: bool = False,
     ) -> Stream:
-        """Return the stream of that name; the first time, made, charged and stored.
+        """Return the stream of this name; the first call makes, charges and stores it.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class Journal:
         group_size: int | None = None,
         same_unit: bool = False,
     ) -> Stream:
-        """Bind a started learner, also one that waits after unpickling, and return its stream.
+        """Bind a started learner, even one that waits after unpickling, and return its stream.
 
         Its state is stored, with tickets that wait, its whole guarantee charged, and it goes on
         here only: the object given is suspended. Releases before are not known to the journal and
@@ -301,7 +301,7 @@ class Journal:
         return self._enroll(name, learner, origin, group, size, same_unit, apart=True)
 
     def streams(self) -> list[str]:
-        """Return the names of all streams, in the order of their opening."""
+        """Return the names of all streams, in the order in which they were opened."""
         with self._guard():
             return self._rows.names()
 
@@ -383,7 +383,7 @@ class Journal:
 
     @property
     def ledger(self) -> Ledger | None:
-        """A copy of the ledger, to be read; None if the journal has none."""
+        """A copy of the ledger, for reading; None if the journal has none."""
         with self._guard():
             return self._accounts.snapshot()
 
@@ -395,14 +395,14 @@ class Journal:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What holds for everything released by all streams; None without a ledger."""
+        """The guarantee of everything that all streams release; None without a ledger."""
         ledger = self.ledger
         return None if ledger is None else ledger.guarantee
 
     # -- upkeep -----------------------------------------------------------------------------------
 
     def transaction(self) -> Transaction:
-        """Return a transaction for the rounds of any number of streams: one commit for all.
+        """Return a transaction for rounds of any number of streams, with a single commit.
 
         Examples
         --------
@@ -447,7 +447,7 @@ class Journal:
         return kept
 
     def compact(self, name: str) -> int:
-        """Merge small batches of a stream, as rounds played one by one leave; return how many."""
+        """Merge small batches of a stream, such as single rounds; return their number."""
         with self.transaction():
             stream = self._existing(name)
             return self._rows.merge(stream._row.id, stream._row.kept_from, stream._round)
@@ -460,7 +460,7 @@ class Journal:
         return stream
 
     def rotate_key(self, key: bytes | None = None) -> None:
-        """Use another key for all digests to come.
+        """Use another key for all future digests.
 
         Digests of past rounds stay under their keys, which are needed for replays until `forget`;
         keys that nothing needs any more are deleted, also from the key file.
@@ -485,7 +485,7 @@ class Journal:
                 self._rows.retire(unneeded)
 
     def close(self) -> None:
-        """Let go of the store; streams raise `StateError` from then on.
+        """Close the store; from then on, streams raise `StateError`.
 
         A pipeline that is not over is cut off: what it has not committed was seen by nobody.
         """

@@ -146,7 +146,7 @@ def refuse_readable(path: Path, status: os.stat_result) -> None:
 
 
 class KeyFile:
-    """Keys in a file of their own, readable by its owner only; several journals may share it.
+    """Keys in a separate file that only its owner can read; several journals may share it.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class KeyFile:
         self.path = Path(path).resolve()  # a link would be replaced by a file
 
     def read(self) -> list[bytes]:
-        """Return the keys, oldest first; none if there is no file.
+        """Return the keys, oldest first; an empty result if there is no file.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class KeyFile:
         return keys
 
     def change(self, *, add: Sequence[bytes] = (), drop: Collection[bytes] = ()) -> list[bytes]:
-        """Add keys to the file as it is, or drop some, and return all; atomic and durable.
+        """Add keys to the file, or drop some, and return all; atomic and durable.
 
         Parameters
         ----------

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 @runtime_checkable
 class Store(Protocol):
-    """Rows behind transactions that are durable, and exclude each other, from `begin` on.
+    """Rows in durable transactions that exclude each other from `begin` on.
 
     A store must keep these promises, on which the proof in ``docs/privacy/journal.md`` rests:
 
@@ -61,10 +61,10 @@ class Store(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """File of the store, beside which the key and the mark are kept; None if it is none."""
+        """File of the store, beside which the key and the mark are kept, or None."""
 
     def check(self) -> None:
-        """Raise `JournalFenced` or `StateError` unless this still is the store that was opened."""
+        """Raise `JournalFenced` or `StateError` if another writer has taken over the store."""
 
     def begin(self) -> bool:
         """Begin a transaction that excludes other writers, or raise `StateError`.
@@ -73,13 +73,13 @@ class Store(Protocol):
         """
 
     def commit(self) -> None:
-        """Make durable what was written since `begin`."""
+        """Make everything written since `begin` durable."""
 
     def rollback(self) -> None:
-        """Forget what was written since `begin`; nothing if there was no `begin`."""
+        """Discard everything written since `begin`; do nothing without a `begin`."""
 
     def settle(self) -> None:
-        """Return once no power cut can undo what was committed; outside of transactions."""
+        """Return once no power cut can undo past commits; call it outside of transactions."""
 
     def listed(self) -> list[tuple[int, int, int, bytes]]:
         """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
@@ -94,7 +94,7 @@ class Store(Protocol):
         """Write or replace rows."""
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows; a second one at the same place must fail."""
+        """Add rows; adding a second row at the same place must fail."""
 
     def drop(self, kind: int, owner: int, start: int, stop: int) -> None:
         """Remove the rows with start <= number < stop."""
@@ -169,7 +169,7 @@ class SqlStore:
         )
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows; a second one at the same place violates the primary key."""
+        """Add rows; a second row at the same place violates the primary key."""
         self._run_many(f"INSERT INTO {self.table} ({_ROW}) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def drop(self, kind: int, owner: int, start: int, stop: int) -> None:
@@ -309,7 +309,7 @@ class SqliteStore(SqlStore):
             raise JournalFenced("the journal's file was replaced while it was open")
 
     def begin(self) -> bool:
-        """Take the write lock; True if the table is made."""
+        """Take the write lock; return True if the table was made."""
         self._run("BEGIN IMMEDIATE")
         if self._known or self._made():
             self._known = True
@@ -324,7 +324,7 @@ class SqliteStore(SqlStore):
         self._run("COMMIT")
 
     def rollback(self) -> None:
-        """Forget what was written since `begin`."""
+        """Discard everything written since `begin`."""
         if self._connection is not None and self._connection.in_transaction:
             self._run("ROLLBACK")
 
@@ -430,7 +430,7 @@ class PostgresStore(SqlStore):
             self._connect()
 
     def begin(self) -> bool:
-        """Begin, and keep other writers out until the end; True if the table is made."""
+        """Begin, and keep other writers out until the end; return True if the table was made."""
         self._run("BEGIN")
         self._begun = True
         made = False
@@ -451,13 +451,13 @@ class PostgresStore(SqlStore):
         self._run("COMMIT")
 
     def rollback(self) -> None:
-        """Forget what was written since `begin`."""
+        """Discard everything written since `begin`."""
         if self._begun and not self._connection.closed:
             self._begun = False
             self._run("ROLLBACK")
 
     def settle(self) -> None:
-        """Nothing: every commit has waited."""
+        """Do nothing: every commit has already waited."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -35,7 +35,7 @@ _WRITTEN = 128  # bytes a round, about, that storing all people may take in the 
 
 
 class Stream:
-    """A learner or mechanism whose releases are kept in a journal; see `Journal.open`.
+    """A learner or mechanism whose releases a journal keeps; see `Journal.open`.
 
     The learner itself is not handed out: all that it releases goes through the journal.
     """
@@ -60,7 +60,7 @@ class Stream:
     # -- rounds -----------------------------------------------------------------------------------
 
     def decide(self, context: Any = None, *, ticket: bool = False) -> Any:
-        """Return this round's decision; the same one until its round is over, and after restarts.
+        """Return this round's decision; the same until the round ends, even after restarts.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class Stream:
     def skip(
         self, *, round: int | None = None, person: Person = None, ticket: Ticket | None = None
     ) -> None:
-        """End a bandit's round whose reward, or context, is lost: an empty record.
+        """End a bandit's round whose reward or context is lost, with an empty record.
 
         It counts as zero for every arm, and the noise advances as in any other round.
 
@@ -190,7 +190,7 @@ class Stream:
                 raise TypeError("a ticket needs no round: it ends the current one")
 
     def expire(self, ticket: Ticket | int) -> None:
-        """Give up a ticket whose feedback will never come, for public reasons: no round is played.
+        """Give up a ticket whose feedback will never come, for public reasons. No round is played.
 
         Where it is a person who does not answer, end a round instead: with a record of NaNs, or
         `skip`.
@@ -217,7 +217,7 @@ class Stream:
     def process(
         self, *batch: Any, first_round: int | None = None, person: Any = None
     ) -> NDArray[Any]:
-        """Play a micro-batch: its releases are committed in one transaction, then returned.
+        """Play a micro-batch: commit its releases in one transaction, then return them.
 
         Parameters
         ----------
@@ -267,7 +267,7 @@ class Stream:
         first_round: int | None = None,
         together: int = 32,
     ) -> Iterator[NDArray[Any]]:
-        """Play micro-batches while those before them are being committed.
+        """Play micro-batches while earlier ones are being committed.
 
         Releases of a batch are yielded once they are durable, in order, as `process` returns them.
         Some batches share a commit; while the disk is waited for, the following ones are played.
@@ -305,7 +305,7 @@ class Stream:
         return Pipeline(self, first_round, together).run(batches)
 
     def release(self, round: int) -> Any:
-        """Return the stored release of a round; of the current one, if it is decided already.
+        """Return the stored release of a round; for the current round, if it is already decided.
 
         Raises
         ------
@@ -341,7 +341,7 @@ class Stream:
             return self._stored(first, last)
 
     def fork(self, name: str) -> Stream:
-        """Return a second continuation of this stream, with noise of its own from here on.
+        """Return a second continuation of this stream, with its own noise from here on.
 
         Both have the same past and may see different data. What is released by all of them is
         accounted for by a second charge of the guarantee: see ``docs/privacy/journal.md``.
@@ -373,14 +373,14 @@ class Stream:
 
     @property
     def round(self) -> int:
-        """Rounds that are over; durable, except within a transaction or pipeline."""
+        """Number of completed rounds; durable, except within a transaction or pipeline."""
         with self._journal._guard():
             self._ready()
             return self._round
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Numbers of the tickets that wait for feedback, in the order of issue.
+        """Numbers of the tickets that wait for feedback, in the order in which they were issued.
 
         A crash may leave one that nobody was given: `expire` takes its number.
         """
@@ -390,7 +390,7 @@ class Stream:
 
     @property
     def kept_from(self) -> int:
-        """First round whose release is kept: see `Journal.forget`."""
+        """First round whose release is still kept: see `Journal.forget`."""
         return self._row.kept_from
 
     @property
@@ -406,7 +406,7 @@ class Stream:
         return self._guarantee
 
     def unload(self) -> None:
-        """Give the learner's memory back; it is loaded from the journal on next use."""
+        """Free the learner's memory; the next use loads it from the journal."""
         with self._journal._guard(committed=True):
             self._drop()
 

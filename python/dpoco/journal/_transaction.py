@@ -58,7 +58,7 @@ class Work:
 
     @property
     def learner(self) -> Any:
-        """The learner in round `first`: for callers of `Transaction.put`, and nobody else."""
+        """The learner in round `first`; only for callers of `Transaction.put`."""
         return self.stream._learner
 
     @property
@@ -124,7 +124,7 @@ class Transaction:
     def take(
         self, stream: Stream, *batch: Any, first_round: int | None = None, person: Any = None
     ) -> Work:
-        """Check a batch and its replayed part, and hand out what is to be played.
+        """Check a batch and its replayed part, and return what is to be played.
 
         For callers that play many learners at once: they play the rounds ``work.parts`` on
         ``work.learner`` and give the releases to `put` before they take from the same stream again.
@@ -158,7 +158,7 @@ class Transaction:
         return work
 
     def put(self, work: Work, releases: NDArray[Any]) -> None:
-        """Enter the releases of the rounds that `take` handed out, and that were played."""
+        """Enter the releases of the rounds that `take` returned and that were then played."""
         stream = work.stream
         if releases.shape[0] != work.rounds or stream._learner.round != work.first + work.rounds:
             raise StateError("the rounds handed out are not the rounds played")
@@ -169,7 +169,7 @@ class Transaction:
         work._fresh = releases
 
     def redeem(self, stream: Stream, ticket: Ticket, *record: Any, person: Person = None) -> None:
-        """Play the round of a ticket's record, if that was not done before: see `Stream.observe`.
+        """Play the round of a ticket's record, if not already played: see `Stream.observe`.
 
         Without a record: the reward of a bandit's user never came.
         """

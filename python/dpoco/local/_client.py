@@ -25,7 +25,7 @@ _TOLERANCE = 1e-6
 
 
 class Devices(NotCopied):
-    """What one device and a pool of them share: hypotheses, limits of a user, noise."""
+    """Base of a device and a pool of devices: hypotheses, limits per user, noise."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Devices(NotCopied):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised about all reports of one user together, spent or not."""
+        """The guarantee for all reports of one user together, spent or not."""
         return client_guarantee(
             epsilon=self._epsilon_max,
             reports=self._max_reports,
@@ -170,23 +170,23 @@ class LocalClient(Devices):
 
     @property
     def spent(self) -> float:
-        """Epsilon of all reports so far, together."""
+        """Epsilon of all reports so far together."""
         return float(self._ledger.epsilon)
 
     @property
     def remaining(self) -> float:
-        """Epsilon that is left; 0 when all reports were sent."""
+        """Remaining epsilon; 0 once all reports were sent."""
         if self.reports_left == 0:
             return 0.0
         return max(0.0, self._epsilon_max - self.spent)
 
     @property
     def reports_left(self) -> int:
-        """How many reports the device may still send."""
+        """Number of reports that the device may still send."""
         return max(0, self._max_reports - self._ledger.reports)
 
     def close(self) -> None:
-        """Release the ledger file; the client answers nothing afterwards if it has one."""
+        """Release the ledger file; if there is one, the client answers nothing afterwards."""
         self._ledger.close()
 
     def __enter__(self) -> LocalClient:
@@ -204,7 +204,7 @@ class LocalClient(Devices):
 
 
 class ClientPool(Devices):
-    """The devices of many users, each with a budget of its own.
+    """The devices of many users, each with its own budget.
 
     For simulations, and for gateways that users trust with their labels: a pool sees them all.
 
@@ -241,7 +241,7 @@ class ClientPool(Devices):
     def respond(
         self, spec: RoundSpec | bytes, x: Any, labels: Any, users: Any = None
     ) -> ReportBatch:
-        """Return one private report of each user named, and charge their ledgers.
+        """Return one private report of each named user, and charge their ledgers.
 
         Parameters
         ----------
@@ -288,12 +288,12 @@ class ClientPool(Devices):
 
     @property
     def spent(self) -> NDArray[np.float64]:
-        """Epsilon of all reports so far, of each user, shape (users,)."""
+        """Epsilon of all reports so far, for each user, shape (users,)."""
         return self._ledgers.spent
 
     @property
     def reports(self) -> IntArray:
-        """Number of reports so far, of each user, shape (users,)."""
+        """Number of reports so far, for each user, shape (users,)."""
         return self._ledgers.reports.copy()
 
     def can_answer(self, epsilon: float) -> NDArray[np.bool_]:
@@ -332,7 +332,7 @@ def _check_labels(labels: Any, count: int | None) -> None:
 
 
 class DevicePredictor:
-    """Forms predictions from broadcast weights and a context that never leaves the device.
+    """Computes predictions from broadcast weights and a context that stays on the device.
 
     Parameters
     ----------

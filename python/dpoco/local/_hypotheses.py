@@ -170,7 +170,7 @@ class Hypotheses:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Digest of what is public about the class, 16 bytes.
+        """Digest of the public facts about the class, 16 bytes.
 
         Kind, K, M and, for arrays, every number; a callable's inside cannot be seen.
         """
@@ -183,11 +183,11 @@ class Hypotheses:
 
     @property
     def public_fingerprint(self) -> bytes:
-        """`fingerprint` for arrays and tables; 16 zeros for callables, whose inside is not seen."""
+        """`fingerprint` for arrays and tables; 16 zeros for callables, which are opaque."""
         return bytes(16) if self.array is None else self.fingerprint
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what can be said about the class without its numbers."""
+        """Return a description of the class without its numbers."""
         return {
             "kind": self.kind,
             "hypotheses": self.count,
@@ -336,11 +336,11 @@ class Prediction:
 
     @property
     def labels(self) -> int | None:
-        """Number of labels M; None where labels form no finite set."""
+        """Number of labels M; None if the labels are not a finite set."""
         return None if self._matrix is None else int(self._matrix.shape[1])
 
     def prob(self, y: Any) -> float:
-        """Return the probability (or density) of label `y`; 0 for no label. O(K)."""
+        """Return the probability (or density) of label `y`; 0 for anything else. O(K)."""
         if self._matrix is None:
             assert self._column is not None
             likelihoods = self._column(y)

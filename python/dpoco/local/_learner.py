@@ -25,7 +25,7 @@ from dpoco.local._settings import settings_of
 
 
 class DistributionLearner(Server):
-    """Learns which of K conditional distributions labels come from, from private reports.
+    """Learns from private reports which of K conditional distributions the labels follow.
 
     Under the default scope **the context of every round is known to the server**: a report
     protects the label, and nothing else. ``protect="label_and_context"`` protects both.
@@ -194,7 +194,7 @@ class DistributionLearner(Server):
 
     @property
     def mixing(self) -> float:
-        """Share of the uniform mixture in the present prediction; broadcast with the weights."""
+        """Current share of the uniform mixture in the prediction; broadcast with the weights."""
         with self._lock:
             return self._rule.mixing(self._turn())
 
@@ -266,7 +266,7 @@ class DistributionLearner(Server):
             return self._rule.risk_certificate()
 
     def risk_bound(self, rounds: int | None = None) -> float:
-        """Return an upper bound on the expected KL-risk, in nats, with one report a round.
+        """Return an upper bound on the expected KL-risk, in nats, with one report per round.
 
         Parameters
         ----------

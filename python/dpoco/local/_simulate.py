@@ -28,7 +28,7 @@ _CHUNK_ENTRIES = 2**26  # a chunk takes a fraction of a second
 
 @dataclass(frozen=True, repr=False)
 class LocalTrace:
-    """What a simulation measured. **Not private**: it is computed from the truth.
+    """Results of a simulation. **Not private**: they are computed from the truth.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class LocalTrace:
 
     @property
     def kl_risk(self) -> float:
-        """Sum of the KL divergences, nats."""
+        """Sum of the KL divergences, in nats."""
         return float(_given(self.kl).sum())
 
     @property
@@ -88,7 +88,7 @@ def simulate(
     beta: float = 0.1,
     progress: Progress | None = None,
 ) -> LocalTrace:
-    """Play a learner against devices with the given labels, one report a round.
+    """Play a learner against devices with the given labels, one report per round.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Families of convex losses with the public bounds a guarantee rests on.
+"""Families of convex losses with public bounds, on which guarantees rely.
 
 A family states how long a record may be; the learner clips every record to that, so the bounds
 hold whatever the data. From them follow the constants of the theory: Lipschitz constant and

@@ -51,17 +51,17 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
-        """Loss of a decision on raw data: no clipping, not private."""
+        """Loss of a decision on raw data, without clipping; not private."""
 
     @abstractmethod
     def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
-        """Gradient of the loss at a decision on raw data: no clipping, not private."""
+        """Gradient of the loss at a decision on raw data, without clipping; not private."""
 
     @abstractmethod
     def batch_values(
         self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
     ) -> FloatArray:
-        """Losses of one decision on many records, clipped as a learner clips them; not private.
+        """Losses of one decision on many records, clipped as a learner does; not private.
 
         Parameters
         ----------

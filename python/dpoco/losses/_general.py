@@ -24,7 +24,7 @@ Function = Callable[[FloatArray, FloatArray], Any]
 
 @dataclass(frozen=True)
 class LinearLoss(Loss):
-    """``f(theta) = <g, theta>``; a round's data is the vector g.
+    """``f(theta) = <g, theta>``; a round's data are the vector g.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class DeclaredLoss(Loss):
 
 @dataclass(frozen=True, init=False, repr=False)
 class CustomLoss(DeclaredLoss):
-    """Any convex loss: of objects with ``value(theta)`` and ``gradient(theta)``, or of arrays.
+    """Any convex loss, from objects with ``value`` and ``gradient`` or from array functions.
 
     Without functions a round's data is such an object. With `values` and `gradients` it is a row
     of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision` take it, too.
@@ -221,7 +221,7 @@ class CustomLoss(DeclaredLoss):
         return float_array("records", records, (None, None))
 
     def of_record(self, record: Any) -> Any:
-        """Return the object with ``value``, ``gradient`` and maybe ``hessian`` that a record is."""
+        """Return a record as an object with ``value``, ``gradient`` and maybe ``hessian``."""
         if self.values is None:
             return record
         given = [(n, f) for n in self.unsaid if (f := getattr(self, n)) is not None]
@@ -262,7 +262,7 @@ class CustomLoss(DeclaredLoss):
         return np.concatenate([np.empty(0), *parts])
 
     def to_dict(self) -> dict[str, Any]:
-        """As of every loss; `StateError` with functions, which no file can hold."""
+        """As for every loss; `StateError` with functions, which no file can hold."""
         if self.values is not None:
             raise StateError("a loss with functions of its own cannot be stored")
         return super().to_dict()
@@ -376,7 +376,7 @@ class QuadraticLoss(DeclaredLoss):
         return values
 
     def scales(self, domain: Domain, matrices: Any, vectors: Any) -> FloatArray:
-        """Return the factors in [0, 1], shape (T,), that bring rounds within the bounds.
+        """Return factors in [0, 1], shape (T,), that scale rounds into the bounds.
 
         0 for a round that is not finite or not convex.
         """

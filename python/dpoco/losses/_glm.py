@@ -36,11 +36,11 @@ class GlmLoss(Loss):
     @property
     @abstractmethod
     def label_range(self) -> tuple[float, float]:
-        """Interval labels are clipped to."""
+        """Interval to which labels are clipped."""
 
     @property
     def reported(self) -> GlmLoss:
-        """The loss whose values are reported: itself, unless it says otherwise."""
+        """The loss whose values are reported: itself by default."""
         return self
 
     @abstractmethod
@@ -89,7 +89,7 @@ class GlmLoss(Loss):
         )
 
     def center_regret(self, domain: Domain) -> float:
-        """Bound on a round's regret of the decision ``domain.center``, whatever the record.
+        """Bound on a round's regret of the decision ``domain.center``, for any record.
 
         By convexity that of the farthest margin and label, moved as far as the domain allows, or
         to the label, where the loss of a regression is least.
@@ -114,7 +114,7 @@ class GlmLoss(Loss):
         return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
-        """Loss of a decision on raw records: no clipping, not private.
+        """Loss of a decision on raw records, without clipping; not private.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class GlmLoss(Loss):
 
 
 def check_undamped(loss: Any) -> None:
-    """Raise `ValueError` for a slope bound, of which most learners' bounds know nothing."""
+    """Raise `ValueError` for a slope bound, which most learners do not support."""
     if getattr(loss, "slope_bound", None) not in (None, 1.0):
         raise ValueError("a slope_bound is for NoisyFTRL and NoisyNewton: nothing else has bounds")
 
@@ -195,7 +195,7 @@ def _evaluate(
 
 @dataclass(frozen=True)
 class _LabelledLoss(GlmLoss):
-    """A loss of a margin and a label that is bounded on either side."""
+    """A loss of a margin and a label whose absolute value is bounded."""
 
     label_bound: float = 1.0
 

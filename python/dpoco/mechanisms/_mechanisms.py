@@ -30,7 +30,7 @@ _CHUNK_ENTRIES = 2**20
 
 
 class Mechanism(Certified):
-    """Base of the mechanisms, whose accountants take everything by name."""
+    """Base of the mechanisms, whose accountants take all arguments by name."""
 
     _shown: ClassVar[tuple[str, ...]]  # parameters in the report
 
@@ -44,7 +44,7 @@ class Mechanism(Certified):
 
 
 def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[str, Any]:
-    """Return what the compiled continual sum is built from (for mechanisms and learners)."""
+    """Return the arguments of a compiled continual sum (for mechanisms and learners)."""
     settings: dict[str, Any] = {
         "dimension": max(total.summand.size, 1),
         "horizon": max(total.pushes, 1),
@@ -66,7 +66,7 @@ def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[st
 
 
 def sum_entries(total: GaussianSum) -> dict[str, float]:
-    """Return how many doubles a compiled continual sum has, at least, for `require_memory`."""
+    """Return a lower bound on a compiled continual sum's doubles, for `require_memory`."""
     pushes = max(total.pushes, 1)
     past = 1.0 + math.log2(pushes)
     if isinstance(total.factorisation, Buffered):
@@ -77,7 +77,7 @@ def sum_entries(total: GaussianSum) -> dict[str, float]:
 
 
 def clipper_of(summand: Summand) -> _core.RecordClipper:
-    """Return what enforces the bounds on a round's vector, or on the features it is made of."""
+    """Return what enforces the bounds on a round's vector, or on its features."""
     if isinstance(summand, ClippedVector):
         return _core.RecordClipper(summand.dimension, summand.bound, summand.norm, summand.bound_l2)
     if isinstance(summand, FeatureSummand):
@@ -88,7 +88,7 @@ def clipper_of(summand: Summand) -> _core.RecordClipper:
 
 
 class ContinualSum(Mechanism):
-    """Running sums of a stream of vectors, all released under one guarantee.
+    """Running sums of a stream of vectors under one guarantee.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class ContinualSum(Mechanism):
 
 
 class NoisyMax(Mechanism):
-    """Report noisy max: the index of the best of many scores, and nothing else about them.
+    """Report noisy max: release the index of the best of many scores and nothing else.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ class NoisyMax(Mechanism):
 
 
 class AboveThreshold(Mechanism):
-    """AboveThreshold: alarms when a query exceeds its threshold; silence costs nothing.
+    """AboveThreshold: alarms when a query exceeds its threshold; silence costs no privacy.
 
     Parameters
     ----------
@@ -441,7 +441,7 @@ class AboveThreshold(Mechanism):
 
     @property
     def alarms_left(self) -> int:
-        """Alarms that can still be raised; without any, `test` raises `HorizonExceeded`."""
+        """Number of alarms left; without any, `test` raises `HorizonExceeded`."""
         return self.parameters.alarms - int(self._engine.alarms)
 
     def test(self, value: Any, threshold: float = 0.0) -> bool:

@@ -46,7 +46,7 @@ class _Nothing:
 
 
 class CoupledLearner(RecordLearner):
-    """Base of the learners whose decision is kept for many rounds by a private coupling."""
+    """Base of the learners that keep a decision for many rounds through a private coupling."""
 
     _mechanism: CoupledDraws
 
@@ -225,12 +225,12 @@ class CoupledLearner(RecordLearner):
 
     @property
     def switches(self) -> int:
-        """Fresh draws so far, the first decision not counted; covered by the guarantee."""
+        """Number of fresh draws so far, without the first decision; the guarantee covers it."""
         return int(self._engine.switches)
 
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    """Decisions drawn from a Gibbs law of the past losses, and rarely: P-COMW, corrected.
+    """Decisions that are rarely redrawn from a Gibbs law of past losses: corrected P-COMW.
 
     The decision has density proportional to exp(-beta (F + lam ||x - c||^2 / 2)), F the sum of past
     losses and c the domain's centre. At the end of each block of rounds it is kept or drawn afresh,
@@ -363,7 +363,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
 
 class CoupledRegularizedLeader(CoupledLearner):
-    """Follow the regularised leader of randomly tilted losses, and rarely: CTRL, corrected.
+    """Follow the regularised leader of randomly tilted losses, with rare changes: corrected CTRL.
 
     The decision is the minimiser of all past losses plus a quadratic regulariser, a barrier and
     one random linear term. At the end of each block of rounds it is kept or drawn afresh, coupled

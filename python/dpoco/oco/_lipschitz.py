@@ -215,11 +215,11 @@ class LipschitzLearner(OnlineLearner):
 
     @property
     def points(self) -> FloatArray:
-        """Decisions the net points stand for, shape (N, d): their projections; read-only."""
+        """Decisions for the net points, shape (N, d): their projections; read-only."""
         return self._points
 
     def on_net(self, losses: Any) -> FloatArray:
-        """Return what `run` reads of losses, shape (T, N): their values on the net. Not private.
+        """Return the losses as `run` reads them: values on the net, shape (T, N). Not private.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class LipschitzLearner(OnlineLearner):
 
     @property
     def weights(self) -> FloatArray:
-        """Law of the current decision over `points`, shape (N,), read-only.
+        """Distribution of the current decision over `points`, shape (N,), read-only.
 
         Computed from what the private sum released: it is covered by the guarantee and may be
         published.
@@ -385,7 +385,7 @@ class LipschitzLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Differences clipped and values replaced so far. **Not private**: publishing it leaks.
+        """Differences clipped and values replaced so far. **Not private**: do not publish it.
 
         Losses that a participation does not let in are replaced, too.
         """

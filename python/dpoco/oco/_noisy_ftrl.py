@@ -196,7 +196,7 @@ class NoisyFTRL(RecordLearner):
 
 
 class NoisyNewton(RecordLearner):
-    """Newton steps on gradients and curvatures that are summed privately, for logistic regression.
+    """Newton steps on privately summed gradients and curvatures, for logistic regression.
 
     After each batch of rounds the decision moves by the batch's noisy gradient, in a metric that
     grows with what the noisy curvature shows beyond its noise; then it is shrunk towards the centre

@@ -1,4 +1,4 @@
-"""Figures of runs, guarantees and noise. Those of runs are not private: they show raw losses.
+"""Figures of runs, guarantees and noise. Figures of runs show raw losses: not private.
 
 Every function takes ``ax=`` and returns what it drew on; none shows, saves or keeps anything, and
 matplotlib (extra ``plot``) is imported on use. Colours are those of Okabe and Ito, told apart by

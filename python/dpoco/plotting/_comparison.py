@@ -30,7 +30,7 @@ _SPREAD = 0.36  # of learners within a budget
 def plot_comparison(
     comparison: Comparison, *, measure: str = "regret", bounds: bool = False, ax: Axes | None = None
 ) -> Axes:
-    """Draw what each learner reached at each budget: median, and range over its runs.
+    """Draw each learner's result at each budget: median, and range over its runs.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _draw_bounds(
 
 
 def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
-    """Draw the average loss of every private fit, beside what it should be compared with.
+    """Draw the average loss of every private fit, beside its comparators.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def _panel(axes: Axes, rows: Sequence[Any]) -> None:
 
 
 def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Figure:
-    """Draw cumulative regret over the rounds, a panel for each number of arms.
+    """Draw cumulative regret over the rounds, with one panel per number of arms.
 
     Parameters
     ----------

@@ -320,7 +320,7 @@ def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """Return an empty figure, for axes of one's own: pyplot neither knows nor shows it.
+    """Return an empty figure for your own axes; pyplot does not manage it.
 
     Parameters
     ----------

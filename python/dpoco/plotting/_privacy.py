@@ -32,7 +32,7 @@ def plot_privacy(
     largest_epsilon: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw delta as a function of epsilon: everything that guarantees state, at once.
+    """Draw delta as a function of epsilon: everything that guarantees state.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def plot_regret_per_round(
     bounds: Mapping[str, float | None] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the average regret of each player so far, and what was proven for the last round.
+    """Draw each player's average regret so far, and the proven bound for the last round.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def plot_decisions(
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw which expert was played when: one row for each expert, time to the right.
+    """Draw which expert was played when: one row per expert, with time to the right.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ _NAME = 28
 def plot_switches(
     runs: Comparison | Mapping[str, Runs], *, comparator: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the rounds after which each player's decision changed: a row each, time to the right.
+    """Draw the rounds after which decisions changed: one row per player, time to the right.
 
     Parameters
     ----------
@@ -498,7 +498,7 @@ def plot_prequential(
     measure: str = "loss",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a measure of how decisions did on the records that came next, window by window.
+    """Draw a measure of decisions on the records that came next, window by window.
 
     Parameters
     ----------

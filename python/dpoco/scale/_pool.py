@@ -75,7 +75,7 @@ def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_uni
 
 
 class Pool:
-    """What pools share, wherever their learners are: terms, numbers of the keys, one thread."""
+    """Base of pools, wherever their learners are: terms, numbers of the keys, one thread."""
 
     def _begin(self, prototype: Any, terms: Terms) -> None:
         self._prototype, self._terms = prototype, terms
@@ -113,7 +113,7 @@ class Pool:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for everything that all learners release, on the terms of the pool."""
+        """The guarantee of everything that all learners release, on the pool's terms."""
         return self._guarantee
 
     def keys(self) -> list[Key]:
@@ -137,7 +137,7 @@ Self = TypeVar("Self", bound="KeyedPool")
 
 
 class KeyedPool(Pool):
-    """Learners of one kind, one for each user or segment, played in batches by compiled code.
+    """Learners of one kind, one per user or segment, that compiled code plays in batches.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ class KeyedPool(Pool):
             )
 
     def decide(self, key: Key, *context: Any) -> Any:
-        """Return the current decision of a key's learner, made if it is new; see its `decide`.
+        """Return the current decision of a key's learner, making it if new; see its `decide`.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class KeyedPool(Pool):
         return self._shown(key).decide(*context)
 
     def observe(self, key: Key, *record: Any, person: Person = None) -> None:
-        """End a round of a key's learner; see its `observe`. With a journal, one commit."""
+        """End a round of a key's learner; see its `observe`. A journal commits once."""
         if person is None:
             self._shown(key).observe(*record)
         else:
@@ -346,13 +346,13 @@ class KeyedPool(Pool):
 
     @property
     def learner_guarantee(self) -> Guarantee:
-        """The guarantee of each learner by itself."""
+        """The guarantee of each single learner."""
         guarantee: Guarantee = self._prototype.guarantee
         return guarantee
 
     @property
     def max_keys(self) -> int:
-        """Largest number of keys."""
+        """Largest allowed number of keys."""
         return self._terms.max_keys
 
     @property
@@ -364,7 +364,7 @@ class KeyedPool(Pool):
             return BatchLog(self._journal, self._name).last
 
     def round(self, key: Key) -> int:
-        """Return how many rounds of a key are over; 0 for a key without a learner."""
+        """Return the number of completed rounds of a key; 0 for a key without a learner."""
         slot = self._index.get(key_of(key))
         return 0 if slot is None else int(self._learners.show(slot).round)
 

@@ -254,7 +254,7 @@ class Shard:
 
 
 class RayPool(Pool):
-    """A `KeyedPool` in several processes or machines: keys are spread over Ray actors.
+    """A `KeyedPool` in several processes or machines, with keys spread over Ray actors.
 
     Every shard is an actor with a `dpoco.journal.Journal` in a directory of its own. A shard that
     dies is started again by Ray, continues from its journal, and is sent again what it has not
@@ -407,7 +407,7 @@ class RayPool(Pool):
         return out
 
     def decide(self, key: Key, *context: Any) -> Any:
-        """Return the current decision of a key's learner, made if it is new.
+        """Return the current decision of a key's learner, making it if new.
 
         For learners whose decisions need no context: bandits play in batches.
         """
@@ -448,11 +448,11 @@ class RayPool(Pool):
 
     @property
     def last_batch(self) -> int:
-        """The largest number of a batch that some shard has played; -1 if there is none."""
+        """The largest batch number that some shard has played; -1 if there is none."""
         return self._last
 
     def round(self, key: Key) -> int:
-        """Return how many rounds of a key are over; 0 for a key without a learner."""
+        """Return the number of completed rounds of a key; 0 for a key without a learner."""
         name = key_of(key)
         if name not in self._index:
             return 0

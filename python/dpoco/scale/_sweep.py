@@ -362,12 +362,12 @@ class BuiltInRun:
 
     @staticmethod
     def learners() -> tuple[str, ...]:
-        """Return the names of the learners there are."""
+        """Return the names of the available learners."""
         return SWEPT
 
     @property
     def sweep_name(self) -> str:
-        """What the records call this function."""
+        """The name of this function in the records."""
         return f"dpoco sweep {self.learner}"
 
     def __call__(self, cell: Cell) -> dict[str, Any]:
