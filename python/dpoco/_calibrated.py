@@ -65,7 +65,7 @@ class Calibrated(Planned):
 class Certified(Calibrated, Stateful):
     """Base of objects that release through an engine, with parameters and one guarantee.
 
-    Accountants take what `_problem` returns first.
+    Accountants take the result of `_problem` first.
     """
 
     _horizon: int

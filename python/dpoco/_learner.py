@@ -39,7 +39,7 @@ def emptied(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
 class OnlineLearner(Certified, Delayed):
     """Base of the learners: `decide` and `observe` alternate, up to a horizon.
 
-    Or, where feedback is late, with tickets in between: ``decide(ticket=True)``.
+    If feedback is late, use tickets: ``decide(ticket=True)``.
     """
 
     _raises: bool  # on_violation="raise"
@@ -70,16 +70,16 @@ class OnlineLearner(Certified, Delayed):
         Parameters
         ----------
         ticket : bool, default False
-            Return ``(decision, Ticket)``: the feedback comes later, out of order or never, with
-            ``observe(..., ticket=ticket)`` or `expire`. The decision is the same one until some
-            feedback arrives; a ticket reserves a round of the horizon.
+            Return ``(decision, Ticket)``. The feedback may come later, out of order or never, with
+            ``observe(..., ticket=ticket)`` or `expire`. The decision stays the same until some
+            feedback arrives. A ticket reserves a round of the horizon.
 
         Raises
         ------
         HorizonExceeded
-            After `horizon` rounds, played or promised to tickets; see `last_decision`.
+            After `horizon` rounds, played or reserved by tickets; see `last_decision`.
         StateError
-            For a suspended copy.
+            If the learner is a suspended copy.
         """
         if ticket:
             return self._issue()

@@ -42,22 +42,23 @@ class Participation:
     Parameters
     ----------
     rounds : int or None
-        Most rounds of one person, at least 1; None is as many as `separation` allows, which must
-        then be above 1.
+        Largest number of rounds of one person, at least 1. None: as many as `separation` allows,
+        which must then be above 1.
     separation : int, default 1
-        Any two of them are at least so many rounds apart; 1 allows neighbouring rounds. Rounds of
-        arrival count.
+        Smallest distance between two of these rounds; 1 allows neighbouring rounds. Rounds are
+        counted in order of arrival.
     enforced : bool, default True
-        Whether the learner sees to it: every record then comes with its ``person``, and one too
-        many is played as an empty record, silently. False: somebody else does, and says so.
+        Whether the learner enforces the rule. Every record then comes with its ``person``, and the
+        learner silently plays a record beyond the limit as an empty one. False: you declare that
+        somebody else enforces the rule.
     max_persons : int, default 10000000
-        Distinct people that there is room for, at about 30 bytes each. Rounds that bring another
-        one are refused, which the guarantee does not cover.
+        Largest number of distinct people, at about 30 bytes each. Rounds that bring another person
+        are refused; the guarantee does not cover this refusal.
 
     Raises
     ------
     ValueError, TypeError
-        For counts out of range.
+        If a number is out of range.
 
     Examples
     --------

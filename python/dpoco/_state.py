@@ -135,13 +135,13 @@ _ADDED = {"numerics": "float", "participation": None}
 class Stateful(_core.Live):
     """Base of objects that hold noise: save, load, pickle, clone, and no silent copies.
 
-    A copy of a started object shares its noise, and two streams under one noise reveal their
-    difference: so copying raises, and what comes out of a pickle waits for `resume`.
+    A copy of a started object shares its noise, and two streams with the same noise reveal their
+    difference. Therefore copying raises an error, and an unpickled object waits for `resume`.
 
-    Subclasses keep their constructor's arguments in `_arguments` and what calibration made of them
-    in `_parameters`, name in `_decoders` how arguments that are objects come back from a
-    dictionary, and build themselves with an `_engine` (compiled; ``state``, ``restore``, ``adopt``,
-    ``round``) in `_set_up`.
+    Subclasses keep the constructor's arguments in `_arguments` and the result of their calibration
+    in `_parameters`. `_decoders` says how arguments that are objects are restored from a
+    dictionary. `_set_up` builds the object with a compiled `_engine` (``state``, ``restore``,
+    ``adopt``, ``round``).
     """
 
     _arguments: dict[str, Any]
@@ -297,12 +297,12 @@ class Stateful(_core.Live):
         Parameters
         ----------
         path : path-like
-            Replaced atomically; readable by the owner only.
+            The file is replaced atomically and is readable by its owner only.
 
         Notes
         -----
-        The file holds the noise key and raw data sums: guard it like the data. Continuing it
-        twice on different data publishes two streams under one noise: never do that.
+        The file holds the noise key and raw data sums: guard it like the data. If you continue it
+        twice on different data, you publish two streams with the same noise: never do that.
         """
         self._check_active()
         self._engine.check_process()  # a forked child has not resumed it
@@ -359,8 +359,8 @@ class Stateful(_core.Live):
     def resume(self) -> None:
         """Activate an unpickled copy, or a learner inherited through fork, in this process.
 
-        Only one copy may ever go on: two that continue on different data publish two streams
-        under one noise, which reveals their difference.
+        Continue only one copy. Two copies that continue on different data publish two streams with
+        the same noise, which reveals their difference.
         """
         self._sole = threading.Lock()  # a thread of the parent process may have held the old one
         self._engine.adopt()
@@ -421,7 +421,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    The learner or mechanism, active at once.
+    The learner or mechanism, ready for use.
 
     Raises
     ------

@@ -44,23 +44,23 @@ _OPENING = threading.Lock()  # of books: a moment
 class Ticket:
     """A decision that waits for its feedback; from ``decide(ticket=True)``, to ``observe``.
 
-    An immutable value: it can be pickled, stored and sent. Only the learner that issued it takes
-    it, once, and no other ticket can be made that this learner takes.
+    An immutable value that can be pickled, stored and sent. Only the learner that issued a ticket
+    accepts it, and only once. Nobody can forge a ticket that this learner accepts.
 
     Attributes
     ----------
     number : int
-        Tickets the learner had issued before.
+        Number of tickets that the learner had issued before.
     round : int
-        Rounds the learner had consumed: feedback that had arrived.
+        Number of rounds that the learner had consumed: feedback that had arrived.
     decision : int or ndarray of shape (d,)
         The decision, read-only.
     context : ndarray of shape (d,) or None
-        Of a bandit: the user's context, so that a ticket is as secret as the record.
+        For bandits: the user's context, which makes a ticket as secret as the record.
     due : bool
-        Of a bandit: whether the schedule chose the arm, not the estimates.
+        For bandits: whether the schedule, not the estimates, chose the arm.
     learner : bytes
-        The learner that issued it: 16 random bytes.
+        Identifier of the learner that issued it: 16 random bytes.
     """
 
     number: int
@@ -271,7 +271,7 @@ class Delayed(Stateful):
         Parameters
         ----------
         ticket : Ticket or int
-            A ticket of this learner, or the number of one that was lost.
+            A ticket of this learner, or the number of a lost ticket.
 
         Raises
         ------
@@ -282,9 +282,9 @@ class Delayed(Stateful):
 
         Notes
         -----
-        No round is played: that a ticket expires is public, so whether it does must not depend on
-        the protected record. Where it does - users who do not answer - end its round instead, with
-        a record of NaNs, or `skip` of a bandit: such a round looks like any other.
+        No round is played. It is public that a ticket expires, so this must not depend on the
+        protected record. If it does (users who do not answer), end its round instead, with a record
+        of NaNs or with `skip` of a bandit: such a round looks like any other.
         """
         self._enter_process()
         book = self._book_of(ticket)
@@ -397,8 +397,8 @@ class Delayed(Stateful):
     def resume(self) -> None:
         """Activate an unpickled copy, or a learner inherited through fork, in this process.
 
-        Only one copy may ever go on: two that continue on different data publish two streams
-        under one noise, which reveals their difference. Tickets outstanding come along.
+        Continue only one copy. Two copies that continue on different data publish two streams with
+        the same noise, which reveals their difference. The copy keeps the outstanding tickets.
         """
         if self._book is not None:
             self._book.lock = threading.RLock()  # a thread of the parent may have held the old one

@@ -23,13 +23,14 @@ Flags = Mapping[str, NDArray[np.bool_]]
 class RecordShares:
     """How records were read, as shares of all records. **Not private**: raw records count.
 
-    Learners take what they are given without a word, for an exception would tell. This tells an
-    evaluation where a schema is wrong: a misspelt feature, labels of another code, a narrow bound.
+    Learners accept records silently, because an exception would reveal something. This object shows
+    an evaluation where a schema is wrong: a misspelt feature, labels in another code, a bound that
+    is too narrow.
 
     Attributes
     ----------
     records : int
-        How many there were.
+        Number of records.
     shares : dict of str to float
         Share in [0, 1] of the records that were ``empty`` (counted as a zero record), ``clipped``
         (shortened to their bound), had an entry ``missing`` (not finite) or ``out_of_range`` (moved
@@ -38,7 +39,7 @@ class RecordShares:
         ``missing_features`` (a listed name is not there, or None) or ``unlisted_features`` (a name
         that is there is not listed). Those that cannot occur are left out.
     columns : dict of str to dict of str to float
-        The same of single columns, by name or else number, where something is known about them.
+        The same shares for single columns, by name or number, where something is known about them.
     """
 
     records: int
@@ -80,7 +81,7 @@ class ReadRecords(ABC):
         Raises
         ------
         ValueError
-            For a trace without its stream: one that was loaded.
+            For a trace that was loaded, which has no stream.
         """
         return RecordShares.of(self._flags(slice(None)))
 
@@ -101,7 +102,7 @@ class Trace(ReadRecords):
     switches : ndarray of int64
         Round indices (0-based, increasing) after which the decision changed.
     first_round : int
-        Rounds the learner had consumed before this run.
+        Number of rounds that the learner had consumed before this run.
     """
 
     losses: FloatArray

@@ -98,7 +98,7 @@ class _LinearEstimator:
         Raises
         ------
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         StateError
             For an unpickled copy.
         TypeError

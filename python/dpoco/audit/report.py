@@ -261,7 +261,7 @@ class AuditReport:
 
     @property
     def outcome(self) -> str:
-        """"refuted", "not refuted" or "no power"; "no power" is no evidence either way."""
+        """The verdict: "refuted", "not refuted" or "no power", which is no evidence either way."""
         if self.violated:
             return "refuted"
         return "not refuted" if self.powerful else "no power"

@@ -492,7 +492,7 @@ def prequential(
     Raises
     ------
     HorizonExceeded
-        If fewer than T rounds are left: no round is played.
+        If fewer than T rounds are left; no round is played.
     ValueError, TypeError
         For bad arguments.
 

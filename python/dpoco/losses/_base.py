@@ -66,9 +66,10 @@ class Loss(ABC):
         Parameters
         ----------
         domain
-            Set of decisions: its dual norm is the one records are clipped in.
+            Set of decisions; records are clipped in its dual norm.
         theta
-            Decision, shape (d,), or one for each record, shape (T, d); need not lie in the domain.
+            Decision, shape (d,), or one for each record, shape (T, d); it need not lie in the
+            domain.
         features, labels
             Records, shapes (T, d) and (T,). A record that is not finite has loss 0.
 

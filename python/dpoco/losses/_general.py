@@ -118,8 +118,9 @@ class DeclaredLoss(Loss):
 class CustomLoss(DeclaredLoss):
     """Any convex loss, from objects with ``value`` and ``gradient`` or from array functions.
 
-    Without functions a round's data is such an object. With `values` and `gradients` it is a row
-    of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision` take it, too.
+    Without functions, the data of a round are such an object. With `values` and `gradients` they
+    are a row of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision`
+    accept the loss, too.
 
     Parameters
     ----------
@@ -129,19 +130,20 @@ class CustomLoss(DeclaredLoss):
         beta >= ``||grad f(a) - grad f(b)||_q / ||a - b||_p``; 0 for linear losses.
     leaf_bound
         Optional: clip what a round adds to the gradient sum to this ``l_q`` norm instead of
-        ``step_scale beta D + L`` (D the domain's diameter). Smaller trades bias for noise.
+        ``step_scale beta D + L`` (D is the domain's diameter). A smaller value means more bias and
+        less noise.
     leaf_bound_l2
-        Optional: clip it to this ``l_2`` norm too.
+        Optional: also clip it to this ``l_2`` norm.
     values, gradients, hessians : callable, optional
-        ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, of a
-        decision of shape (d,) and records of shape (n, k), both or none; ``hessians(theta,
-        records) -> (n, d, d)`` for the learners of whole functions. They are asked about records
-        that are finite; others count as the zero loss.
+        ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, for a
+        decision of shape (d,) and records of shape (n, k); pass both or none. Learners that use
+        whole functions also need ``hessians(theta, records) -> (n, d, d)``. The functions see only
+        finite records; others count as the zero loss.
 
     Attributes
     ----------
     lipschitz_bound, smoothness_bound : float
-        The constants given.
+        Your constants.
 
     Raises
     ------
@@ -151,9 +153,9 @@ class CustomLoss(DeclaredLoss):
     Notes
     -----
     Learners that sum gradients (`TreeFrankWolfe`, `NoisyFTRL`) clip them: their guarantees never
-    rest on the declared constants. `CoupledRegularizedLeader` and `ContinuousMultiplicativeWeights`
-    use the whole function and have to take the constants on trust: their guarantees say so and are
-    not certified.
+    depend on the declared constants. `CoupledRegularizedLeader` and
+    `ContinuousMultiplicativeWeights` use the whole function and must trust the constants: their
+    guarantees say so and are not certified.
     """
 
     unsaid = ("values", "gradients", "hessians")
@@ -214,7 +216,7 @@ class CustomLoss(DeclaredLoss):
         Raises
         ------
         ValueError, TypeError
-            For anything else, and without `values` and `gradients`.
+            For anything else, or without `values` and `gradients`.
         """
         if self.values is None:
             raise TypeError("run() takes arrays: this CustomLoss needs values= and gradients=")
@@ -250,7 +252,7 @@ class CustomLoss(DeclaredLoss):
         Raises
         ------
         TypeError
-            Without `values` and `gradients`: evaluate the loss objects one by one.
+            Without `values` and `gradients`; evaluate the loss objects one by one.
         """
         rows = self.rows(features)
         _no_label(labels)
@@ -294,13 +296,13 @@ _RESERVE = 1.0 - 1e-12
 class QuadraticLoss(DeclaredLoss):
     """``f(x) = x'Ax/2 - b'x`` with A symmetric and positive semidefinite.
 
-    A round's data are the matrix A, shape (d, d), and the vector b, shape (d,).
+    The data of a round are the matrix A, shape (d, d), and the vector b, shape (d,).
 
     Parameters
     ----------
     lipschitz
-        Bound on the gradient's Euclidean norm over the domain: a round's loss is scaled down until
-        ``|A| max|x - c| + |Ac - b|`` (c the domain's centre) is at most this.
+        Bound on the gradient's Euclidean norm over the domain. A round's loss is scaled down until
+        ``|A| max|x - c| + |Ac - b|`` (c is the domain's centre) is at most this bound.
     smoothness
         Bound on the largest eigenvalue of A; the loss is scaled down to it.
     strong_convexity
@@ -314,8 +316,8 @@ class QuadraticLoss(DeclaredLoss):
 
     Notes
     -----
-    A matrix that is not positive semidefinite, or not finite, counts as the zero loss. For the rank
-    one losses of a regression use `SquaredLoss`.
+    A matrix that is not positive semidefinite, or not finite, counts as the zero loss. Use
+    `SquaredLoss` for the rank-one losses of a regression.
     """
 
     strong_convexity: float
@@ -378,7 +380,7 @@ class QuadraticLoss(DeclaredLoss):
     def scales(self, domain: Domain, matrices: Any, vectors: Any) -> FloatArray:
         """Return factors in [0, 1], shape (T,), that scale rounds into the bounds.
 
-        0 for a round that is not finite or not convex.
+        The factor is 0 for a round that is not finite or not convex.
         """
         pairs = _rounds(matrices, vectors, domain.dimension, False)
         factors = np.zeros(pairs[0].shape[0])
