@@ -43,9 +43,9 @@ def load_file(
     features : sequence of str, optional
         Names of the feature columns, in order; default all columns but the label's.
     header : bool, optional
-        Whether the first row of a CSV file names the columns. False: they are named by number,
-        "1", "2", ... None: it does, unless a cell is a number, a date or a time: such a row may be
-        a record and is refused.
+        Whether the first row of a CSV file names the columns. False: columns are named by number,
+        "1", "2", ... None: True, unless a cell is a number, a date or a time; such a row may be a
+        record and is refused.
     scaling : PublicScaling, optional
         Public transformation of the features; default none.
     label_scaling : PublicScaling, optional
@@ -56,18 +56,18 @@ def load_file(
     Returns
     -------
     Stream
-        Missing entries are NaN: learners take such a record as a zero record.
+        Missing entries are NaN; learners treat such a record as a zero record.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     TypeError
-        If `header` is no bool.
+        If `header` is not a bool.
     ValueError
-        If the format is unknown, the file is malformed or has fewer than two rounds, or a column
-        is missing or not numeric. Messages contain no cell of a CSV file, its first row included:
-        they say the column's number.
+        If the format is unknown, the file is malformed or has fewer than two rounds, or a column is
+        missing or not numeric. Messages quote no cell of a CSV file, not even of its first row;
+        they name the column's number.
     ImportError
         If the format needs a package that is not installed.
     """
@@ -118,7 +118,7 @@ def read_people(
 ) -> list[str]:
     """Return the person of each row of a table, as texts; formats and errors as for `load_file`.
 
-    Texts and whole numbers name people; a row that names nobody is a `ValueError`.
+    Texts and whole numbers name people; a row without a name is a `ValueError`.
     """
     source = Path(path)
     names, _, entries = _opened(source, header)

@@ -17,8 +17,8 @@ _LARGEST = 2**31
 class ContextualWorld(ABC):
     """Base of the contextual worlds, which draw everything before the first round.
 
-    A round: `context` is shown, the learner chooses an arm, `reward` of that arm ends the round.
-    The rewards of the other arms exist, but only `rewards`, for evaluation, shows them.
+    In a round, `context` is shown, the learner chooses an arm, and `reward` of that arm ends the
+    round. The rewards of the other arms exist, but only `rewards` shows them, for evaluation.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class ContextualWorld(ABC):
         HorizonExceeded
             After the last round.
         ValueError, TypeError
-            If that is no arm: nothing changed.
+            If it is not an arm; nothing changes.
         """
         arm = whole_number("action", action, 0, self.arms - 1)
         if self.round >= self.horizon:

@@ -153,9 +153,9 @@ class HadamardClass:
     matrix : array of shape (2 pairs, N)
         Row 2 i is ``p_i1``, row 2 i + 1 is ``p_i2 = p_i1 + gap H_i / N``.
     pairs, horizon : int
-        Pairs and T it is made for.
+        Number of pairs, and T, for which it is made.
     epsilon : float
-        Privacy of a report it is made for.
+        Privacy of a report for which it is made.
     gap : float
         a in (0, 1].
     """
@@ -172,9 +172,10 @@ class HadamardClass:
         Parameters
         ----------
         epsilon : float, optional
-            Of the learner's reports: pure, one a round; by default that of the class.
+            Epsilon of the learner's reports: pure, one report per round; default: that of the
+            class.
         rounds : int, optional
-            T; by default that of the class.
+            T; default: that of the class.
 
         Returns
         -------

@@ -21,8 +21,8 @@ Self = TypeVar("Self", bound="Report")
 class Report:
     """Base of the reports: frozen dataclasses with JSON-able fields.
 
-    Subclasses name their `schema`. The record begins with it, and may hold what follows from the
-    fields, for example a ``summary``.
+    Subclasses name their `schema`. The record begins with it and may hold derived values, for
+    example a ``summary``.
     """
 
     schema: ClassVar[str]
@@ -44,7 +44,7 @@ class Report:
         Raises
         ------
         ValueError
-            If the record is not one, or of another version.
+            If the record is not a report, or has another version.
         """
         if not isinstance(record, Mapping) or record.get("schema") != cls.schema:
             raise ValueError(f"not a report of schema {cls.schema}")
@@ -201,14 +201,14 @@ class PlayedReport(Report):
 class RunReport(PlayedReport):
     """A private learner and its comparators on one stream; not private.
 
-    Every field but `timing` is a function of the stream, the settings and the seed.
+    Every field except `timing` is a function of the stream, the settings and the seed.
 
     Attributes
     ----------
     stream : dict
         Public facts: name, rounds, dimension, names, source, scaling.
     settings : dict
-        Every argument, echoed; ``seed`` is None for operating-system entropy.
+        Every argument as passed; ``seed`` is None for operating-system entropy.
     domain, loss, parameters, guarantee : dict
         As written by their ``to_dict``; ``from_dict`` of each restores them.
     guarantee_text : str
@@ -223,7 +223,7 @@ class RunReport(PlayedReport):
     curves : Curves
         Cumulative losses.
     versions : dict
-        Of this library, NumPy and Python.
+        Versions of this library, NumPy and Python.
     timing : dict
         Seconds and rounds per second.
     first_round : int
@@ -234,13 +234,13 @@ class RunReport(PlayedReport):
         How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
         ``beyond_horizon``.
     nonprivate_records : dict
-        How the rows that were played were read, as of `dpoco.RecordShares`. Earlier reports lack
-        this and `rows`.
+        How the played rows were read, as in `dpoco.RecordShares`. Earlier reports lack this and
+        `rows`.
 
     Notes
     -----
-    Losses of bandits are the largest declared reward minus the reward; `best_fixed` and
-    `best_constant` of every report but those on records have a ``name``.
+    Losses of bandits are the largest declared reward minus the reward. In every report except those
+    on records, `best_fixed` and `best_constant` have a ``name``.
     """
 
     schema: ClassVar[str] = SCHEMA
@@ -278,16 +278,16 @@ class RunReport(PlayedReport):
 class FitReport(PlayedReport):
     """Private fits to a whole data set and their comparators; not private.
 
-    Every loss is the average over the records of the fit, clipped as a learner clips them: how a
-    decision does on new records is not measured. Every field but `timing` is a function of the
-    stream, the settings and the seed.
+    Every loss is the average over the records of the fit, clipped as a learner clips them. The
+    report does not measure how a decision performs on new records. Every field except `timing` is a
+    function of the stream, the settings and the seed.
 
     Attributes
     ----------
     stream : dict
         Public facts: name, rounds (here records), dimension, names, source, scaling.
     settings : dict
-        Every argument, echoed; ``seed`` is None for operating-system entropy.
+        Every argument as passed; ``seed`` is None for operating-system entropy.
     domain, loss, parameters, guarantee : dict
         As written by their ``to_dict``; ``from_dict`` of each restores them.
     guarantee_text : str
@@ -299,7 +299,7 @@ class FitReport(PlayedReport):
     zero : dict
         ``average_loss`` and ``total_loss`` of predicting zero for every record.
     versions : dict
-        Of this library, NumPy and Python.
+        Versions of this library, NumPy and Python.
     timing : dict
         Seconds.
     rows, nonprivate_records : dict

@@ -151,7 +151,8 @@ class KeyFile:
     Parameters
     ----------
     path : path-like
-        The file, links followed; a journal that is made with it adds a fresh key of its own.
+        The key file; links are followed. A journal that is made with it adds a fresh key of its
+        own.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -163,7 +164,7 @@ class KeyFile:
         Raises
         ------
         StateError
-            If others than the owner may read or write it, or it is no key file.
+            If others than the owner may read or write it, or it is not a key file.
         """
         try:
             with open(self.path, "rb") as file:
@@ -189,12 +190,12 @@ class KeyFile:
         add : sequence of bytes
             Keys of 32 bytes.
         drop : collection of bytes
-            Keys to delete. All that the caller does not name stay.
+            Keys to delete. All other keys stay.
 
         Raises
         ------
         StateError
-            As `read`; if another process is changing the file for longer than some seconds.
+            As for `read`, or if another process is changing the file for longer than some seconds.
         OSError
             If it cannot be written.
         """

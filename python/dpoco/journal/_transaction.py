@@ -38,13 +38,13 @@ class Work:
     Attributes
     ----------
     stream : Stream
-        Whose rounds these are.
+        Stream of these rounds.
     first : int
-        The first round that is new; earlier ones of the batch were committed before.
+        The first new round; earlier ones of the batch were committed before.
     parts : tuple of ndarray
-        Records of the new rounds, as the learner sees them; first axis the rounds.
+        Records of the new rounds, as the learner sees them; the first axis is the rounds.
     people : bytes
-        16 bytes a round where a participation is enforced: whose they are.
+        Digests of the persons, 16 bytes per round, if a participation is enforced.
     """
 
     stream: Stream
@@ -78,7 +78,8 @@ class Work:
         Raises
         ------
         RoundOrderError
-            Before the transaction is committed: nothing leaves a journal before it is durable.
+            Before the transaction is committed, since nothing leaves a journal before it is
+            durable.
         """
         if not self._committed:
             raise RoundOrderError("releases are handed out once their transaction is committed")
@@ -93,8 +94,8 @@ class Transaction:
 
     Notes
     -----
-    Whatever goes wrong before the commit, in this block or in the database, nothing has been
-    released: learners that have moved are dropped, and come back from the journal on next use.
+    If anything goes wrong before the commit, in this block or in the database, nothing has been
+    released. Learners that have moved are dropped, and the next use loads them from the journal.
     """
 
     def __init__(self, journal: Journal, line: object | None = None) -> None:
@@ -114,7 +115,7 @@ class Transaction:
         Returns
         -------
         Work
-            Its `decisions` are there once the transaction is committed.
+            Its `decisions` are available once the transaction is committed.
         """
         work = self.take(stream, *batch, first_round=first_round, person=person)
         if work.rounds:
@@ -126,8 +127,9 @@ class Transaction:
     ) -> Work:
         """Check a batch and its replayed part, and return what is to be played.
 
-        For callers that play many learners at once: they play the rounds ``work.parts`` on
-        ``work.learner`` and give the releases to `put` before they take from the same stream again.
+        For callers that play many learners at once. They play the rounds ``work.parts`` on
+        ``work.learner`` and pass the releases to `put` before they call `take` for the same stream
+        again.
         """
         self._check_own(stream)
         stream._ready()
@@ -171,7 +173,7 @@ class Transaction:
     def redeem(self, stream: Stream, ticket: Ticket, *record: Any, person: Person = None) -> None:
         """Play the round of a ticket's record, if not already played: see `Stream.observe`.
 
-        Without a record: the reward of a bandit's user never came.
+        Without a record, the reward of a bandit's user never came.
         """
         self._check_own(stream)
         book = stream._tickets()

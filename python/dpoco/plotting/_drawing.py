@@ -330,7 +330,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
     Returns
     -------
     Figure
-        To be saved with ``figure.savefig(path)``.
+        Save it with ``figure.savefig(path)``.
 
     Raises
     ------

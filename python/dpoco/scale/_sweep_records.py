@@ -113,15 +113,16 @@ class Cell:
     def source(self) -> Source:
         """Return the seeded source of this cell's noise, which voids guarantees.
 
-        Equal for equal root, values and seed, and independent of every other cell's, whatever the
-        order of the cells and the rest of the grid. Every call returns it from its beginning.
+        Sources are equal for equal root, values and seed. They are independent of every other
+        cell's, whatever the order of the cells and the rest of the grid. Every call returns the
+        source from its beginning.
         """
         return Source.seeded(self._digest("noise", self.key))
 
     def generator(self) -> np.random.Generator:
         """Return a generator for simulated data, never for privacy.
 
-        It depends on root and seed alone, so that all values of the grid meet the same data.
+        It depends only on root and seed, so all values of the grid see the same data.
         """
         return np.random.default_rng(self._digest("data", str(self.seed)))
 
@@ -411,7 +412,7 @@ class SweepResults:
 def read_sweep(path: str | os.PathLike[str]) -> SweepResults:
     """Read the file of a sweep, even of one that is running or was interrupted.
 
-    Of a cell that was done again, the last record counts; a torn last line is passed over.
+    If a cell was run again, its last record counts; a torn last line is ignored.
 
     Parameters
     ----------
