@@ -102,7 +102,7 @@ class OnlineLearner(Certified, Delayed):
             self._check_active()
             if turn >= self._horizon:
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
-            raise RoundOrderError("observe() without decide(): the two alternate")
+            raise RoundOrderError("observe() without decide(): call the two in turn")
         return asked
 
     def _admits(self, turn: int, person: Any) -> bool:
@@ -123,7 +123,7 @@ class OnlineLearner(Certified, Delayed):
             return _NOBODY if persons is None else Digests(super()._digests(persons, rounds))
         if persons is None:
             named = "person" if rounds is None else "persons"
-            raise TypeError(f"{named} must be given: a participation is enforced")
+            raise TypeError(f"{named} must be given, because the learner enforces a participation")
         return self._limiter.digests(persons, rounds)
 
     def _admitted(self, first: int, digests: bytes, part: slice) -> NDArray[np.bool_] | None:

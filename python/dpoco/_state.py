@@ -325,7 +325,9 @@ class Stateful(_core.Live):
         """Return who the people of a run are (None: of a round); raise if nobody looks at them."""
         if persons is not None:
             named = "person" if rounds is None else "persons"
-            raise TypeError(f"{named} would be ignored: no participation is enforced here")
+            raise TypeError(
+                f"{named} would be ignored, because this learner enforces no participation"
+            )
         return b""
 
     def _participants(self) -> bytes:
@@ -382,8 +384,8 @@ class Stateful(_core.Live):
     def _copied(self: Self) -> Self:
         if self._is_started():
             raise StateError(
-                "a started learner is not copied: the copy would share its noise; "
-                "use clone() for a fresh one"
+                "a started learner cannot be copied, because the copy would share its noise; use "
+                "clone() for a fresh one"
             )
         return self.clone()
 

@@ -53,8 +53,8 @@ class Budget:
         if self.delta > _LARGE:
             swapped = "; did you swap epsilon and delta?" if self.epsilon < self.delta else ""
             warnings.warn(
-                f"delta = {self.delta:g} is a large chance of revealing everything: usual is "
-                f"less than one over the number of rounds{swapped}",
+                f"delta = {self.delta:g} is a large chance of revealing everything; choose it "
+                f"below one over the number of rounds{swapped}",
                 LargeDeltaWarning,
                 stacklevel=3,
             )
@@ -80,8 +80,8 @@ class Budget:
         """Warn if delta exceeds one over `horizon`, unless this budget has warned already."""
         if horizon is not None and 1.0 / horizon < self.delta <= _LARGE:
             warnings.warn(
-                f"delta = {self.delta:g} exceeds one over the horizon of {horizon}: as much would "
-                "allow publishing the data of a round drawn at random",
+                f"delta = {self.delta:g} exceeds one over the horizon of {horizon}: this would "
+                "allow publishing the data of a random round",
                 LargeDeltaWarning,
                 stacklevel=stacklevel + 1,
             )

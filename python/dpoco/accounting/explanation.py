@@ -49,8 +49,8 @@ _CHANGE = {
     "zero_out": "nobody can tell whether {unit} had any data; replaced data count as two changes",
 }
 _COMPUTED = {
-    "lattice": "The proof covers what the program computes: data are rounded to a public grid, at a "
-    "cost that is included, and the noise consists of whole steps of that grid with exactly the "
+    "lattice": "The proof covers what the program computes: data are rounded to a public grid, at "
+    "a cost that is included, and the noise consists of whole steps of that grid with exactly the "
     "right probabilities. The last digits of a released number reveal nothing.",
     "float": "The proof is about real numbers. The program computes with 16 digits, and the proof "
     "does not cover what the last of them could reveal.",
@@ -186,7 +186,11 @@ def _for_everybody(g: Guarantee, people: int | None) -> Iterator[Section]:
     other = "was left empty" if g.change == "zero_out" else "had been anything else"
     thing = _THINGS.get(g.unit, g.unit)
     yield "What is protected", f"{thing}: releases look almost the same as if it {other}.", ()
-    yield "For whom", f"For everybody alike, however unusual they are, against {_AGAINST[g.view]}.", ()
+    yield (
+        "For whom",
+        f"For everybody alike, however unusual they are, against {_AGAINST[g.view]}.",
+        (),
+    )
     lasting = "Later knowledge or faster computers do not weaken the protection."
     yield "For how long", f"For {_span(g)} at most, taken together. {lasting}", ()
     yield "What an attacker could still learn", "", _learned(g)
@@ -245,7 +249,11 @@ def _uncovered(g: Guarantee) -> tuple[str, ...]:
         *(() if g.unit == "one person" else (several,)),
         "theft or misuse of the raw data, before or beside this system",
         *((_OPEN[g.view],) if g.view in _OPEN else ()),
-        *(("what the last digits of computed numbers could reveal",) if g.numerics == "float" else ()),
+        *(
+            ("what the last digits of computed numbers could reveal",)
+            if g.numerics == "float"
+            else ()
+        ),
     )
 
 

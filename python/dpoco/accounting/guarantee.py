@@ -332,7 +332,7 @@ class Guarantee:
         if not self.private or not kept:
             raise BudgetExceeded(
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
-                f"{budget.delta:.6g}, over the budget's {budget.epsilon:.6g}"
+                f"{budget.delta:.6g}, above the budget's {budget.epsilon:.6g}"
             )
 
     def verify(self) -> None:

@@ -268,7 +268,7 @@ class Ledger:
             if len(self._book.entries) != before:
                 raise RuntimeError("make must not charge the ledger that it builds for")
             if found is None:
-                raise BudgetExceeded(f"nothing that fits what is left of the budget for {label!r}")
+                raise BudgetExceeded(f"nothing fits into the rest of the budget for {label!r}")
             learner, admission = found
             self._book.enter(*admission)
             return learner
@@ -338,7 +338,9 @@ class Ledger:
 
     def __reduce__(self) -> NoReturn:
         """Raise: a copy would spend the same budget a second time."""
-        raise TypeError("a ledger is not copied; to_json stores it, and one process continues it")
+        raise TypeError(
+            "a ledger cannot be copied; store it with to_json, and continue it in one process"
+        )
 
     def __repr__(self) -> str:
         """Return one line."""

@@ -115,8 +115,8 @@ def calibrate(
     shifts = _planned_shifts(bare)
     if expected_shifts is not None and shifts < expected_shifts:
         warnings.warn(
-            f"expected_shifts={expected_shifts} is taken as {shifts}: a law of {horizon} rounds "
-            "does not change more often",
+            f"expected_shifts={expected_shifts} is taken as {shifts}: a distribution over "
+            f"{horizon} rounds cannot change more often",
             UserWarning,
             stacklevel=2,
         )

@@ -108,7 +108,7 @@ def audit_learner(
     if count is not None and count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")
     if not case.claim.guarantee.private:
-        raise ValueError("the learner promises nothing: there is no claim to test")
+        raise ValueError("the learner has no privacy guarantee: there is no claim to test")
     attacks = (
         replay_attack(case, root),
         _likelihood_attack(case, case.trials if count is None else count, root, level),

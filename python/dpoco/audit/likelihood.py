@@ -159,7 +159,7 @@ def likelihood_audit(
     template = made(make_learner, Source.seeded(root))
     guarantee = template.guarantee
     if not guarantee.private:
-        raise ValueError("the learner promises nothing: there is no claim to test")
+        raise ValueError("the learner has no privacy guarantee: there is no claim to test")
     scorer = scorer_of(template, stream, neighbour)
     worlds = [_scores(make_learner, template, scorer, world, count, root) for world in (0, 1)]
     losses = [each.losses for each in worlds]

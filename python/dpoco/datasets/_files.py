@@ -178,7 +178,7 @@ def _reader(path: Path, header: bool | None) -> tuple[Callable[[Path], Opened], 
     if name.endswith((".csv", ".csv.gz")):
         return partial(_read_csv, header=header), "a CSV file in UTF-8"
     if header is not None:
-        raise ValueError(f"{path.name}: only a CSV file can be with or without a header")
+        raise ValueError(f"{path.name}: header is only for CSV files")
     if name.endswith((".parquet", ".pq")):
         return _read_parquet, "a Parquet file"
     if name.endswith(".npz"):

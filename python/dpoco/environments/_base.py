@@ -69,7 +69,7 @@ class Environment(ABC):
         """
         if self._current is None:
             if self.round >= self.horizon:
-                raise HorizonExceeded("the world has no more rounds")
+                raise HorizonExceeded("the world has no rounds left")
             self._current = self._draw()
             self._current.flags.writeable = False
         return self._current

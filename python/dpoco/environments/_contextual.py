@@ -127,7 +127,7 @@ class ContextualWorld(ABC):
             After the last round.
         """
         if self.round >= self.horizon:
-            raise HorizonExceeded("the world has no more rounds")
+            raise HorizonExceeded("the world has no rounds left")
         row: FloatArray = self.contexts[self.round]
         return row
 
@@ -143,7 +143,7 @@ class ContextualWorld(ABC):
         """
         arm = whole_number("action", action, 0, self.arms - 1)
         if self.round >= self.horizon:
-            raise HorizonExceeded("the world has no more rounds")
+            raise HorizonExceeded("the world has no rounds left")
         self.round += 1
         return float(self.rewards[self.round - 1, arm])
 

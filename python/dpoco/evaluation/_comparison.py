@@ -768,9 +768,9 @@ def regret(
     own = float_array("losses of the run", getattr(trace, "losses", trace), (None,))
     rows = float_array("data", data, (len(own), None))
     if (domain is None) != (loss is None):
-        raise TypeError("domain and loss come together")
+        raise TypeError("pass domain and loss together")
     if (switches is not None) != (against == "switching"):
-        raise TypeError('switches belongs to against="switching"')
+        raise TypeError('switches is only for against="switching"')
     if domain is None and labels is not None:
         raise TypeError("losses of experts take no labels")
     if domain is None and against == "constant":

@@ -243,7 +243,7 @@ def repeat(
     if isinstance(repeats, Iterable):
         numbers = [whole_number("numbers of runs", number) for number in repeats]
         if len(set(numbers)) != len(numbers):
-            raise ValueError("numbers of runs must differ")
+            raise ValueError("the numbers of the runs must all be different")
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
@@ -579,7 +579,7 @@ def _measured(
     else:
         found = {"absolute_error": np.abs(z - y), "squared_error": (z - y) ** 2}
     if further.keys() & {"loss", *found}:
-        raise ValueError(f"there are measures {sorted(found)} and 'loss' already")
+        raise ValueError(f"there are already measures {sorted(found)} and 'loss'")
     found |= {name: float_array(name, measure(z, y), z.shape) for name, measure in further.items()}
     columns = {name: np.full(len(targets), np.nan) for name in found}
     for name, values in found.items():

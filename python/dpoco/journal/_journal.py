@@ -337,7 +337,7 @@ class Journal:
                 raise ValueError(f"there is a stream {name!r} already")
             place = (self._rows.head.uid, name)
             if learner._taken not in (None, place):  # the same, after a failure: it may go on there
-                raise StateError("a journal has this learner already: it goes on there, and once")
+                raise StateError("a journal already holds this learner: continue it there")
             if group is None:
                 self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
             else:
@@ -478,9 +478,7 @@ class Journal:
         """
         if key is None:
             if not self._rows.keeps_keys:
-                raise ValueError(
-                    "keys that are not in a KeyFile are the caller's: name the new one"
-                )
+                raise ValueError("the keys are not in a KeyFile: pass the new key")
             key = secrets.token_bytes(KEY_BYTES)
         with self.transaction():
             unneeded = self._rows.rotate(key)

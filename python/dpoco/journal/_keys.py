@@ -307,7 +307,7 @@ _MARK = re.compile(rb"dpoco journal mark 1 ([0-9a-f]{32}) (\d{20}) (\d{20})\n")
 def default_key(path: Path | None) -> KeyFile:
     """Return the key file of a store that is a file."""
     if path is None:
-        raise ValueError("a store that is no file needs a key: bytes or a KeyFile")
+        raise ValueError("a store that is not a file needs a key: bytes or a KeyFile")
     return KeyFile(path.with_name(path.name + ".key"))
 
 
@@ -317,7 +317,7 @@ def mark_path(path: Path | None, mark: str | os.PathLike[str] | bool | None) -> 
         return None
     if mark is None or mark is True:
         if path is None:
-            raise ValueError("a store that is no file needs the path of its mark")
+            raise ValueError("a store that is not a file needs the path of its mark")
         return path.with_name(path.name + ".mark")
     return Path(mark)
 

@@ -512,7 +512,7 @@ class Stream:
     def _tickets(self) -> TicketBook:
         """Return the learner's book; an empty one if it has issued no ticket."""
         if self._family.answers:
-            raise TypeError("mechanisms do not decide, so that they have no tickets")
+            raise TypeError("mechanisms make no decisions, so they have no tickets")
         self._ready()
         book: TicketBook | None = self._learner._book
         return TicketBook() if book is None else book

@@ -167,7 +167,10 @@ class GlmLoss(Loss):
 def check_undamped(loss: Any) -> None:
     """Raise `ValueError` for a slope bound, which most learners do not support."""
     if getattr(loss, "slope_bound", None) not in (None, 1.0):
-        raise ValueError("a slope_bound is for NoisyFTRL and NoisyNewton: nothing else has bounds")
+        raise ValueError(
+            "only NoisyFTRL and NoisyNewton take a slope_bound: other learners have "
+            "no bounds for it"
+        )
 
 
 def checked_margin(value: float) -> float:

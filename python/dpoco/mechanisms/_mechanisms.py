@@ -181,7 +181,9 @@ class ContinualSum(Mechanism):
     def _declare(self, claim: dict[str, Any]) -> None:
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
-            raise ValueError("a sum knows no people: participation must have enforced=False")
+            raise ValueError(
+                "a ContinualSum takes no persons: participation must have enforced=False"
+            )
         self._direct = int(is_own(type(self)))
 
     def _saved_arguments(self) -> dict[str, Any]:

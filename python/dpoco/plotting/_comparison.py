@@ -61,7 +61,7 @@ def plot_comparison(
     """
     choice("measure", measure, tuple(_MEASURES))
     if bounds and measure != "regret":
-        raise ValueError('bounds are on measure="regret"')
+        raise ValueError('bounds are only for measure="regret"')
     field, words = _MEASURES[measure]
     keys = sorted({_key(row.budget) for row in comparison.rows})
     places = {key: place for place, key in enumerate(keys)}

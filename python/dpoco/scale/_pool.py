@@ -130,7 +130,7 @@ class Pool:
         return key in self._index
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a pool is not copied: its learners would share their noise")
+        raise TypeError("a pool cannot be copied, because its learners would share their noise")
 
 
 Self = TypeVar("Self", bound="KeyedPool")
@@ -387,7 +387,7 @@ class KeyedPool(Pool):
         continue it twice on different data. A pool with a journal needs no file: `ValueError`.
         """
         if not isinstance(self._learners, LearnersInMemory):
-            raise ValueError("the journal holds this pool: back the journal up")
+            raise ValueError("this pool is in a journal: back up the journal instead")
         with self._alone():
             states = self._learners.state_parts()
             record = {
