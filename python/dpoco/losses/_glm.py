@@ -62,7 +62,7 @@ class GlmLoss(Loss):
         """Bound c on a round's leaf scalar ``k l'(z_k, y) - (k-1) l'(z_{k-1}, y)``.
 
         Only for weights w_k = k. It is the smaller of a bound special to this loss and the general
-        ``sup|l'| + 2 step_scale margin sup l''``; docs/privacy/leaf_bounds.md proves both.
+        ``sup|l'| + 2 step_scale margin sup l''``; ``docs/privacy/leaf_bounds.md`` proves both.
 
         Parameters
         ----------
