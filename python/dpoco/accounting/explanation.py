@@ -1,7 +1,7 @@
-"""A guarantee as a statement, and in plain words: what is protected, and what the numbers mean.
+"""A guarantee as a statement and in plain words: what it protects, and what its numbers mean.
 
-Every number in the text is computed from the guarantee's own curve by
-``dpoco.accounting.attack_power``. Proof of what they mean: ``docs/privacy/explanations.md``.
+``dpoco.accounting.attack_power`` computes every number in the text from the guarantee's own curve.
+``docs/privacy/explanations.md`` proves what they mean.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ REVIEWS: dict[str, str] = {}
 
 
 def facts(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the numbers behind `explain`, as a dictionary that JSON can carry.
+    """Return the numbers behind `explain`, as a JSON-able dictionary.
 
     Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
     ``horizon``, ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the
@@ -109,24 +109,25 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = None) -> str:
-    """Return the guarantee in words, for somebody who knows no differential privacy.
+    """Return the guarantee in words, for readers who do not know differential privacy.
 
     Parameters
     ----------
     guarantee : Guarantee
-        Of any learner, mechanism or ledger.
+        Guarantee of any learner, mechanism or ledger.
     plain : bool, default False
-        One page without terms, for lawyers, auditors and those concerned: what is protected, for
-        whom, how long, what can still be learned, what the operator must do, what is not covered;
-        with warnings if epsilon is above 10 or delta above one over the number of people.
+        Return one page without technical terms, for lawyers, auditors and the people concerned:
+        what is protected, for whom, for how long, what an attacker can still learn, what the
+        operator must do, and what is not covered. It warns if epsilon is above 10 or delta above
+        one over the number of people.
     people : int, optional
-        How many there are, for that warning. Default: as many as rounds.
+        Number of people, for that warning. Default: the number of rounds.
 
     Returns
     -------
     str
         Paragraphs of at most 88 columns. Every number is a bound that holds for every attack, not
-        an estimate for some.
+        an estimate for some attacks.
     """
     g, sections = guarantee, list[Section]()
     if not g.private:

@@ -187,7 +187,7 @@ class HighDimensionalBanditParameters(Parameters):
         return self.arm.private and self.predicted_error > _DOMINATES * self.attainable
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
         return {**super().to_dict(), "arm": self.arm.to_dict()}
 
     @classmethod

@@ -1,9 +1,9 @@
 """Private bandits as policies of Open Bandit Pipeline: duck-typed, nothing is imported.
 
 ``select_action(context)`` and ``update_params(action, reward, context)`` are the two halves of one
-round. Only what the policy itself chose can be learned from, one reward a round: an update for
-another action, another context or out of turn raises `RoundOrderError` and changes nothing. Rewards
-that come late or in batches go by tickets: ``select_batch`` and ``update_batch``.
+round. The policy learns only from its own choices, one reward per round. An update for another
+action, another context or out of turn raises `RoundOrderError` and changes nothing. For rewards
+that come late or in batches, use tickets: ``select_batch`` and ``update_batch``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Policy:
         Raises
         ------
         StateError
-            For one that has: starting over would spend the budget again. Make a new policy.
+            If it has started: starting over would spend the budget again, so make a new policy.
         """
         if self._rounds._begun():
             raise StateError("starting over would spend the budget again: make a new policy")
@@ -134,16 +134,16 @@ class _Policy:
         Parameters
         ----------
         action : int
-            The one that `select_action` returned.
+            The action that `select_action` returned.
         reward : float
-            Clipped; NaN if it never came.
+            The reward, clipped; NaN if it never came.
         context : array_like of shape (1, dim)
-            The one it was selected for.
+            The context for which it was selected.
 
         Raises
         ------
         RoundOrderError
-            For another action or context, or without a selection: nothing changed.
+            For another action or context, or without a selection; nothing changes.
         """
         self._rounds.answer(_index(action), reward, self._one(context))
 
@@ -154,8 +154,8 @@ class _Policy:
     def recommend(self, contexts: Any) -> IntArray:
         """Return what `select_action` would return for many users, shape (n, 1), without a round.
 
-        Post-processing of the published estimates, as of now, for users whose rewards will not be
-        learned from.
+        This is post-processing of the current published estimates, for users whose rewards will not
+        be learned from.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class _Policy:
         RoundOrderError
             While an action of `select_action` waits for its reward.
         HorizonExceeded
-            If not all rounds are left; tickets reserve theirs. No ticket is issued.
+            If there are not enough rounds left; tickets reserve theirs. No ticket is issued.
         """
         rows = float_array("contexts", contexts, (None, self.dim))
         learner = self._rounds.learner
@@ -200,16 +200,16 @@ class _Policy:
         Parameters
         ----------
         tickets : sequence of Ticket
-            Of `select_batch`, each once.
+            Tickets from `select_batch`, each at most once.
         rewards : array_like of shape (n,)
-            NaN for one that never came.
+            Their rewards; NaN for one that never came.
 
         Raises
         ------
         RoundOrderError
-            For a ticket that is not outstanding, or given twice: no round is played.
+            For a ticket that is not outstanding, or is given twice; no round is played.
         StateError
-            For a ticket of another learner: those before it have been played.
+            For a ticket of another learner; the tickets before it have been played.
         """
         values = float_array("rewards", rewards, (len(tickets),))
         learner = self._rounds.learner
@@ -222,18 +222,19 @@ class _Policy:
     def play(self, contexts: Any, rewards: Any) -> IntArray:
         """Play one round per row of a simulated world, and return the actions, shape (n, 1).
 
-        The same actions as `select_action` and `update_params` in turn, in compiled code.
+        The actions equal those of `select_action` and `update_params` in turn; this runs in
+        compiled code.
 
         Parameters
         ----------
         contexts : array_like of shape (n, dim)
         rewards : array_like of shape (n, n_actions)
-            Of all actions; only those of the selected ones are read.
+            Rewards of all actions; only those of the selected actions are read.
 
         Raises
         ------
         HorizonExceeded
-            If not all rounds are left: none is played.
+            If there are not enough rounds left; none is played.
         RoundOrderError
             While an action waits for its reward.
         """
@@ -243,7 +244,7 @@ class _Policy:
     def nonprivate_records(self, contexts: Any) -> RecordShares:
         """Return how this policy reads contexts, for evaluation only. No round is played.
 
-        **Not private**: it counts in raw records, and publishing it is a leak.
+        **Not private**: it counts raw records, so do not publish it.
 
         Parameters
         ----------
@@ -270,20 +271,21 @@ class PrivateLinUCB(_Policy):
     n_actions : int
         Number of actions.
     horizon : int
-        Number of rounds; of a log that is replayed, its length. Keyword-only, as all that follow.
+        Number of rounds; for a log that is replayed, its length. This and all following arguments
+        are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     radius : float, default 1.0
         Largest l2 norm of an action's coefficients.
     unanswered : {"raise", "skip"}
         What selecting does while an action waits for its reward. "raise": for the same context it
-        returns the same action, for another one it raises. "skip": whatever the context, it ends
-        that round without a reward, which counts towards the horizon, and begins the next one. The
-        pipeline's simulator, which updates only where the log agrees, needs "skip".
+        returns the same action, for another one it raises an error. "skip": for any context, it
+        ends that round without a reward, which counts towards the horizon, and begins the next one.
+        The pipeline's simulator updates only where the log agrees and needs "skip".
     options : dict, optional
-        Further arguments of the learner, "reward_bound" for example.
+        Further arguments of the learner, for example "reward_bound".
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Examples
     --------
@@ -311,17 +313,18 @@ class PrivateHighDimensional(_Policy):
     n_actions : int
         Number of actions.
     horizon : int
-        Number of rounds; of a log that is replayed, its length. Keyword-only, as all that follow.
+        Number of rounds; for a log that is replayed, its length. This and all following arguments
+        are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     radius : float, default 1.0
         Largest l1 norm of an action's coefficients.
     unanswered : {"raise", "skip"}
         As for `PrivateLinUCB`.
     options : dict, optional
-        Further arguments of the learner, "link" for example.
+        Further arguments of the learner, for example "link".
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
     """
 
     policy_name = "private_high_dimensional"

@@ -1,11 +1,12 @@
 """Private learners as river estimators and bandit policies (extra ``adapters``).
 
-Estimators learn from one record at a time, ``learn_one(x, y)`` is one round; ``predict_one(x)``
-plays none, draws nothing, and works before the first record and past the horizon. What leaks
-around them, scalers that learn first of all: ``docs/adapters.md``.
+Estimators learn from one record at a time: ``learn_one(x, y)`` is one round. ``predict_one(x)``
+plays no round, draws nothing, and works before the first record and past the horizon.
+``docs/adapters.md`` lists what leaks around them, most of all scalers that learn.
 
-river's own policies keep the mean reward of every arm and print it. These keep nothing of the kind:
-their representation shows arguments and the guarantee, their ranking what was published.
+river's own policies keep the mean reward of every arm and print it. These policies keep nothing of
+this kind: their representation shows arguments and the guarantee, and their ranking shows what was
+published.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class _LinearEstimator:
         Raises
         ------
         StateError
-            For an unpickled copy: a pickle of a started estimator carries what it has published.
+            For an unpickled copy, since a pickle of a started estimator holds only what it has
+            published.
         """
         return self._model.learner
 
@@ -92,8 +94,8 @@ class _LinearEstimator:
         ----------
         x : mapping of names to numbers
         y : label or float
-            A label that is none of the `classes`, or a number that is not finite, makes the record
-            an empty one; other numbers are clipped.
+            The label. A label that is not among the `classes`, or a non-finite number, makes the
+            record an empty one; other numbers are clipped.
 
         Raises
         ------
@@ -102,7 +104,7 @@ class _LinearEstimator:
         StateError
             For an unpickled copy.
         TypeError
-            If a feature is no number, or a label neither a number nor of the classes' type.
+            If a feature is not a number, or a label is neither a number nor of the classes' type.
         ValueError
             If a record lacks its `person`.
         """
@@ -115,7 +117,7 @@ class _LinearEstimator:
         Raises
         ------
         HorizonExceeded
-            If not all rows are allowed: no round is played.
+            If there are not enough rounds for all rows; no round is played.
         """
         features = self._features
         self._model.learn_many(features.rows(X), self._targets(y), features.persons(X))
@@ -126,12 +128,12 @@ class _LinearEstimator:
         Parameters
         ----------
         learner : learner
-            Of this estimator's kind and bounds; used by nobody else from now on.
+            A learner of this estimator's kind and bounds; nobody else may use it from now on.
 
         Raises
         ------
         StateError
-            If this estimator has learned already.
+            If this estimator has already learned.
         ValueError, TypeError
             If the learner does not fit.
         """
@@ -140,7 +142,7 @@ class _LinearEstimator:
     def nonprivate_records(self, X: Any, y: Iterable[Any]) -> RecordShares:
         """Return how this estimator reads records, for evaluation only. It learns nothing.
 
-        **Not private**: it counts in raw records, and publishing it is a leak.
+        **Not private**: it counts raw records, so do not publish it.
 
         Parameters
         ----------
@@ -152,7 +154,7 @@ class _LinearEstimator:
         Returns
         -------
         RecordShares
-            Also which of the listed features are missing, by name.
+            Also lists by name which of the listed features are missing.
         """
         labels, rows = list(y), self._features.rows(X)
         return RecordShares.of(
@@ -186,7 +188,7 @@ class _LinearEstimator:
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """Return the prediction for a record, which is clipped like those in training.
 
-        No round is played. Of labels the more probable one, the first one on a tie.
+        No round is played. For labels: the more probable one, the first one if there is a tie.
         """
         return self._predicted(self._margin(x))
 
@@ -200,47 +202,48 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     Parameters
     ----------
     features : sequence of str, or int
-        Public names of the features, or the number of entries that names are hashed to. Never taken
-        from the data: a model that grows with the features it meets reveals them. Names that are
-        not listed are ignored, missing ones count as 0.
+        Public names of the features, or the number of entries to which names are hashed. Never take
+        them from the data: a model that grows with the features it meets reveals them. Names that
+        are not listed are ignored, and missing ones count as 0.
     horizon : int or None
-        Number of records that may ever be learned. None: unknown, but for the
-        "polyhedral" and the "coupled" one. Keyword-only, as all that follow.
+        Largest number of records that may ever be learned. None: unknown; not possible for
+        "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all records together; None switches privacy off.
+        Budget of all records together; None: no privacy.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     classes : (label, label), default (False, True)
-        The two labels, public; a record with another label counts as an empty one, silently. One of
-        another type is an error: texts for numbers, and bools for numbers other than 0 and 1.
+        The two labels, which are public. A record with another label silently counts as an empty
+        one. A label of another type is an error: texts for numbers, and bools for numbers other
+        than 0 and 1.
     feature_bound : float, default 1.0
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
     intercept : bool, default True
-        Whether there is one.
+        Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds together.
+        How often one person may come; the budget then covers all her rounds together.
     person : str, optional
-        Name of the entry of `x` that says whose record it is, no feature; needed if the
+        Name of the entry of `x` that identifies the person and is not a feature; required if the
         participation is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Raises
     ------
     ValueError, TypeError, CalibrationError
-        For bad arguments, at once; past the horizon `learn_one` raises `HorizonExceeded`.
+        For bad arguments, at once. Past the horizon `learn_one` raises `HorizonExceeded`.
 
     Notes
     -----
-    O(d) a record and prediction with the default learner. Features and labels out of their bounds
-    are clipped, and values that are not finite make an empty record, silently.
+    O(d) per record and prediction with the default learner. Features and labels beyond their bounds
+    are silently clipped, and non-finite values make a record an empty one.
 
     Examples
     --------
@@ -316,45 +319,45 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
     Parameters
     ----------
     features : sequence of str, or int
-        Public names of the features, or the number of entries that names are hashed to. Never taken
-        from the data: a model that grows with the features it meets reveals them. Names that are
-        not listed are ignored, missing ones count as 0.
+        Public names of the features, or the number of entries to which names are hashed. Never take
+        them from the data: a model that grows with the features it meets reveals them. Names that
+        are not listed are ignored, and missing ones count as 0.
     horizon : int or None
-        Number of records that may ever be learned. None: unknown, but for the
-        "polyhedral" and the "coupled" one. Keyword-only, as all that follow.
+        Largest number of records that may ever be learned. None: unknown; not possible for
+        "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all records together; None switches privacy off.
+        Budget of all records together; None: no privacy.
     loss : {"squared", "huber"}
-        What is minimised.
+        The loss to minimise.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
     label_bound : float, default 1.0
         Labels are clipped to [-label_bound, label_bound].
     threshold : float, default 1.0
-        Residual from which the Huber loss grows linearly.
+        Residual beyond which the Huber loss grows linearly.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm.
     intercept : bool, default True
-        Whether there is one.
+        Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds together.
+        How often one person may come; the budget then covers all her rounds together.
     person : str, optional
-        Name of the entry of `x` that says whose record it is, no feature; needed if the
+        Name of the entry of `x` that identifies the person and is not a feature; required if the
         participation is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Raises
     ------
     ValueError, TypeError, CalibrationError
-        For bad arguments, at once; past the horizon `learn_one` raises `HorizonExceeded`.
+        For bad arguments, at once. Past the horizon `learn_one` raises `HorizonExceeded`.
 
     Examples
     --------
@@ -459,22 +462,22 @@ class PrivateExperts(_Policy, bandit.base.Policy):
     arms : sequence
         Public names of the arms, at least two.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     learner : {"prefix_hedge", "batch_share", "oblivious_tracker"}
         A learner of ``dpoco.experts``.
     reward_range : (float, float), default (0, 1)
         Public range of the rewards, enforced by clipping.
     options : dict, optional
-        Further arguments of the learner, "switches" for example.
+        Further arguments of the learner, for example "switches".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    `update` takes the rewards of *all* arms, so ``river.bandit.evaluate``, which hands out that of
-    one arm, is for the other policies.
+    `update` takes the rewards of *all* arms. ``river.bandit.evaluate``, which passes only the
+    reward of one arm, is for the other policies.
 
     Examples
     --------
@@ -516,14 +519,14 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         arm_id
             The arm that was pulled.
         rewards : mapping of arms to numbers, or sequence
-            Of all arms; a sequence is in the order of `arms`.
+            Rewards of all arms; a sequence is in the order of `arms`.
 
         Raises
         ------
         RoundOrderError
             Without a `pull`, or for another arm.
         ValueError, TypeError
-            If it is not one number an arm: nothing changed.
+            If there is not one number per arm; nothing changes.
         """
         values: Any = rewards
         if isinstance(rewards, Mapping):
@@ -550,19 +553,19 @@ class PrivateBandit(_Policy, bandit.base.Policy):
     arms : sequence
         Public names of the arms, at least two.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     reward_bound : float, default 1.0
         Rewards are clipped to [-reward_bound, reward_bound].
     options : dict, optional
-        Further arguments of `dpoco.bandits.LinUCB`, "exploration" for example.
+        Further arguments of `dpoco.bandits.LinUCB`, for example "exploration".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    Only rewards of the arm that was pulled are learned, one a round; other updates raise
+    The policy learns only rewards of the pulled arm, one per round; other updates raise
     `RoundOrderError`. Past the horizon `pull` raises `HorizonExceeded`.
 
     Examples
@@ -620,29 +623,30 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
     arms : sequence
         Public names of the arms, at least two.
     features : sequence of str, or int
-        Public names of the contexts' features, or the number of entries names are hashed to.
+        Public names of the contexts' features, or the number of entries to which names are hashed.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     learner : {"linucb", "high_dimensional"}
         `dpoco.bandits.LinUCB`, or `dpoco.bandits.HighDimensionalBandit` on an l1 ball.
     radius : float, default 1.0
-        Of the ball of an arm's coefficients, in l2 for "linucb", in l1 for "high_dimensional".
+        Radius of the ball of an arm's coefficients, in l2 for "linucb", in l1 for
+        "high_dimensional".
     unanswered : {"raise", "skip"}
         What a `pull` does while a decision waits for its reward. "raise": for the same context it
-        returns the same arm, for another one it raises. "skip": whatever the context, it ends that
-        round without a reward, which counts towards the horizon, and begins the next one.
+        returns the same arm, for another one it raises an error. "skip": for any context, it ends
+        that round without a reward, which counts towards the horizon, and begins the next one.
     options : dict, optional
-        Further arguments of the learner, "reward_bound" for example.
+        Further arguments of the learner, for example "reward_bound".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    An arm is computed from its user's own context: show it to this user only. Only rewards of the
-    arm that was pulled, for the context it was pulled for, are learned; other updates raise
-    `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
+    An arm is computed from its user's own context: show it only to this user. The policy learns
+    only rewards of the arm that it pulled, for the context for which it was pulled; other updates
+    raise `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
 
     Examples
     --------
@@ -695,7 +699,7 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
     def nonprivate_records(self, contexts: Any) -> RecordShares:
         """Return how this policy reads contexts, for evaluation only. No round is played.
 
-        **Not private**: it counts in raw records, and publishing it is a leak.
+        **Not private**: it counts raw records, so do not publish it.
 
         Parameters
         ----------

@@ -1,11 +1,11 @@
 """Private learners as scikit-learn estimators with ``partial_fit`` (extra ``adapters``).
 
-One row is one round, in the order given. ``predict`` and its kin are functions of what was
-published, and play no round. What leaks around them, scalers that learn and scores first of all:
-``docs/adapters.md``.
+One row is one round, in the given order. ``predict`` and similar methods are functions of what was
+published, and play no round. ``docs/adapters.md`` lists what leaks around them, most of all scalers
+that learn, and scores.
 
-Input is checked here: ``sklearn.utils.check_array`` prints one-dimensional and complex arrays, and
-texts that it cannot convert. These messages name shapes and types.
+Input is checked here, because ``sklearn.utils.check_array`` prints one-dimensional and complex
+arrays, and texts that it cannot convert. These messages name only shapes and types.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class _LinearEstimator(BaseEstimator):
     def nonprivate_records(self, X: Any, y: Any) -> RecordShares:
         """Return how a fitted estimator reads rows, for evaluation only. It learns nothing.
 
-        **Not private**: it counts in raw rows, and publishing it is a leak.
+        **Not private**: it counts raw rows, so do not publish it.
 
         Parameters
         ----------
@@ -190,7 +190,8 @@ class _LinearEstimator(BaseEstimator):
         Raises
         ------
         StateError
-            For an unpickled copy: a pickle of a fitted estimator carries what it has published.
+            For an unpickled copy, since a pickle of a fitted estimator holds only what it has
+            published.
         """
         check_is_fitted(self)
         return self._model.learner
@@ -207,13 +208,13 @@ class _LinearEstimator(BaseEstimator):
         Parameters
         ----------
         learner : learner
-            Of this estimator's kind and bounds; used by nobody else from now on. A classifier needs
-            `classes`.
+            A learner of this estimator's kind and bounds; nobody else may use it from now on. A
+            classifier needs `classes`.
 
         Raises
         ------
         StateError
-            If this object has a learner already.
+            If this object already has a learner.
         ValueError, TypeError
             If the learner does not fit.
         """
@@ -253,38 +254,39 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     Parameters
     ----------
     budget : Budget or None
-        Of one `fit`, or of all `partial_fit` together; None switches privacy off. Keyword-only, as
-        all parameters.
+        Budget of one `fit`, or of all `partial_fit` together; None: no privacy. All parameters are
+        keyword-only.
     classes : sequence of two labels, "data" or None
-        The labels, public; a row with another label counts as an empty one, silently. One of
-        another type is an error: texts for numbers, and bools for numbers other than 0 and 1. None:
-        to be passed to the first `partial_fit`; `fit` refuses, since which labels occur depends on
-        the data. "data": both are those that occur, which the caller declares to be public.
+        The labels, which are public. A row with another label silently counts as an empty one. A
+        label of another type is an error: texts for numbers, and bools for numbers other than 0 and
+        1. None: pass them to the first `partial_fit`; `fit` refuses, since which labels occur
+        depends on the data. "data": both labels that occur, which you thereby declare to be public.
     horizon : int or None
-        Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
-        public; unknown in `partial_fit`, but for the "polyhedral" and the "coupled" one.
+        Largest number of rows that may ever be learned. None: that of the data in `fit`, which
+        counts as public. In `partial_fit` it is then unknown, which is not possible for
+        "polyhedral" and "coupled" learners.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
-        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
-        take it from the data.
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm. It is
+        public: never take it from the data.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
     fit_intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rows together. `fit` and
+        How often one person may come; the budget then covers all her rows together. `fit` and
         `partial_fit` take `persons` if it is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     ledger : dpoco.accounting.ledger.Ledger, optional
-        Charged for every learner before it sees a row; clones share it, so that cross-validation
-        is refused once its fits spend more than the ledger holds.
+        Ledger that is charged for every learner before it sees a row. Clones share it, so
+        cross-validation is refused once its fits spend more than the ledger holds.
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Attributes
     ----------
@@ -302,14 +304,14 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     ValueError, TypeError, CalibrationError
         For bad arguments, by `fit` and `partial_fit`; messages never contain data.
     HorizonExceeded
-        For rows past the horizon: none of them is learned.
+        For rows past the horizon; none of them is learned.
 
     Notes
     -----
-    Rows and labels out of their bounds are clipped, and values that are not finite make an empty
-    record, silently. A pickle carries what was published and not the learner: it predicts, and
-    `partial_fit` raises `StateError` until `bind` brings the learner back. `copy.deepcopy` of a
-    fitted estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
+    Rows and labels beyond their bounds are silently clipped, and non-finite values make a record an
+    empty one. A pickle holds what was published but not the learner: it predicts, and `partial_fit`
+    raises `StateError` until `bind` restores the learner. `copy.deepcopy` of a fitted estimator
+    raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
 
     Examples
     --------
@@ -355,7 +357,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Labels.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         features = _matrix(self, X, reset=True)
         targets = _column(y, features.shape[0])
@@ -379,9 +381,9 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Labels.
         classes : sequence of two labels, optional
-            Needed in the first call unless they are a parameter; later the same, if given.
+            Required in the first call unless they are a parameter; later the same, if given.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         first = not self.__sklearn_is_fitted__()
         if classes is not None:
@@ -406,12 +408,12 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         Parameters
         ----------
         learner : learner
-            Of this estimator's kind and bounds; used by nobody else from now on.
+            A learner of this estimator's kind and bounds; nobody else may use it from now on.
 
         Raises
         ------
         StateError
-            If this object has a learner already.
+            If this object already has a learner.
         ValueError, TypeError
             If the learner does not fit, or this object has none and no `classes`.
         """
@@ -487,39 +489,40 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     Parameters
     ----------
     budget : Budget or None
-        Of one `fit`, or of all `partial_fit` together; None switches privacy off. Keyword-only, as
-        all parameters.
+        Budget of one `fit`, or of all `partial_fit` together; None: no privacy. All parameters are
+        keyword-only.
     horizon : int or None
-        Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
-        public; unknown in `partial_fit`, but for the "polyhedral" and the "coupled" one.
+        Largest number of rows that may ever be learned. None: that of the data in `fit`, which
+        counts as public. In `partial_fit` it is then unknown, which is not possible for
+        "polyhedral" and "coupled" learners.
     loss : {"squared", "huber"}
-        What is minimised.
+        The loss to minimise.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
-        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
-        take it from the data.
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm. It is
+        public: never take it from the data.
     label_bound : float, default 1.0
         Targets are clipped to [-label_bound, label_bound]. Public, too.
     threshold : float, default 1.0
-        Residual from which the Huber loss grows linearly.
+        Residual beyond which the Huber loss grows linearly.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
     fit_intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rows together. `fit` and
+        How often one person may come; the budget then covers all her rows together. `fit` and
         `partial_fit` take `persons` if it is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     ledger : dpoco.accounting.ledger.Ledger, optional
-        Charged for every learner before it sees a row; clones share it, so that cross-validation
-        is refused once its fits spend more than the ledger holds.
+        Ledger that is charged for every learner before it sees a row. Clones share it, so
+        cross-validation is refused once its fits spend more than the ledger holds.
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Attributes
     ----------
@@ -535,14 +538,14 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     ValueError, TypeError, CalibrationError
         For bad arguments, by `fit` and `partial_fit`; messages never contain data.
     HorizonExceeded
-        For rows past the horizon: none of them is learned.
+        For rows past the horizon; none of them is learned.
 
     Notes
     -----
-    Rows and targets out of their bounds are clipped, and values that are not finite make an empty
-    record, silently. A pickle carries what was published and not the learner: it predicts, and
-    `partial_fit` raises `StateError` until `bind` brings the learner back. `copy.deepcopy` of a
-    fitted estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
+    Rows and targets beyond their bounds are silently clipped, and non-finite values make a record
+    an empty one. A pickle holds what was published but not the learner: it predicts, and
+    `partial_fit` raises `StateError` until `bind` restores the learner. `copy.deepcopy` of a fitted
+    estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
 
     Examples
     --------
@@ -587,7 +590,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Targets.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         features = _matrix(self, X, reset=True)
         self._fit(features, self._targets(y, features.shape[0])[0], persons)
@@ -603,7 +606,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Targets.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         first = not self.__sklearn_is_fitted__()
         features = _matrix(self, X, reset=first)
@@ -629,7 +632,7 @@ def expected_failed_checks(estimator: object) -> dict[str, str]:
     Parameters
     ----------
     estimator : PrivateOnlineClassifier or PrivateOnlineRegressor
-        A classifier is checked with ``classes="data"``: the checks bring labels of their own.
+        A classifier is checked with ``classes="data"``, because the checks bring their own labels.
 
     Returns
     -------

@@ -64,10 +64,10 @@ def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -
     Parameters
     ----------
     outcomes, neighbour_outcomes : array_like of shape (n, ...)
-        Of runs on the stream and on its neighbour. No other runs than these may have been seen by
-        the event, so test it on others.
+        Outcomes of runs on the stream and on its neighbour. The event has seen only these runs, so
+        test it on others.
     delta : float, default 0
-        The delta that is granted.
+        The delta that is allowed for.
 
     Returns
     -------
@@ -327,19 +327,19 @@ class EventReport:
     Attributes
     ----------
     claimed : float
-        The epsilon that was put to the test.
+        The epsilon that was tested.
     delta : float
-        The delta that was granted.
+        The delta that was allowed for.
     measured : float
         Lower confidence bound on the true epsilon.
     detectable : float
-        The smallest true epsilon that as many runs would have reported as a violation with
-        probability at least 0.9, had the event kept its probability on the stream where it is
-        rarer; inf if no epsilon would have.
+        The smallest true epsilon that the same number of runs would have reported as a violation
+        with probability at least 0.9, if the event had kept its probability on the stream where it
+        is rarer; inf if there is none.
     event : str
-        Which event.
+        The event that was tested.
     hits, neighbour_hits : int
-        How often it occurred on either stream.
+        Number of its occurrences on each stream.
     confidence : float
         Probability of not reporting a violation where there is none.
     """

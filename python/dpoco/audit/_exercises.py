@@ -51,21 +51,21 @@ class Exercise:
     cls : type
         The learner.
     arguments, options : tuple, dict
-        Of its constructor, without horizon, budget and source.
+        Options of its constructor, without horizon, budget and source.
     changes : dict
-        Of the calibrated parameters: what no option chooses.
+        Changes of the calibrated parameters that no option can make.
     budget : Budget
-        Large, so that a short stream shows the law.
+        Budget, large enough for a short stream to show the distribution.
     rounds : int
-        Of the stream, and the horizon; records of a batch method.
+        Length of the stream, and the horizon; records for a batch method.
     scale : float
         Size of ordinary records.
     turns : bool
-        Whether records pull the other way in the second half.
+        Whether records pull in the other direction in the second half.
     odd : bool
         Whether some records are not finite or beyond their bound.
     trials : int
-        Runs that are scored. Few do where rounds and entries give many variates each.
+        Number of runs that are scored. Few suffice if rounds and entries give many variates each.
     """
 
     cls: type

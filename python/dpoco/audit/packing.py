@@ -27,13 +27,13 @@ class PackingReport:
     Attributes
     ----------
     epsilon, delta : float
-        The claim that was put to the test.
+        The claim that was tested.
     regret : float
         Mean regret over the runs.
     bound : float
-        What every learner with that guarantee loses in expectation, at least.
+        Least expected loss of every learner with that guarantee.
     detectable : float
-        Any learner whose mean regret comes out at or below this is reported; below 0: none is.
+        Any learner whose mean regret is at or below this value is reported; below 0: none is.
     measured : float
         Lower confidence bound on the true epsilon (at this delta): the largest epsilon whose bound
         the regret refutes, at most 1e4.

@@ -1,7 +1,7 @@
 """Replay audit: play two neighbouring streams with the same random tape.
 
-The proof of a learner has facts about the code as premises, and each is measured here on real runs
-with one and the same noise:
+The proof of a learner uses facts about the code, and each fact is measured here on real runs with
+one and the same noise:
 
 1. what enters a release in a round is a function of that round's record and of what was published
    so far, nothing else (otherwise a record could act in later rounds, too);
@@ -9,8 +9,9 @@ with one and the same noise:
 3. neither the number of random variates drawn nor anything published up to the changed round
    depends on the record, and every release draws noise of its own.
 
-No statistics are involved: a single violation is a proof that the claim is wrong. What each family
-of learners is asked, and what this cannot see: ``docs/privacy/replay_and_likelihood.md``.
+No statistics are involved: a single violation proves that the claim is wrong.
+``docs/privacy/replay_and_likelihood.md`` says what is checked for each family of learners, and what
+this cannot detect.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _HEADINGS = {
 class ReplayReport(Findings):
     """Outcome of a replay audit; computed from raw data, not private.
 
-    No violation found means something only of what was reached: see `verdict` and `detectable`.
+    "No violation found" is meaningful only for what the runs reached: see `verdict` and
+    `detectable`.
 
     Attributes
     ----------
@@ -106,7 +108,7 @@ class ReplayReport(Findings):
     def verdict(self) -> str:
         """One of "violated", "nothing found", "no power" and "not applicable".
 
-        "nothing found" is only said of an audit that could have found something.
+        "nothing found" is said only of an audit that could have found something.
         """
         if not self.violated and not self.applicable:
             return "not applicable"

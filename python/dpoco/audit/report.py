@@ -138,11 +138,11 @@ class Attack:
     name : {"replay", "likelihood", "black box"}
         Which audit.
     verdict : {"violated", "nothing found", "no power", "not applicable", "not available"}
-        "nothing found" is only said of an attack that could have found something; "not applicable"
+        "nothing found" is said only of an attack that could have found something; "not applicable"
         of a replay of a learner that declares no bound on what a record moves.
     epsilon : float or None
-        What epsilon is at least, at the claim's delta, by this attack, with the report's
-        confidence; None where it measures no epsilon.
+        Lower bound on epsilon, at the claim's delta, from this attack, with the report's
+        confidence; None if it measures no epsilon.
     detectable : float
         The smallest violation that would have been found, as a factor on what the attack measured
         or was claimed, see `power`; infinite: none.

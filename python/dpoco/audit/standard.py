@@ -127,7 +127,7 @@ def standard_case(
     ValueError
         For a name, option or calibration that does not exist.
     CalibrationError
-        Where the learner cannot be calibrated for this budget and size.
+        If the learner cannot be calibrated for this budget and size.
 
     Notes
     -----

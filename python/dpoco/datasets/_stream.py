@@ -318,7 +318,7 @@ class Bundled:
     name : str
         Name.
     kind : {"records", "experts"}
-        What it is for.
+        What the charge is for.
     rounds, columns : int
         Shape of what the loader returns.
     about : str

@@ -29,7 +29,7 @@ class Report:
     _beside: ClassVar[tuple[str, ...]] = ()  # what the record holds besides the fields
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
         fields_of: dict[str, Any] = _plain(asdict(self))  # type: ignore[call-overload]
         return {"schema": self.schema, **self._stated(), **fields_of}
 

@@ -254,7 +254,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; delta = 0 is allowed. None: no privacy (for baselines).
     parameters : PolyhedralFrankWolfeParameters, optional

@@ -54,16 +54,16 @@ class Hypotheses:
     Raises
     ------
     ValueError
-        For rows that are no distributions (not finite, negative, or a sum further than 1e-6 from
-        1): the message names the row. For shapes that contradict each other.
+        For rows that are not distributions (not finite, negative, or a sum further than 1e-6 from
+        1); the message names the row. For shapes that contradict each other.
     TypeError
         For sources of another kind.
 
     Notes
     -----
-    Arrays are converted once to read-only float64, O(K M) memory (O(C K M) for a table); an array
-    that is read-only, contiguous and owns its float64 data is not copied. A callable is asked once
-    a context; its last answer is kept. Hypotheses are public: nothing in them is protected.
+    Arrays are converted once to read-only float64, O(K M) memory (O(C K M) for a table). An array
+    that is read-only, contiguous and owns its float64 data is not copied. A callable is called once
+    per context; its last answer is kept. Hypotheses are public: nothing in them is protected.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Hypotheses:
     def fingerprint(self) -> bytes:
         """Digest of the public facts about the class, 16 bytes.
 
-        Kind, K, M and, for arrays, every number; a callable's inside cannot be seen.
+        It covers kind, K, M and, for arrays, every number; a callable is opaque.
         """
         digest = hashlib.blake2b(digest_size=16, person=b"dpoco.hypotheses"[:16])
         shape = (self.count, -1 if self.labels is None else self.labels, self.contexts or 0)

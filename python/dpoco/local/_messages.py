@@ -205,13 +205,13 @@ class Report:
     digest : bytes
         Digest of that specification, 8 bytes.
     nonce : bytes
-        8 random bytes, independent of all data: let the server see duplicates.
+        8 random bytes, independent of all data, by which the server detects duplicates.
     channel : str
         Channel of that specification.
     values : tuple of int
         Bits, or a sorted subset.
     simulated : bool
-        Whether the noise was reproducible: then nothing is promised.
+        Whether the noise was reproducible; the guarantee is then void.
     """
 
     round: int

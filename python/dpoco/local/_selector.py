@@ -35,9 +35,9 @@ _FIXED = {
 class LocalHypothesisSelector(Server):
     """Selects one of K known distributions over M labels from private reports on labels.
 
-    Nothing is interactive: question number n is a function of the constructor's arguments, so that
-    user n's device can work it out for itself (with a selector of its own), and reports may come in
-    any order, late, or never. Each user should answer a question of her own.
+    Nothing is interactive. Question number n is a function of the constructor's arguments, so user
+    n's device can compute it (with its own selector), and reports may come in any order, late, or
+    never. Each user should answer her own question.
 
     Parameters
     ----------
