@@ -143,11 +143,11 @@ class Choice:
         options = [f"{name}={value!r}" for name, value in self.options.items()]
         text = ", ".join([f"dpoco.{self.learner}", *options])
         if self.predicted_regret is not None:
-            text += f": regret of {self.predicted_regret:.3g} a round expected"
+            text += f": expected regret {self.predicted_regret:.3g} per round"
             if self.privacy_cost:
                 text += f", {self.privacy_cost:.3g} of it for privacy"
         if self.useful:
-            text += f"; at most {self.regret_bound:.3g} is proved"
+            text += f"; proved bound {self.regret_bound:.3g}"
             text += "" if self.scope is None else f" for {self.scope} losses"
         return text
 

@@ -138,7 +138,7 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         if not g.certified:
             sections.append(("NOT CERTIFIED", _DOUBT, ()))
         record = facts(g)
-        released = f"{g.mechanism}, over at most {g.horizon} rounds. Everything below is about "
+        released = f"{g.mechanism}, over at most {_span(g)}. Everything below is about "
         bound = f"epsilon = {g.epsilon:.6g} and delta = {g.delta:.6g} allow."
         change = f"{g.unit}: {_CHANGE[g.change].format(unit=g.unit)}, beyond what {bound}"
         sections += [
@@ -228,7 +228,9 @@ def _learned(g: Guarantee) -> tuple[str, ...]:
 
 def _duties(g: Guarantee) -> tuple[str, ...]:
     most, apart = g.person or (0, 0)
-    rule = f"make sure that nobody has more than {most} rounds, any two at least {apart} apart"
+    rule = "make sure that nobody has more than one round"
+    if most > 1:
+        rule = f"make sure that nobody has more than {most} rounds, any two at least {apart} apart"
     promises = (each for each in g.conditions if each.split()[0].strip(",:").isupper())
     return (
         "fix all settings beforehand, without looking at the data",

@@ -337,7 +337,7 @@ def play(
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
     if rounds > learner.horizon - first:
-        raise HorizonExceeded(f"{rounds} rounds asked for, {learner.horizon - first} left")
+        raise HorizonExceeded(f"rounds asked for: {rounds}; rounds left: {learner.horizon - first}")
     played = []
     for t, record in enumerate(zip(*data, strict=True), 1):
         played.append(learner.decide())
@@ -524,7 +524,9 @@ def prequential(
     size = -(-rounds // _WINDOWS) if window is None else positive_int("window", window)
     check_people(learner, persons, rounds)
     if rounds > learner.horizon - learner.round:
-        raise HorizonExceeded(f"{rounds} rounds asked for, {learner.horizon - learner.round} left")
+        raise HorizonExceeded(
+            f"rounds asked for: {rounds}; rounds left: {learner.horizon - learner.round}"
+        )
     if experts:
         trace = learner.run(rows, persons=persons, progress=progress)
         switches, values = trace.switches, {"loss": trace.losses}

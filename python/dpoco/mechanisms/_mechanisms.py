@@ -249,7 +249,7 @@ class ContinualSum(Mechanism):
         with self._alone():
             left = self.horizon - self.round
             if rows.shape[0] > left:
-                raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
+                raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}; rounds left: {left}")
             for start in range(0, rows.shape[0], step):
                 part = slice(start, start + step)
                 self._engine.run(rows[part], out[part])
