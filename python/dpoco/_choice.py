@@ -319,9 +319,7 @@ def candidates(
     if not 0.0 <= real_float("gap", gap) <= 1.0:
         raise ValueError(f"gap must be in [0, 1]; got {gap!r}")
     if gap > 0.0 and adversary in ADVERSARIES[2:]:
-        raise ValueError(
-            f"gap is only for losses drawn from a distribution, not for {adversary} losses"
-        )
+        raise ValueError(f"gap is for losses from a distribution, not for {adversary} losses")
     parts = problem if isinstance(problem, tuple) else (problem,)
     counts = [isinstance(part, int | np.integer) and type(part) is not bool for part in parts]
     if counts == [True]:

@@ -139,7 +139,7 @@ class OnlineLearner(Certified, Delayed):
         left = self._horizon - self.round
         if rounds > left:
             raise HorizonExceeded(
-                f"rounds asked for: {rounds}; rounds left: {left} of a horizon of {self._horizon}"
+                f"rounds asked for: {rounds}, left: {left} of a horizon of {self._horizon}"
             )
 
     def _chunks(

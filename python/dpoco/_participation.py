@@ -239,9 +239,7 @@ class Limiter:
             texts = [n.encode(errors="surrogatepass") if kind is str else n for n in names]
             digests = _core.digests_of_texts(self._key, texts)
         if self._kind not in (None, kind):
-            raise TypeError(
-                f"persons were {self._kind.__name__} before; use one type in all rounds"
-            )
+            raise TypeError(f"persons were {self._kind.__name__} before; use only one type")
         self._people.require_room(digests)
         self._kind = kind
         return Digests(digests)
@@ -254,9 +252,7 @@ class Limiter:
         elif isinstance(persons, (str, bytes)) or np.shape(persons) != (rounds,):
             raise ValueError(f"persons must have shape ({rounds},)")
         if isinstance(persons, np.ndarray) and persons.dtype.kind == "S":
-            raise TypeError(
-                "pass persons of type bytes as a list, because an array drops zeros at their ends"
-            )
+            raise TypeError("persons of bytes must be a list, since an array drops trailing zeros")
         if not (isinstance(persons, np.ndarray) and persons.dtype.kind in "iu"):
             names = persons.tolist() if isinstance(persons, np.ndarray) else list(persons)
             for kind in (str, bytes):

@@ -287,9 +287,7 @@ class RecordLearner(OnlineLearner):
             if labels is not None:
                 raise TypeError("this loss takes no labels")
             if self._raises:
-                raise TypeError(
-                    "run() cannot check custom losses beforehand: call observe() for each"
-                )
+                raise TypeError("run() cannot check custom losses beforehand: use observe()")
             return self._loss.rows(features), None
         rows = float_array("features", features, (None, self._domain.dimension))
         if not self._loss.glm:

@@ -325,9 +325,7 @@ class Stateful(_core.Live):
         """Return who the people of a run are (None: of a round); raise if nobody looks at them."""
         if persons is not None:
             named = "person" if rounds is None else "persons"
-            raise TypeError(
-                f"{named} would be ignored, because this learner enforces no participation"
-            )
+            raise TypeError(f"{named} would be ignored: this learner enforces no participation")
         return b""
 
     def _participants(self) -> bytes:

@@ -187,11 +187,7 @@ def _for_everybody(g: Guarantee, people: int | None) -> Iterator[Section]:
     other = "was left empty" if g.change == "zero_out" else "had been anything else"
     thing = _THINGS.get(g.unit, g.unit)
     yield "What is protected", f"{thing}: releases look almost the same as if it {other}.", ()
-    yield (
-        "For whom",
-        f"For everybody alike, however unusual they are, against {_AGAINST[g.view]}.",
-        (),
-    )
+    yield "For whom", f"For everybody alike, however unusual, against {_AGAINST[g.view]}.", ()
     lasting = "Later knowledge or faster computers do not weaken the protection."
     yield "For how long", f"For {_span(g)} at most, taken together. {lasting}", ()
     yield "What an attacker could still learn", "", _learned(g)
@@ -228,9 +224,7 @@ def _learned(g: Guarantee) -> tuple[str, ...]:
 
 def _duties(g: Guarantee) -> tuple[str, ...]:
     most, apart = g.person or (0, 0)
-    rule = "make sure that nobody has more than one round"
-    if most > 1:
-        rule = f"make sure that nobody has more than {most} rounds, any two at least {apart} apart"
+    rule = f"make sure that nobody has more than {most} rounds, any two at least {apart} apart"
     promises = (each for each in g.conditions if each.split()[0].strip(",:").isupper())
     return (
         "fix all settings beforehand, without looking at the data",
@@ -252,11 +246,7 @@ def _uncovered(g: Guarantee) -> tuple[str, ...]:
         *(() if g.unit == "one person" else (several,)),
         "theft or misuse of the raw data, before or beside this system",
         *((_OPEN[g.view],) if g.view in _OPEN else ()),
-        *(
-            ("what the last digits of computed numbers could reveal",)
-            if g.numerics == "float"
-            else ()
-        ),
+        *(("what the last digits of computed numbers reveal",) if g.numerics == "float" else ()),
     )
 
 

@@ -341,9 +341,7 @@ class Ledger:
 
     def __reduce__(self) -> NoReturn:
         """Raise: a copy would spend the same budget a second time."""
-        raise TypeError(
-            "a ledger cannot be copied; store it with to_json, and continue it in one process"
-        )
+        raise TypeError("a ledger cannot be copied: store it with to_json, and continue it once")
 
     def __repr__(self) -> str:
         """Return one line."""

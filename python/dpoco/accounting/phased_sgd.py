@@ -100,7 +100,7 @@ class PhasedSGDParameters(PhasedParameters):
     def stated(
         self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
-        """Return what the guarantee says besides."""
+        """Return further fields of the guarantee."""
         walks = (each for each in mechanism.phases if isinstance(each, IteratePhase))
         reach = max(each.movement(domain.dimension) for each in walks)
         return {

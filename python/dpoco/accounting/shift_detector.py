@@ -63,7 +63,7 @@ def calibrate(
     horizon : int or None
         Rounds; None: any number, up to 10^12, with the same noise.
     budget : Budget or None
-        None adds no noise and promises nothing. Its delta is not needed.
+        None adds no noise and gives no guarantee. Its delta is not needed.
     calibration : {"tight", "corrected", "paper"}
         "tight": one-sided exponential noises. "corrected": the published Laplace noises with the
         scales that keep to the budget. "paper": as printed, which spends 1.25 times the budget

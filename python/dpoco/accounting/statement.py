@@ -164,8 +164,7 @@ def for_person(
         return g
     if g.description is None or not (stream or g.unit in ("one record", "one report")):
         raise ValueError(
-            "the guarantee is not about one mechanism and single records: call for_person of its "
-            "parts"
+            "the guarantee is not about one mechanism and single records: call this for its parts"
         )
     near = Neighbours(g.change, g.view, most, apart)
     loss = g.description.loss(near)

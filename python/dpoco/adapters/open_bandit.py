@@ -186,7 +186,7 @@ class _Policy:
         learner = self._rounds.learner
         left = learner.horizon - learner.round - len(learner.outstanding)
         if rows.shape[0] > left:
-            raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}; rounds left: {left}")
+            raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}, left: {left}")
         issued = [learner.decide(row, ticket=True) for row in rows]
         actions = np.array([arm for arm, _ in issued], dtype=np.int64)
         return actions[:, None], [ticket for _, ticket in issued]

@@ -135,9 +135,8 @@ class _LinearEstimator(BaseEstimator):
             raise HorizonExceeded(f"{rounds} records, and a horizon of {self.horizon} rounds")
         if again and self.ledger is None:
             warnings.warn(
-                "fit() starts a new learner with its own budget: what this object published "
-                "before and what it publishes now spend both budgets; pass ledger= to limit the "
-                "sum",
+                "fit() starts a new learner with its own budget: the earlier and the new results "
+                "spend both budgets; pass ledger= to limit the sum",
                 UserWarning,
                 stacklevel=3,
             )

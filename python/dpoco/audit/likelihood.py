@@ -68,7 +68,7 @@ class LikelihoodReport(Findings):
     largest_loss : float
         Largest privacy loss of any run.
     detectable : float
-        Smallest factor such that losses so many times as large as the measured ones would have
+        Smallest factor such that losses this many times as large as the measured ones would have
         been reported; infinite: none below 16.
     """
 

@@ -337,7 +337,7 @@ def play(
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
     if rounds > learner.horizon - first:
-        raise HorizonExceeded(f"rounds asked for: {rounds}; rounds left: {learner.horizon - first}")
+        raise HorizonExceeded(f"rounds asked for: {rounds}, left: {learner.horizon - first}")
     played = []
     for t, record in enumerate(zip(*data, strict=True), 1):
         played.append(learner.decide())
@@ -525,7 +525,7 @@ def prequential(
     check_people(learner, persons, rounds)
     if rounds > learner.horizon - learner.round:
         raise HorizonExceeded(
-            f"rounds asked for: {rounds}; rounds left: {learner.horizon - learner.round}"
+            f"rounds asked for: {rounds}, left: {learner.horizon - learner.round}"
         )
     if experts:
         trace = learner.run(rows, persons=persons, progress=progress)

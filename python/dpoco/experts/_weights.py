@@ -188,7 +188,7 @@ class BatchShare(Weighted):
         "knorm": density exp(-max |z| / scale), pure. "gaussian": needs delta > 0 and is better from
         some 50 experts on. "auto": the one of these two with the smaller regret bound. "laplace":
         pure, with six times the variance of "knorm". "coordinate_rr": randomised response on one
-        coordinate per round, which is private also towards whoever collects it.
+        coordinate per round, which is private also against the party that collects it.
     adversary : {"oblivious", "adaptive"}
         Losses for which the regret bound is minimised and stated: losses fixed in advance, or all
         losses. Privacy never depends on it.

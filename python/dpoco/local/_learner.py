@@ -173,7 +173,7 @@ class DistributionLearner(Server):
         horizon = self.settings.horizon
         if horizon is not None and self.round + count > horizon:
             raise HorizonExceeded(
-                f"rounds asked for: {count}; rounds left: {horizon - self.round} of {horizon}"
+                f"rounds asked for: {count}, left: {horizon - self.round} of {horizon}"
             )
 
     def predict(self, x: Any = None) -> Prediction:

@@ -167,10 +167,7 @@ class GlmLoss(Loss):
 def check_undamped(loss: Any) -> None:
     """Raise `ValueError` for a slope bound, which most learners do not support."""
     if getattr(loss, "slope_bound", None) not in (None, 1.0):
-        raise ValueError(
-            "only NoisyFTRL and NoisyNewton take a slope_bound: other learners have "
-            "no bounds for it"
-        )
+        raise ValueError("only NoisyFTRL and NoisyNewton take a slope_bound: others have no bounds")
 
 
 def checked_margin(value: float) -> float:

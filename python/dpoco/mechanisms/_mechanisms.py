@@ -181,9 +181,7 @@ class ContinualSum(Mechanism):
     def _declare(self, claim: dict[str, Any]) -> None:
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
-            raise ValueError(
-                "a ContinualSum takes no persons: participation must have enforced=False"
-            )
+            raise ValueError("a sum takes no persons: participation must have enforced=False")
         self._direct = int(is_own(type(self)))
 
     def _saved_arguments(self) -> dict[str, Any]:
@@ -249,7 +247,7 @@ class ContinualSum(Mechanism):
         with self._alone():
             left = self.horizon - self.round
             if rows.shape[0] > left:
-                raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}; rounds left: {left}")
+                raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}, left: {left}")
             for start in range(0, rows.shape[0], step):
                 part = slice(start, start + step)
                 self._engine.run(rows[part], out[part])

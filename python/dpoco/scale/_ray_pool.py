@@ -154,9 +154,7 @@ class Actors:
                 raise failure from None
             if waiting:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(
-                        f"{len(waiting)} shards have not come back: send the batch again"
-                    )
+                    raise TimeoutError(f"{len(waiting)} shards are down: send the batch again")
                 time.sleep(pause)
                 pause = min(2.0 * pause, 1.0)
         return answers
