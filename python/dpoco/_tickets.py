@@ -191,9 +191,9 @@ class TicketBook:
         if not isinstance(ticket, Ticket):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if ticket.learner != self._learner:
-            raise StateError("the ticket belongs to another learner")
+            raise StateError("the ticket is of another learner")
         if not hmac.compare_digest(self._tag_of(ticket._body()), ticket._tag):
-            raise StateError("the ticket was changed after it was issued")
+            raise StateError("the ticket is not as it was issued")
 
     def waits(self, ticket: Ticket) -> bool:
         """Return whether this very ticket is outstanding."""

@@ -203,7 +203,7 @@ def test_years_are_names_where_the_caller_says_so(tmp_path):
     assert load_file(path, label="y", header=True).feature_names == ("2019", "2020")
     with pytest.raises(TypeError, match="header must be a bool or None; got str"):
         load_file(path, label="y", header="infer")
-    with pytest.raises(ValueError, match="only for CSV files"):
+    with pytest.raises(ValueError, match="only a CSV file"):
         load_file(write(tmp_path / "t.npz"), label="y", header=False)
 
 

@@ -61,7 +61,7 @@ def test_as_it_was_issued(change):
     learner = hedge()
     _, ticket = learner.decide(ticket=True)
     learner.decide(ticket=True)
-    refused(learner, dataclasses.replace(ticket, **change), dpoco.StateError, "was changed after")
+    refused(learner, dataclasses.replace(ticket, **change), dpoco.StateError, "not as it was")
     learner.observe(ROW, ticket=ticket)
 
 

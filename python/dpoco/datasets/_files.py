@@ -43,9 +43,9 @@ def load_file(
     features : sequence of str, optional
         Names of the feature columns, in order; default all columns but the label's.
     header : bool, optional
-        Whether the first row of a CSV file names the columns. False: columns are named by number,
-        "1", "2", ... None: True, unless a cell is a number, a date or a time; such a row may be a
-        record and is refused.
+        Whether the first row of a CSV file names the columns. False: they are named by number,
+        "1", "2", ... None: it does, unless a cell is a number, a date or a time: such a row may be
+        a record and is refused.
     scaling : PublicScaling, optional
         Public transformation of the features; default none.
     label_scaling : PublicScaling, optional
@@ -56,18 +56,18 @@ def load_file(
     Returns
     -------
     Stream
-        Missing entries are NaN; learners treat such a record as a zero record.
+        Missing entries are NaN: learners take such a record as a zero record.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     TypeError
-        If `header` is not a bool.
+        If `header` is no bool.
     ValueError
-        If the format is unknown, the file is malformed or has fewer than two rounds, or a column is
-        missing or not numeric. Messages quote no cell of a CSV file, not even of its first row;
-        they name the column's number.
+        If the format is unknown, the file is malformed or has fewer than two rounds, or a column
+        is missing or not numeric. Messages contain no cell of a CSV file, its first row included:
+        they say the column's number.
     ImportError
         If the format needs a package that is not installed.
     """
@@ -99,14 +99,14 @@ def load_file(
 
 
 def column_names(path: str | os.PathLike[str], *, header: bool | None = None) -> list[str]:
-    """Return the names of a table's columns, in order; formats and errors as for `load_file`."""
+    """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
     return _opened(Path(path), header)[0]
 
 
 def read_columns(
     path: str | os.PathLike[str], wanted: list[str], *, header: bool | None = None
 ) -> FloatArray:
-    """Return some columns of a table, shape (T, len(wanted)); errors if it has other columns."""
+    """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
     source = Path(path)
     names, select, _ = _opened(source, header)
     _check_columns(source, names, wanted)
@@ -116,9 +116,9 @@ def read_columns(
 def read_people(
     path: str | os.PathLike[str], column: str, *, header: bool | None = None
 ) -> list[str]:
-    """Return the person of each row of a table, as texts; formats and errors as for `load_file`.
+    """Return whose record each row of a table is, as texts; formats and errors as of `load_file`.
 
-    Texts and whole numbers name people; a row without a name is a `ValueError`.
+    Texts and whole numbers name people; a row that names nobody is a `ValueError`.
     """
     source = Path(path)
     names, _, entries = _opened(source, header)
@@ -178,7 +178,7 @@ def _reader(path: Path, header: bool | None) -> tuple[Callable[[Path], Opened], 
     if name.endswith((".csv", ".csv.gz")):
         return partial(_read_csv, header=header), "a CSV file in UTF-8"
     if header is not None:
-        raise ValueError(f"{path.name}: header is only for CSV files")
+        raise ValueError(f"{path.name}: only a CSV file can be with or without a header")
     if name.endswith((".parquet", ".pq")):
         return _read_parquet, "a Parquet file"
     if name.endswith(".npz"):
