@@ -188,7 +188,8 @@ def live_rounds(d: int) -> dict[str, tuple[Play, Play | None]]:
                 pool.decide(key)
                 pool.observe(key, gradient, label)
 
-        found[f"`KeyedPool` of `TreeFrankWolfe`, {keys:,} keys: `decide`, `observe`"] = keyed, None
+        named = "1 key" if keys == 1 else f"{keys:,} keys"
+        found[f"`KeyedPool` of `TreeFrankWolfe`, {named}: `decide`, `observe`"] = keyed, None
     return found
 
 

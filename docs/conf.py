@@ -7,7 +7,8 @@ Pages are written for the repository's web view, and this file makes them a site
 * ``<!-- page of the site: PATH -->`` makes a page of a file outside ``docs``: its text takes the
   place of the page that says so, its links are those of the file.
 * ``README.md`` of a folder is the index of the other pages of that folder.
-* A page that is named in code font, as ``docs/privacy/gaussian.md``, is a link to it.
+* A page that is named in code font, as ``docs/privacy/gaussian.md``, ``SECURITY.md`` or, among the
+  proofs, ``gaussian.md``, is a link to it.
 * Mathematics becomes MathML, so that pages need no script from elsewhere.
 * Names and paths in tables may be broken behind their marks, or tables would be too wide.
 * Names in single backticks of a docstring link to what they name, if that is documented; a bar is
@@ -69,7 +70,7 @@ _PAGE = re.compile(r"<!-- page of the site: (\S+) -->")
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 # What the converter to MathML does not know, and how it knows it.
 _SPELLINGS = {"\\\n": "\\ ", r"\arg\m": r"\operatorname{arg}\m", r"zero\_out": "zero_out"}
-_NAMED = re.compile(r"docs/(\S+)\.md(#\S+)?")
+_NAMED = re.compile(r"(\S+)\.md(#\S+)?")
 _LONG = 35  # characters of a formula that may not fit on the line of a phone
 _CELL = re.compile(r"<td>.*?</td>", re.DOTALL)
 _CODE_IN_CELL = re.compile(r'(?<=<span class="pre">)[^<]+')
@@ -178,15 +179,26 @@ def foreign_members(
     return None if giver.__module__.partition(".")[0] == "dpoco" else True
 
 
+def page_named(name: str, docname: str, pages: set[str]) -> str | None:
+    """Return the page of a file that is named without its suffix, from the root or a folder."""
+    if name == "README":
+        return None  # any folder's
+    folder = docname.rpartition("/")[0]
+    for page in (name.removeprefix("docs/"), f"{folder}/{name}", f"privacy/{name}"):
+        if page in pages:
+            return page
+    other = pages_of_other_files().get(ROOT / f"{name}.md")
+    return other.relative_to(DOCS).with_suffix("").as_posix() if other else None
+
+
 def link_named_pages(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Make a link of every page that is named in code font."""
     for name in list(doctree.findall(nodes.literal)):
         match = _NAMED.fullmatch(name.astext())
-        if match is None or match[1] not in app.env.found_docs:
+        page = match and page_named(match[1], docname, app.env.found_docs)
+        if match is None or page is None or isinstance(name.parent, nodes.reference):
             continue
-        if isinstance(name.parent, nodes.reference):
-            continue
-        uri = app.builder.get_relative_uri(docname, match[1]) + (match[2] or "")
+        uri = app.builder.get_relative_uri(docname, page) + (match[2] or "")
         link = nodes.reference("", "", internal=True, refuri=uri)
         name.replace_self(link)
         link += name

@@ -5,8 +5,8 @@ Usage: python examples/anomaly_stream.py [--rounds N] [--runs R] [--output FILE]
 Each record of nine sensors is scored before its label is known, then learned from: test, then
 train. A score is the probability that the record is an anomaly (7 % are), an alarm a score above
 1/2. All released scorers together are private for replacing one record. The learner is the leader
-on noisy sums of logistic gradients, at several budgets; to beat is never raising an alarm. Needs
-``pip install "dpoco[data,plot]"``.
+on noisy sums of logistic gradients, at several budgets. It should beat a scorer that never raises
+an alarm. Needs ``pip install "dpoco[data,plot]"``.
 """
 
 from __future__ import annotations

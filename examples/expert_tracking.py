@@ -4,8 +4,8 @@ Usage: python examples/expert_tracking.py [--rounds N] [--repeats R] [--output F
 
 Streams: 1001 days of five pollsters; N rounds of ten experts, another one good after each sixth.
 Learners face them at epsilon = 1 and 8 (delta = 1e-6; 0 for the shift detector) and without
-privacy. Regret is against the best 5-switch sequence in hindsight; to beat are the best single
-expert and blind play, which is uniform every round. Needs ``pip install "dpoco[data,plot]"``.
+privacy. Regret is against the best 5-switch sequence in hindsight. A learner should beat the best
+single expert and blind play, uniform in every round. Needs ``pip install "dpoco[data,plot]"``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Usage: python examples/local_model_selection.py [--output FILE] [--quick]
 A server ships naive Bayes models, trained on the first records of a public stream. Every later
-record (x, y) is on a device of its own, which sends one report. "Context public": the server knows
+record (x, y) is on its own device, which sends one report. "Context public": the server knows
 x; "context private": it learns neither. Losses, -log of the probability of what happened, are means
 of three runs. Needs ``pip install "dpoco[data,plot]"``.
 """

@@ -3,7 +3,7 @@
 Usage: python examples/movie_ratings.py [--rounds K] [--separation B] [--epsilon E ...] [--quick]
 
 MovieLens100K: 100,000 ratings by 943 people, each of whom has at least 20. A linear model of the
-rating, in genres and in the age and sex of who rates, is released after each. Budgets are compared
+rating, in genres and in the age and sex of the rater, is released after each. Budgets are compared
 as in ``people.py``; here people rate many movies in one evening, so records may follow each other.
 Needs ``pip install "dpoco[data]"``, and the file, which river downloads once:
 ``python -c "from river.datasets import MovieLens100K as M; M().download()"``.

@@ -3,9 +3,9 @@
 Usage: python examples/offer_bandit.py [--rounds N] [--runs R] [--output FILE] [--quick]
 
 A simulated shop: visitors have 20 traits in [-1, 1], what an offer earns is linear in four of them
-plus noise, and only the earnings of the offer that was shown are seen. What all other visitors get
-to see is private for replacing one visitor. To beat is a random offer. On the right, shops with
-fewer visitors. Regret is the expected earnings of the best offers less those of the shown ones.
+plus noise, and the shop sees only the earnings of the offer that it showed. What all other visitors
+see is private for replacing one visitor. A learner should beat random offers. The right panel shows
+shops with fewer visitors. Regret is what the best offers earn in expectation minus the shown ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Private online learning: every decision of the stream under differential privacy.
+"""Private online learning: every decision on a stream is differentially private.
 
 >>> import dpoco
 >>> domain = dpoco.domains.LpBall(dimension=3, p=2.0, radius=1.0)

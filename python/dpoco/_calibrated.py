@@ -33,7 +33,7 @@ def _check_held(what: str, said: Any, held: Any) -> None:
 
 
 class Calibrated(Planned):
-    """Base of what is built from parameters, calibrated or given, that keep to a budget."""
+    """Base of objects that are built from parameters, calibrated or given, within a budget."""
 
     @staticmethod
     def _check_common(arguments: Mapping[str, Any]) -> None:
@@ -63,9 +63,9 @@ class Calibrated(Planned):
 
 
 class Certified(Calibrated, Stateful):
-    """Base of what releases by an engine: parameters, calibrated or given, and one guarantee.
+    """Base of objects that release through an engine, with parameters and one guarantee.
 
-    Accountants take what `_problem` returns first.
+    Accountants take the result of `_problem` first.
     """
 
     _horizon: int
@@ -137,15 +137,15 @@ class Certified(Calibrated, Stateful):
 
     @property
     def horizon(self) -> int:
-        """Number of rounds the guarantee covers; 10^12 where there is no horizon."""
+        """Number of rounds that the guarantee covers; 10^12 without a horizon."""
         return self._horizon
 
     @property
     def parameters(self) -> Any:
-        """Everything calibration fixed: what describes the mechanism, and what follows from it."""
+        """Everything that calibration fixed: the mechanism's description and its consequences."""
         return self._parameters
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of all releases together, whatever part of the horizon is used."""
+        """The guarantee of all releases together, however much of the horizon is used."""
         return self._guarantee

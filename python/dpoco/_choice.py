@@ -95,7 +95,7 @@ def _laws() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Choice:
-    """One learner for a problem, as `choose` ranks them.
+    """One learner for a problem, as ranked by `choose`.
 
     Attributes
     ----------
@@ -104,22 +104,22 @@ class Choice:
     options : dict
         Arguments of its constructor besides the problem, horizon, budget and participation.
     predicted_regret : float or None
-        Regret a round to be expected of independent records, in units of the loss; None where
-        nothing was simulated. An estimate, not a guarantee: see `choose`.
+        Expected regret per round on independent records, in units of the loss; None if nothing was
+        simulated. An estimate, not a guarantee: see `choose`.
     privacy_cost : float or None
-        The part of it that noise causes.
+        The part of the predicted regret that noise causes.
     regret_bound : float or None
-        Proved bound on the regret a round; None if there is none.
+        Proved bound on the regret per round; None if there is none.
     scope : str or None
-        For which losses the bound holds; None of bandits, whose page says it.
+        Losses for which the bound holds; None for bandits, whose page describes it.
     useful : bool
-        Whether the bound says anything: it is below the largest regret that there can be.
+        Whether the bound is below the largest possible regret.
     parameters : Parameters
-        What calibration fixed.
+        Result of the calibration.
     guarantee : Guarantee
-        What is certified.
+        The certified guarantee.
     notes : tuple of str
-        What the constructor warned of.
+        Warnings of the constructor.
     """
 
     learner: str
@@ -135,7 +135,7 @@ class Choice:
     _constructor: Callable[..., Any] = field(repr=False)
 
     def make(self, **more: Any) -> Any:
-        """Return a new learner; `more` are ``source``, ``on_violation`` and the like."""
+        """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments."""
         return self._constructor(**more)
 
     def __str__(self) -> str:
@@ -143,11 +143,11 @@ class Choice:
         options = [f"{name}={value!r}" for name, value in self.options.items()]
         text = ", ".join([f"dpoco.{self.learner}", *options])
         if self.predicted_regret is not None:
-            text += f": regret of {self.predicted_regret:.3g} a round expected"
+            text += f": expected regret {self.predicted_regret:.3g} per round"
             if self.privacy_cost:
                 text += f", {self.privacy_cost:.3g} of it for privacy"
         if self.useful:
-            text += f"; at most {self.regret_bound:.3g} is proved"
+            text += f"; proved bound {self.regret_bound:.3g}"
             text += "" if self.scope is None else f" for {self.scope} losses"
         return text
 
@@ -162,7 +162,7 @@ def choose(
     adversary: str = "stationary",
     gap: float = 0.0,
 ) -> tuple[Choice, ...]:
-    """Return all learners that fit a problem, that of the least expected regret first.
+    """Return all learners that fit a problem, sorted by expected regret.
 
     Parameters
     ----------
@@ -170,19 +170,21 @@ def choose(
         First arguments of the learners: ``(domain, loss)`` for decisions in a convex set, the
         number of experts, or ``(arms, dimension)`` of a contextual bandit.
     horizon : int or None
-        Rounds T. None: unknown; learners that can do without it, and the regret of a million.
+        Number of rounds T. None: unknown; only learners that need no horizon, with their regret in
+        a million rounds.
     budget : Budget or None
-        Of all decisions together; None switches privacy off.
+        Budget of all decisions together; None: no privacy.
     participation : Participation, optional
-        How often a person comes; the budget is then for all her rounds.
+        How often one person may come; the budget then covers all her rounds.
     switches : int, default 0
-        Of experts: the learner is compared with the best sequence of so many switches.
+        For experts: the learner is compared with the best sequence with this many switches.
     adversary : {"stationary", "shifting", "oblivious", "adaptive"}
-        Of experts: how the losses arise, as for `dpoco.experts.plan_experts`. Only learners with a
-        bound for such losses are returned; for the last two, those of the least bound first.
+        For experts: how the losses arise, as for `dpoco.experts.plan_experts`. Only learners with a
+        bound for such losses are returned; for the last two, sorted by their bound.
     gap : float, default 0
-        Of experts, stationary or shifting: how much worse than the best expert's mean loss all
-        others' are, in [0, 1], if that is known. ``WindowSelector`` makes use of it.
+        For experts with stationary or shifting losses: how much larger, in [0, 1], the mean losses
+        of all other experts are than that of the best expert, if this is known. ``WindowSelector``
+        uses it.
 
     Returns
     -------
@@ -191,20 +193,20 @@ def choose(
     Raises
     ------
     ValueError, TypeError
-        For a problem that no learner is for, and for bad arguments.
+        For a problem without a learner, and for bad arguments.
     CalibrationError
         If no learner meets the budget.
 
     Notes
     -----
-    Trust the order more than the numbers. Predictions are fitted to independent records of
-    simulated worlds. On others the first learner was nearly always the best, and its regret within
-    a factor of six of what was predicted, mostly above; they are further off where no decision
-    explains the labels (``docs/guide/choose.md`` has figures). On streams that drift or react, go
-    by the bounds. Lazy learners (``CoupledRegularizedLeader``,
-    ``ContinuousMultiplicativeWeights``) change their decision seldom and pay for it with regret, so
-    they are not ranked: take one where a change has a price. One calibration for each candidate, up
-    to a second.
+    Trust the order more than the numbers. The predictions are fitted to independent records of
+    simulated worlds. On other worlds the first learner was nearly always the best, and its regret
+    was within a factor of six of the prediction, mostly above it. Predictions are further off where
+    no decision explains the labels (``docs/guide/choose.md`` has figures). If streams drift or
+    react, go by the bounds. Lazy learners (``CoupledRegularizedLeader``,
+    ``ContinuousMultiplicativeWeights``) rarely change their decision and pay for this with regret,
+    so they are not ranked: take one where a change has a price. The function makes one calibration
+    per candidate, which takes up to a second.
 
     Examples
     --------
@@ -317,7 +319,7 @@ def candidates(
     if not 0.0 <= real_float("gap", gap) <= 1.0:
         raise ValueError(f"gap must be in [0, 1]; got {gap!r}")
     if gap > 0.0 and adversary in ADVERSARIES[2:]:
-        raise ValueError(f"gap is of laws that losses are drawn from, not of {adversary} losses")
+        raise ValueError(f"gap is for losses from a distribution, not for {adversary} losses")
     parts = problem if isinstance(problem, tuple) else (problem,)
     counts = [isinstance(part, int | np.integer) and type(part) is not bool for part in parts]
     if counts == [True]:

@@ -172,7 +172,7 @@ class Answers(Family):
         rounds = parts[0].shape[0]
         left = learner.horizon - learner.round
         if rounds > left:
-            raise HorizonExceeded(f"{rounds} rounds asked for, {left} left")
+            raise HorizonExceeded(f"rounds asked for: {rounds}, left: {left}")
         ask = learner.select if len(parts) == 1 else learner.test
         return np.array([ask(*record) for record in zip(*parts, strict=True)], dtype=np.int64)
 

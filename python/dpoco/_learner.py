@@ -37,9 +37,9 @@ def emptied(rows: FloatArray, passed: NDArray[np.bool_]) -> FloatArray:
 
 
 class OnlineLearner(Certified, Delayed):
-    """Base of the learners: `decide` and `observe` in strict alternation, up to a horizon.
+    """Base of the learners: `decide` and `observe` alternate, up to a horizon.
 
-    Or, where feedback is late, with tickets in between: ``decide(ticket=True)``.
+    If feedback is late, use tickets: ``decide(ticket=True)``.
     """
 
     _raises: bool  # on_violation="raise"
@@ -65,21 +65,21 @@ class OnlineLearner(Certified, Delayed):
 
     @_core.direct
     def decide(self, *, ticket: bool = False) -> Any:
-        """Return this round's decision, shape (d,), read-only; the same one until `observe`.
+        """Return this round's decision, shape (d,), read-only; it stays the same until `observe`.
 
         Parameters
         ----------
         ticket : bool, default False
-            Return ``(decision, Ticket)``: the feedback comes later, out of order or never, with
-            ``observe(..., ticket=ticket)`` or `expire`. The decision is the same one until some
-            feedback arrives; a ticket reserves a round of the horizon.
+            Return ``(decision, Ticket)``. The feedback may come later, out of order or never, with
+            ``observe(..., ticket=ticket)`` or `expire`. The decision stays the same until some
+            feedback arrives. A ticket reserves a round of the horizon.
 
         Raises
         ------
         HorizonExceeded
-            After `horizon` rounds, played or promised to tickets; see `last_decision`.
+            After `horizon` rounds, played or reserved by tickets; see `last_decision`.
         StateError
-            For a suspended copy.
+            If the learner is a suspended copy.
         """
         if ticket:
             return self._issue()
@@ -102,7 +102,7 @@ class OnlineLearner(Certified, Delayed):
             self._check_active()
             if turn >= self._horizon:
                 raise HorizonExceeded(f"the horizon of {self._horizon} rounds is used up")
-            raise RoundOrderError("observe() without decide(): the two alternate")
+            raise RoundOrderError("observe() without decide(): call the two in turn")
         return asked
 
     def _admits(self, turn: int, person: Any) -> bool:
@@ -123,7 +123,7 @@ class OnlineLearner(Certified, Delayed):
             return _NOBODY if persons is None else Digests(super()._digests(persons, rounds))
         if persons is None:
             named = "person" if rounds is None else "persons"
-            raise TypeError(f"{named} must be given: a participation is enforced")
+            raise TypeError(f"{named} must be given, because the learner enforces a participation")
         return self._limiter.digests(persons, rounds)
 
     def _admitted(self, first: int, digests: bytes, part: slice) -> NDArray[np.bool_] | None:
@@ -139,7 +139,7 @@ class OnlineLearner(Certified, Delayed):
         left = self._horizon - self.round
         if rounds > left:
             raise HorizonExceeded(
-                f"{rounds} rounds asked for, {left} left of the horizon of {self._horizon}"
+                f"rounds asked for: {rounds}, left: {left} of a horizon of {self._horizon}"
             )
 
     def _chunks(

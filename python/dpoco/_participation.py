@@ -37,27 +37,28 @@ _KINDS = {int: b"i", str: b"s", bytes: b"b"}
 
 @dataclass(frozen=True)
 class Participation:
-    """How often one person may come: what a learner then protects is all her rounds together.
+    """How often one person may come; a learner then protects all her rounds together.
 
     Parameters
     ----------
     rounds : int or None
-        Most rounds of one person, at least 1; None is as many as `separation` allows, which must
-        then be above 1.
+        Largest number of rounds of one person, at least 1. None: as many as `separation` allows,
+        which must then be above 1.
     separation : int, default 1
-        Any two of them are at least so many rounds apart; 1 allows neighbouring rounds. Rounds of
-        arrival count.
+        Smallest distance between two of these rounds; 1 allows neighbouring rounds. Rounds are
+        counted in order of arrival.
     enforced : bool, default True
-        Whether the learner sees to it: every record then comes with its ``person``, and one too
-        many is played as an empty record, silently. False: somebody else does, and says so.
+        Whether the learner enforces the rule. Every record then comes with its ``person``, and the
+        learner silently plays a record beyond the limit as an empty one. False: you declare that
+        somebody else enforces the rule.
     max_persons : int, default 10000000
-        Distinct people that there is room for, at about 30 bytes each. Rounds that bring another
-        one are refused, which the guarantee does not cover.
+        Largest number of distinct people, at about 30 bytes each. Rounds that bring another person
+        are refused; the guarantee does not cover this refusal.
 
     Raises
     ------
     ValueError, TypeError
-        For counts out of range.
+        If a number is out of range.
 
     Examples
     --------
@@ -90,12 +91,12 @@ class Participation:
             raise ValueError(f"separation must be at most the horizon, {horizon}")
 
     def largest(self, horizon: int) -> int:
-        """Return how many of `horizon` rounds can be one person's."""
+        """Return the largest number of one person's rounds among `horizon` rounds."""
         most = -(-horizon // self.separation)
         return most if self.rounds is None else min(self.rounds, most)
 
     def of(self, guarantee: Guarantee) -> Guarantee:
-        """Return what a guarantee for single rounds says of all rounds of one person."""
+        """Return the guarantee for all rounds of one person, from one for single rounds."""
         person = for_person(guarantee, self.rounds, self.separation, once=True)
         if not (self.enforced and person.private):
             return person
@@ -106,12 +107,12 @@ class Participation:
         return replace(person, conditions=(*person.conditions, assumed))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry."""
+        """Return a JSON-able dictionary."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Participation:
-        """Return what `to_dict` wrote; `StateError` if it is not one."""
+        """Return the object written by `to_dict`; `StateError` for anything else."""
         if not isinstance(record, Mapping) or not set(record) == set(cls.__dataclass_fields__):
             raise StateError("a participation has rounds, separation, enforced and max_persons")
         return cls(**record)
@@ -238,7 +239,7 @@ class Limiter:
             texts = [n.encode(errors="surrogatepass") if kind is str else n for n in names]
             digests = _core.digests_of_texts(self._key, texts)
         if self._kind not in (None, kind):
-            raise TypeError(f"persons were {self._kind.__name__} before: one type in all rounds")
+            raise TypeError(f"persons were {self._kind.__name__} before; use only one type")
         self._people.require_room(digests)
         self._kind = kind
         return Digests(digests)
@@ -251,7 +252,7 @@ class Limiter:
         elif isinstance(persons, (str, bytes)) or np.shape(persons) != (rounds,):
             raise ValueError(f"persons must have shape ({rounds},)")
         if isinstance(persons, np.ndarray) and persons.dtype.kind == "S":
-            raise TypeError("persons of bytes must be a list: an array drops zeros at their ends")
+            raise TypeError("persons of bytes must be a list, since an array drops trailing zeros")
         if not (isinstance(persons, np.ndarray) and persons.dtype.kind in "iu"):
             names = persons.tolist() if isinstance(persons, np.ndarray) else list(persons)
             for kind in (str, bytes):

@@ -111,7 +111,7 @@ def options_of(constructed: type) -> dict[str, Option]:
 
 
 class Planned:
-    """Base of what is built from parameters, calibrated or given.
+    """Base of objects that are built from parameters, calibrated or given.
 
     Subclasses name their accountant: a module with ``calibrate``, which returns their parameters,
     and ``guarantee``.

@@ -25,8 +25,8 @@ _BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C 
 class RecordLearner(OnlineLearner):
     """Base of the learners whose decisions are vectors and whose rounds are records.
 
-    Subclasses build an engine with ``decision``, ``observe``, ``observe_gradient`` and ``run``; one
-    that differentiates custom losses at two decisions also has ``previous_decision`` and
+    Subclasses build an engine with ``decision``, ``observe``, ``observe_gradient`` and ``run``. A
+    subclass that differentiates custom losses at two decisions also needs ``previous_decision`` and
     ``observe_gradients``.
     """
 
@@ -71,9 +71,9 @@ class RecordLearner(OnlineLearner):
 
     @property
     def last_decision(self) -> FloatArray:
-        """Decision after the rounds so far, shape (d,); also past the horizon.
+        """Decision after the rounds so far, shape (d,); also available past the horizon.
 
-        Free of charge: it is post-processing of what the guarantee covers.
+        It costs no privacy: it is post-processing of what the guarantee covers.
         """
         self._check_active()
         return self._decision()
@@ -101,33 +101,33 @@ class RecordLearner(OnlineLearner):
         Parameters
         ----------
         record : array_like of shape (d,), or a loss object
-            Features for a generalised linear loss, the gradient for a `LinearLoss`; for a
-            `CustomLoss` a row of its records, or an object with ``gradient(theta) -> (d,)``,
-            called at this decision and at the previous one.
+            Features for a generalised linear loss, or the gradient for a `LinearLoss`. For a
+            `CustomLoss`: a row of its records, or an object with ``gradient(theta) -> (d,)``, which
+            is called at this decision and at the previous one.
         label : float, optional
             For generalised linear losses.
         person : int, str or bytes
-            Whose record it is, where a participation is enforced: one too many counts as zero,
-            silently.
+            The person behind the record, if the learner enforces a participation. A record beyond
+            her limit silently counts as zero.
         ticket : Ticket, optional
-            The decision that the record belongs to, made earlier: the round played now is the
-            learner's current one, and custom losses are asked for gradients at its decisions.
+            Ticket of the earlier decision that the record belongs to. The round is still played at
+            the learner's current decision, and custom losses are asked for gradients there.
 
         Raises
         ------
         RoundOrderError
             If `decide` was not called in this round, or the ticket is not outstanding.
         StateError
-            For a ticket of another learner, or a forged one: nothing changed.
+            For a ticket of another learner, or a forged one; nothing changes.
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         ValueError, TypeError
-            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for records
-            over the bounds.
+            For a wrong shape or dtype; nothing changes. With ``on_violation="raise"`` also for
+            records beyond the bounds.
 
         Notes
         -----
-        Records over the bounds are clipped and non-finite ones count as zero, silently.
+        Records beyond the bounds are silently clipped, and non-finite ones count as zero.
         """
         if ticket is not None:
             return self._arrive(ticket, record, label, person=person)
@@ -197,18 +197,18 @@ class RecordLearner(OnlineLearner):
         Parameters
         ----------
         features : array_like of shape (T, d) or (T, d, d)
-            One record a round; gradients for a `LinearLoss`, matrices for a `QuadraticLoss`, rows
+            One record per round: gradients for a `LinearLoss`, matrices for a `QuadraticLoss`, rows
             of shape (T, k) for a `CustomLoss` with functions, whose rounds are played in Python.
         labels : array_like of shape (T,) or (T, d), optional
             Labels of generalised linear losses, vectors of a `QuadraticLoss`.
         persons : array_like of int, str or bytes with shape (T,)
-            Whose records they are, where a participation is enforced.
+            The persons behind the records, if the learner enforces a participation.
         record_decisions : bool, default True
             Keep the T x d decisions in the trace.
         progress : callable, optional
             Called as ``progress(done, total)`` between chunks of rounds.
         checkpoint : path-like, optional
-            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
+            State file that is rewritten atomically every `checkpoint_every` rounds and at the end.
         checkpoint_every : int, default 100000
             Rounds between checkpoints.
 
@@ -220,14 +220,14 @@ class RecordLearner(OnlineLearner):
         Raises
         ------
         HorizonExceeded
-            If fewer than T rounds are left: no round is played.
+            If fewer than T rounds are left; no round is played.
         ValueError, TypeError
-            Wrong shape or dtype: no round is played.
+            For a wrong shape or dtype; no round is played.
 
         Notes
         -----
-        The same decisions, bit for bit, as calling `decide` and `observe` T times. An interrupt
-        (Ctrl-C) stops between rounds: `round` tells how many were played.
+        The decisions equal those of T calls of `decide` and `observe`, bit for bit. An interrupt
+        (Ctrl-C) stops between rounds; `round` is then the number of rounds played.
         """
         rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
@@ -287,7 +287,7 @@ class RecordLearner(OnlineLearner):
             if labels is not None:
                 raise TypeError("this loss takes no labels")
             if self._raises:
-                raise TypeError("run() cannot check custom losses beforehand: observe them")
+                raise TypeError("run() cannot check custom losses beforehand: use observe()")
             return self._loss.rows(features), None
         rows = float_array("features", features, (None, self._domain.dimension))
         if not self._loss.glm:

@@ -133,15 +133,15 @@ _ADDED = {"numerics": "float", "participation": None}
 
 
 class Stateful(_core.Live):
-    """Base of everything with noise inside: save, load, pickle, clone, and no silent copies.
+    """Base of objects that hold noise: save, load, pickle, clone, and no silent copies.
 
-    A copy of a started object shares its noise, and two streams under one noise reveal their
-    difference: so copying raises, and what comes out of a pickle waits for `resume`.
+    A copy of a started object shares its noise, and two streams with the same noise reveal their
+    difference. Therefore copying raises an error, and an unpickled object waits for `resume`.
 
-    Subclasses keep their constructor's arguments in `_arguments` and what calibration made of them
-    in `_parameters`, name in `_decoders` how arguments that are objects come back from a
-    dictionary, and build themselves with an `_engine` (compiled; ``state``, ``restore``, ``adopt``,
-    ``round``) in `_set_up`.
+    Subclasses keep the constructor's arguments in `_arguments` and the result of their calibration
+    in `_parameters`. `_decoders` says how arguments that are objects are restored from a
+    dictionary. `_set_up` builds the object with a compiled `_engine` (``state``, ``restore``,
+    ``adopt``, ``round``).
     """
 
     _arguments: dict[str, Any]
@@ -297,12 +297,12 @@ class Stateful(_core.Live):
         Parameters
         ----------
         path : path-like
-            Replaced atomically; readable by the owner only.
+            The file is replaced atomically and is readable by its owner only.
 
         Notes
         -----
-        The file holds the noise key and raw data sums: guard it like the data. Continuing it
-        twice on different data publishes two streams under one noise: never do that.
+        The file holds the noise key and raw data sums: guard it like the data. If you continue it
+        twice on different data, you publish two streams with the same noise: never do that.
         """
         self._check_active()
         self._engine.check_process()  # a forked child has not resumed it
@@ -325,7 +325,7 @@ class Stateful(_core.Live):
         """Return who the people of a run are (None: of a round); raise if nobody looks at them."""
         if persons is not None:
             named = "person" if rounds is None else "persons"
-            raise TypeError(f"{named} would be ignored: no participation is enforced here")
+            raise TypeError(f"{named} would be ignored: this learner enforces no participation")
         return b""
 
     def _participants(self) -> bytes:
@@ -359,15 +359,15 @@ class Stateful(_core.Live):
     def resume(self) -> None:
         """Activate an unpickled copy, or a learner inherited through fork, in this process.
 
-        Only one copy may ever go on: two that continue on different data publish two streams
-        under one noise, which reveals their difference.
+        Continue only one copy. Two copies that continue on different data publish two streams with
+        the same noise, which reveals their difference.
         """
         self._sole = threading.Lock()  # a thread of the parent process may have held the old one
         self._engine.adopt()
         self._suspended = False
 
     def clone(self: Self) -> Self:
-        """Return an unstarted object with the same arguments and noise of its own."""
+        """Return an unstarted object with the same arguments and its own noise."""
         return type(self)(**self._arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -382,8 +382,8 @@ class Stateful(_core.Live):
     def _copied(self: Self) -> Self:
         if self._is_started():
             raise StateError(
-                "a started learner is not copied: the copy would share its noise; "
-                "use clone() for a fresh one"
+                "a started learner cannot be copied, because the copy would share its noise; use "
+                "clone() for a fresh one"
             )
         return self.clone()
 
@@ -421,7 +421,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    The learner or mechanism, active at once.
+    The learner or mechanism, ready for use.
 
     Raises
     ------

@@ -44,23 +44,23 @@ _OPENING = threading.Lock()  # of books: a moment
 class Ticket:
     """A decision that waits for its feedback; from ``decide(ticket=True)``, to ``observe``.
 
-    An immutable value: it can be pickled, stored and sent. Only the learner that issued it takes
-    it, once, and no other ticket can be made that this learner takes.
+    An immutable value that can be pickled, stored and sent. Only the learner that issued a ticket
+    accepts it, and only once. Nobody can forge a ticket that this learner accepts.
 
     Attributes
     ----------
     number : int
-        Tickets the learner had issued before.
+        Number of tickets that the learner had issued before.
     round : int
-        Rounds the learner had consumed: feedback that had arrived.
+        Number of rounds that the learner had consumed: feedback that had arrived.
     decision : int or ndarray of shape (d,)
         The decision, read-only.
     context : ndarray of shape (d,) or None
-        Of a bandit: the user's context, so that a ticket is as secret as the record.
+        For bandits: the user's context, which makes a ticket as secret as the record.
     due : bool
-        Of a bandit: whether the schedule chose the arm, not the estimates.
+        For bandits: whether the schedule, not the estimates, chose the arm.
     learner : bytes
-        The learner that issued it: 16 random bytes.
+        Identifier of the learner that issued it: 16 random bytes.
     """
 
     number: int
@@ -83,12 +83,12 @@ class Ticket:
         return _FRAME.pack(_MAGIC, *place, kind, self.due, size, width) + shown + context
 
     def to_bytes(self) -> bytes:
-        """Return the ticket as 66 bytes and 8 for each entry of decision and context."""
+        """Return the ticket as 66 bytes, plus 8 for each entry of decision and context."""
         return self._body() + self._tag
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Ticket:
-        """Return the ticket written by `to_bytes`; `StateError` if it is none."""
+        """Return the ticket written by `to_bytes`; `StateError` for anything else."""
         data = bytes(data)
         if len(data) < _FRAME.size + _TAG:
             raise StateError("not a ticket: too short")
@@ -250,7 +250,7 @@ class TicketBook:
 
 
 class Delayed(Stateful):
-    """What `OnlineLearner` has for tickets; a learner without any pays nothing for it."""
+    """Methods for tickets; a learner that issues none has no cost from them."""
 
     _book: TicketBook | None = None
     _seen: ClassVar[str] = "released decisions"  # what arrivals may depend on
@@ -262,16 +262,16 @@ class Delayed(Stateful):
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Numbers of the tickets that wait for feedback, in the order of issue."""
+        """Numbers of the tickets that wait for feedback, in the order in which they were issued."""
         return () if self._book is None else self._book.numbers
 
     def expire(self, ticket: Ticket | int) -> None:
-        """Give up a ticket whose feedback will never come: nothing is learned from it.
+        """Give up a ticket whose feedback will never come; the learner learns nothing from it.
 
         Parameters
         ----------
         ticket : Ticket or int
-            A ticket of this learner, or the number of one that was lost.
+            A ticket of this learner, or the number of a lost ticket.
 
         Raises
         ------
@@ -282,9 +282,9 @@ class Delayed(Stateful):
 
         Notes
         -----
-        No round is played: that a ticket expires is public, so whether it does must not depend on
-        the protected record. Where it does - users who do not answer - end its round instead, with
-        a record of NaNs, or `skip` of a bandit: such a round looks like any other.
+        No round is played. It is public that a ticket expires, so this must not depend on the
+        protected record. If it does (users who do not answer), end its round instead, with a record
+        of NaNs or with `skip` of a bandit: such a round looks like any other.
         """
         self._enter_process()
         book = self._book_of(ticket)
@@ -326,7 +326,7 @@ class Delayed(Stateful):
         if turn + outstanding >= self._horizon:
             raise HorizonExceeded(
                 f"the horizon of {self._horizon} rounds is used up: {turn} played, {outstanding} "
-                "promised to tickets"
+                "reserved by tickets"
             )
         return turn
 
@@ -397,8 +397,8 @@ class Delayed(Stateful):
     def resume(self) -> None:
         """Activate an unpickled copy, or a learner inherited through fork, in this process.
 
-        Only one copy may ever go on: two that continue on different data publish two streams
-        under one noise, which reveals their difference. Tickets outstanding come along.
+        Continue only one copy. Two copies that continue on different data publish two streams with
+        the same noise, which reveals their difference. The copy keeps the outstanding tickets.
         """
         if self._book is not None:
             self._book.lock = threading.RLock()  # a thread of the parent may have held the old one

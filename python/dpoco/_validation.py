@@ -81,7 +81,7 @@ def _float(name: str, value: Any) -> float:
     except (TypeError, ValueError):
         pass
     except OverflowError:
-        raise ValueError(f"{name} must be finite; got more than a float holds") from None
+        raise ValueError(f"{name} must be finite; got more than a float can hold") from None
     raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
 
 

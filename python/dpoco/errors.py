@@ -1,4 +1,4 @@
-"""The few errors of the library. Bad arguments are ``ValueError`` or ``TypeError``.
+"""The errors of the library. Bad arguments raise ``ValueError`` or ``TypeError``.
 
 No message ever contains a data value: whether and how a private record is unusual must not be
 visible in an exception.
@@ -16,11 +16,11 @@ class DpocoError(Exception):
 
 
 class HorizonExceeded(DpocoError):
-    """A round past the declared horizon was asked for; nothing was drawn, nothing changed."""
+    """The caller asked for a round past the horizon; nothing was drawn, nothing changed."""
 
 
 class RoundOrderError(DpocoError):
-    """``decide`` and ``observe`` were not called in turn, or from two threads at once."""
+    """The caller did not alternate ``decide`` and ``observe``, or used two threads at once."""
 
 
 class BudgetExceeded(DpocoError):
@@ -32,20 +32,20 @@ class CalibrationError(DpocoError):
 
 
 class StateError(DpocoError):
-    """A saved state is corrupt, foreign or newer, or a copied learner was used before resuming."""
+    """A saved state is corrupt, foreign or newer, or a copied learner was not resumed first."""
 
 
 class ReplayMismatch(DpocoError):
-    """A replayed round came with other data than the round first answered."""
+    """A replayed round has other data than the round had at first."""
 
 
 class JournalFenced(DpocoError):
-    """Another writer has opened the journal since, or this process only inherited it."""
+    """Another writer has opened the journal since, or this process inherited it by a fork."""
 
 
 class LargeDeltaWarning(UserWarning):
-    """The delta of a budget lets a mechanism reveal somebody's data altogether."""
+    """The delta of a budget allows a mechanism to reveal somebody's data completely."""
 
 
 class NoiseDominatesWarning(UserWarning):
-    """The predicted error of the noise exceeds what any data could teach at this horizon."""
+    """The predicted error of the noise exceeds what any data could teach in this horizon."""

@@ -1,4 +1,4 @@
-"""The learners and mechanisms of the library: one line each, which all rooms read.
+"""The table of learners and mechanisms, with one line for each.
 
 Names and paths only: a class is imported when it is asked for, and importing this module imports
 no learner. What a class proves of its noise is stated on the class, not here. A class derived from
@@ -20,7 +20,7 @@ __all__ = ["LEARNERS", "Learner", "learner_named", "learner_of", "own_class", "p
 
 @dataclass(frozen=True)
 class Learner:
-    """What the library knows of a learner or mechanism.
+    """What the library knows about a learner or mechanism.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Learner:
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.class_name).lower()
 
     def load(self) -> Any:
-        """Return the class, which is imported only now."""
+        """Return the class, importing it on first use."""
         return _load("dpoco", self.path)
 
     def load_audit(self, kind: str) -> Any:
@@ -208,25 +208,25 @@ _BY_CLASS = {learner.class_name: learner for learner in LEARNERS}
 
 
 def own_class(kind: type) -> Learner | None:
-    """Return the learner whose class this very class is, or None."""
+    """Return the learner whose class is exactly this one, or None."""
     found = _BY_CLASS.get(kind.__name__)
     room = kind.__module__.split(".")[:2]
     return found if found is not None and room == ["dpoco", found.path.split(".")[0]] else None
 
 
 def learner_of(kind: type) -> Learner | None:
-    """Return the learner that a class is or is derived from, or None."""
+    """Return the learner whose class is this one or a base of it, or None."""
     return next(filter(None, map(own_class, kind.__mro__)), None)
 
 
 def plays(learner: Any) -> str:
-    """Return what a learner plays, as its entry says; "" if it is none of the library's."""
+    """Return what a learner plays, as its entry says; "" for a foreign learner."""
     known = learner_of(type(learner))
     return "" if known is None else known.plays
 
 
 def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
-    """Return the learner of a name, further name or class's name, whatever its hyphens and case.
+    """Return the learner of a name, alias or class name, ignoring hyphens and case.
 
     Raises
     ------

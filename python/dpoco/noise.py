@@ -108,7 +108,7 @@ def gaussian(
 def laplace(
     source: Source, size: Size = None, *, scale: float = 1.0, out: FloatArray | None = None
 ) -> FloatArray | float:
-    """Draw from the density exp(-|x| / scale) / (2 scale); arguments as `gaussian`.
+    """Draw from the density exp(-|x| / scale) / (2 scale); arguments as for `gaussian`.
 
     Notes
     -----
@@ -120,7 +120,7 @@ def laplace(
 def exponential(
     source: Source, size: Size = None, *, scale: float = 1.0, out: FloatArray | None = None
 ) -> FloatArray | float:
-    """Draw from the density exp(-x / scale) / scale on x >= 0; arguments as `gaussian`.
+    """Draw from the density exp(-x / scale) / scale on x >= 0; arguments as for `gaussian`.
 
     Notes
     -----
@@ -132,7 +132,7 @@ def exponential(
 def gumbel(
     source: Source, size: Size = None, *, scale: float = 1.0, out: FloatArray | None = None
 ) -> FloatArray | float:
-    """Draw from the Gumbel law P(X <= x) = exp(-exp(-x / scale)); arguments as `gaussian`.
+    """Draw from the Gumbel law P(X <= x) = exp(-exp(-x / scale)); arguments as for `gaussian`.
 
     Notes
     -----

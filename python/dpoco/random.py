@@ -1,7 +1,7 @@
 """Cryptographic randomness: ChaCha20 in counter mode, one key per source.
 
 `Source()` takes its 256-bit key from the operating system. `Source.seeded(n)` is reproducible, for
-tests and simulation: it voids every guarantee, and the guarantees say so.
+tests and simulation. It voids every guarantee, and the guarantees say so.
 
 The construction, its test vectors and the fork rule: ``docs/privacy/noise.md``.
 """
@@ -37,7 +37,7 @@ def instruction_set() -> str:
 
 
 def select_instruction_set(name: str) -> str:
-    """Choose the instruction set for the whole process: all give the same bits.
+    """Choose the instruction set of the whole process; all give the same bits.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def select_instruction_set(name: str) -> str:
     Returns
     -------
     str
-        The one in force.
+        The instruction set in use.
 
     Raises
     ------
@@ -73,21 +73,21 @@ if hasattr(os, "register_at_fork"):
 class Source:
     """A stream of cryptographic random variates.
 
-    Each kind of variate (uniform, Gaussian, ...) reads a sub-stream of its own, so the i-th
-    Gaussian of a source does not depend on what else was drawn, and draws may be split at will.
+    Each kind of variate (uniform, Gaussian, ...) has its own sub-stream. The i-th Gaussian of a
+    source therefore does not depend on other draws, and you may split draws as you like.
 
-    A learner or mechanism given a source takes a stream of it that nothing else ever gets, so one
-    source may serve many of them.
+    A learner or mechanism that gets a source takes a separate stream of it, so one source may serve
+    many of them.
 
     Notes
     -----
     ChaCha20 (original layout: 64-bit counter, 64-bit nonce); nonce = 16 * stream + kind. Further
-    digits of a variate have a nonce and a place of their own, and move no position. After a
-    fork, the child's copy of an entropy source takes a new key at its next use, since parent and
-    child must not share noise; a seeded source goes on.
+    digits of a variate have a nonce and a place of their own and move no position. After a fork,
+    the child's copy of an entropy source takes a new key at its next use, since parent and child
+    must not share noise; a seeded source goes on.
 
-    A source cannot be pickled or copied: copies would share noise. `to_bytes` and `from_bytes` move
-    it, explicitly.
+    A source cannot be pickled or copied, since copies would share noise. Use `to_bytes` and
+    `from_bytes` to move it explicitly.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Source:
 
     @classmethod
     def seeded(cls, seed: int) -> Source:
-        """Return a reproducible source: for tests and simulation only, never for real data.
+        """Return a reproducible source, for tests and simulation only, never for real data.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Source:
     def spawn(self) -> Source:
         """Return an independent source, with a key derived from this one's.
 
-        Spawning is reproducible for seeded sources: the i-th child of equal sources is equal.
+        Spawning is reproducible for seeded sources: equal sources have equal i-th children.
         """
         claim = self._claim()
         message = b"dpoco spawned source" + claim["key"] + claim["stream"].to_bytes(8, "little")
@@ -183,7 +183,7 @@ class Source:
     def from_bytes(cls, state: bytes) -> Source:
         """Continue a source exactly where `to_bytes` left it.
 
-        The original must not be used any more: both would draw the same noise.
+        Do not use the original any more: both would draw the same noise.
 
         Raises
         ------

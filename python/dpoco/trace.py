@@ -21,15 +21,16 @@ Flags = Mapping[str, NDArray[np.bool_]]
 
 @dataclass(frozen=True, repr=False)
 class RecordShares:
-    """How records were read, as shares of all of them. **Not private**: counted in raw records.
+    """How records were read, as shares of all records. **Not private**: raw records count.
 
-    Learners take what they are given without a word, for an exception would tell. This tells an
-    evaluation where a schema is wrong: a misspelt feature, labels of another code, a narrow bound.
+    Learners accept records silently, because an exception would reveal something. This object shows
+    an evaluation where a schema is wrong: a misspelt feature, labels in another code, a bound that
+    is too narrow.
 
     Attributes
     ----------
     records : int
-        How many there were.
+        Number of records.
     shares : dict of str to float
         Share in [0, 1] of the records that were ``empty`` (counted as a zero record), ``clipped``
         (shortened to their bound), had an entry ``missing`` (not finite) or ``out_of_range`` (moved
@@ -38,7 +39,7 @@ class RecordShares:
         ``missing_features`` (a listed name is not there, or None) or ``unlisted_features`` (a name
         that is there is not listed). Those that cannot occur are left out.
     columns : dict of str to dict of str to float
-        The same of single columns, by name or else number, where something is known about them.
+        The same shares for single columns, by name or number, where something is known about them.
     """
 
     records: int
@@ -47,7 +48,7 @@ class RecordShares:
 
     @classmethod
     def of(cls, *flags: Flags, names: Sequence[str] | None = None) -> RecordShares:
-        """Count what holds of records, shape (T,), or of their columns, shape (T, d)."""
+        """Count properties of records, shape (T,), or of their columns, shape (T, d)."""
         merged: dict[str, NDArray[np.bool_]] = {}
         for key, values in (item for each in flags for item in each.items()):
             merged[key] = merged[key] | values if key in merged else values
@@ -75,12 +76,12 @@ class ReadRecords(ABC):
 
     @property
     def nonprivate_records(self) -> RecordShares:
-        """How the learner read the records of the run. **Not private**: publishing it is a leak.
+        """How the learner read the records of the run. **Not private**: do not publish it.
 
         Raises
         ------
         ValueError
-            For a trace without its stream: one that was loaded.
+            For a trace that was loaded, which has no stream.
         """
         return RecordShares.of(self._flags(slice(None)))
 
@@ -101,7 +102,7 @@ class Trace(ReadRecords):
     switches : ndarray of int64
         Round indices (0-based, increasing) after which the decision changed.
     first_round : int
-        Rounds the learner had consumed before this run.
+        Number of rounds that the learner had consumed before this run.
     """
 
     losses: FloatArray
@@ -143,7 +144,7 @@ class Trace(ReadRecords):
         return self._decisions
 
     def comparator_losses(self, decision: Any) -> FloatArray:
-        """Return the losses, shape (T,), a fixed decision of shape (d,) would have had."""
+        """Return the losses, shape (T,), of a fixed decision of shape (d,)."""
         return self._loss_of(float_array("decision", decision, (None,)))
 
     def regret(self, comparator: Any) -> FloatArray:

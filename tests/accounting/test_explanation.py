@@ -54,7 +54,7 @@ def test_every_number_is_the_curves(guarantee):
     for alarm in (0.05, 0.01, 0.001):
         value = power.test_power(guarantee, alarm)
         assert (
-            f"wrongly with probability {alarm:g} accuses rightly with probability at most "
+            f"a false alarm with probability {alarm:g} raises a true one with probability at most "
             f"{value:.4g}" in text
         )
     for units in (2, 5, 10):
@@ -75,15 +75,15 @@ def test_a_wrong_curve_would_be_seen():
 
 
 def test_what_each_relation_says():
-    assert "the party that collects the reports included" in flat(LOCAL)
+    assert "including the party that collects the reports" in flat(LOCAL)
     assert "that a user takes part, when, and how often, is visible" in flat(LOCAL)
     assert "all other users together" in flat(JOINT)
     assert "her data and are not covered" in flat(JOINT)
     assert "any computing power" in flat(SUM)
     emptied = dataclasses.replace(SUM, change="zero_out")
-    assert "whether one round had any data cannot be told" in flat(emptied)
+    assert "nobody can tell whether one round had any data" in flat(emptied)
     assert "replaced data count as two changes" in flat(emptied)
-    assert "By the constants in print" in flat(JOINT)
+    assert "With the published constants" in flat(JOINT)
     assert "epsilon = 36.5" in flat(JOINT)
     assert "in print" not in flat(SUM)
 
@@ -160,7 +160,7 @@ def test_the_plain_page_warns():
 
 def test_the_plain_page_names_promises_people_and_those_who_come_back():
     declared = Guarantee.gaussian(sensitivity=1.0, noise_scale=8.0, delta=1e-6, horizon=50)
-    assert page(declared).count("answer for this, which nothing enforces: PROMISED") == 2
+    assert page(declared).count("guarantee this yourself, since nothing enforces it: PROMISED") == 2
     assert "with ten of them the same guess may be right" in page(declared)
     person = declared.for_person(3, 2)
     assert "All that any one person contributes" in page(person)

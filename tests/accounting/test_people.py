@@ -235,7 +235,7 @@ def test_what_is_no_single_mechanism_is_refused(leader):
     book = Ledger(Budget(3.0, 1e-5))
     book.charge(leader, "a")
     for other in (pool, book.guarantee, replace(leader, unit="one user")):
-        with pytest.raises(ValueError, match="those that it is made of"):
+        with pytest.raises(ValueError, match="call this for its parts"):
             other.for_person(3)
 
 

@@ -79,7 +79,7 @@ def test_river_needs_a_person_exactly_where_it_is_enforced(changes):
 
 def test_records_of_nobody_are_refused_and_play_no_round():
     model = in_river(river.PrivateRegressor)
-    with pytest.raises(ValueError, match="does not say whose"):
+    with pytest.raises(ValueError, match="does not name its person"):
         model.learn_one({"a": 1.0, "b": 2.0}, 0.5)
     assert model.round == 0
     ledger = Ledger(BUDGET)

@@ -133,7 +133,7 @@ def test_a_pickle_carries_what_was_published_and_nothing_else():
     assert copied.guarantee == model.guarantee
     assert copied.predict_proba_one({"a": 0.2}) == model.predict_proba_one({"a": 0.2})
     for action in (lambda: copied.learn_one({"a": 0.1}, True), lambda: copied.learner_):
-        with pytest.raises(StateError, match="carries what was published"):
+        with pytest.raises(StateError, match="holds what was published"):
             action()
     again = pickle.loads(pickle.dumps(copied))
     assert (again.weights, again.round) == (model.weights, 40)

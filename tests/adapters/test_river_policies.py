@@ -172,7 +172,7 @@ def test_started_policies_are_not_copied(kind, params):
     reward = [0.0, 1.0] if kind is PrivateExperts else 1.0
     policy.update(policy.pull(policy.arms, *context), *context, reward)
     for attempt in (copy.deepcopy, pickle.dumps):
-        with pytest.raises(StateError, match="neither copied nor pickled"):
+        with pytest.raises(StateError, match="neither be copied nor pickled"):
             attempt(policy)
     assert all(other.learner_.round == 0 for other in [*copied, policy.clone()])
 

@@ -163,7 +163,7 @@ def test_horizons():
 def test_every_fit_spends_the_budget_again():
     rows, labels = records(50)
     model = classifier().fit(rows, labels)
-    with pytest.warns(UserWarning, match="spends both"):
+    with pytest.warns(UserWarning, match="spend both budgets"):
         model.fit(rows, labels)
     ledger = Ledger(Budget(6.5, 1e-5), currency="gaussian")
     model = classifier(ledger=ledger)
@@ -208,7 +208,7 @@ def test_copies(tmp_path):
     again = pickle.loads(pickle.dumps(model))
     assert again.predict_proba(rows).tolist() == model.predict_proba(rows).tolist()
     assert again.guarantee_ == model.guarantee_
-    with pytest.raises(StateError, match="carries what was published"):
+    with pytest.raises(StateError, match="holds what was published"):
         again.partial_fit(rows, labels)
     model.learner_.save(tmp_path / "state")
     model.partial_fit(rows, labels)

@@ -214,7 +214,7 @@ def test_bad_input_is_named():
 
     custom = CustomLoss(lipschitz=1.0, smoothness=1.0)
     for call, error, message in [
-        (both(experts, LOSSES, LOSSES), ValueError, "are equal, so that nothing could show"),
+        (both(experts, LOSSES, LOSSES), ValueError, "are equal, so nothing could be found"),
         (both(experts, LOSSES, 1.0 - LOSSES), ValueError, "at most one round may"),
         (both(experts, LOSSES, LOSSES[:2]), ValueError, "different numbers"),
         (both(experts, LOSSES, last), ValueError, "append a round"),

@@ -269,6 +269,6 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="leaves the stream as it is"):
         audit_learner(replace(case, replacements=((0, case.stream[0]),)), trials=FEW)
     free = dpoco.Guarantee.none(6)
-    with pytest.raises(ValueError, match="promises nothing"):
+    with pytest.raises(ValueError, match="no privacy guarantee"):
         audit_learner(replace(case, claim=Claim.of(free)), trials=FEW)
     assert isinstance(case, StandardCase)

@@ -54,7 +54,7 @@ CASES = [  # command lines, and what is said
     ("run --stream pollsters --exploration 1", "name one with --learner"),
     ("run --slope-bound 0.4", "slope_bound must be in [1/2, 1]"),
     ("run --slope-bound 0.5 --loss huber", "--slope-bound is for --loss logistic"),
-    ("run --slope-bound 0.5 --learner tree-frank-wolfe", "slope_bound is for NoisyFTRL"),
+    ("run --slope-bound 0.5 --learner tree-frank-wolfe", "only NoisyFTRL and NoisyNewton"),
     ("run --slope-bound 0.5 --learner linucb", "learners of records"),
     ("run --batch 3", "name one with --learner"),
     ("run --learner tree-frank-wolfe --option batch=many", "batch must be int"),

@@ -229,7 +229,7 @@ def test_what_is_chosen_follows_the_problem(table, invoke, report_of):
         invoke("run", *FILE, *common, "--loss", loss, "--horizon", 10**5)
         settings = report_of()["settings"]
         assert first in settings["chosen"]
-        assert "a round expected" in settings["chosen"]
+        assert "expected regret" in settings["chosen"]
     text = invoke("run", "--stream", "pollsters", *common, "--switches", 3).stdout
     assert "auto: dpoco.experts.WindowSelector, expected_shifts=3: regret of " in text
 

@@ -77,3 +77,34 @@ def test_formulas_have_a_frame_that_scrolls(conf, display, formula, start):
     with pytest.raises(nodes.SkipNode):
         conf.math_visitor(display)(translator, nodes.math(formula, formula))
     assert translator.body[0].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("text", "here", "target"),
+    [
+        ("docs/privacy/gaussian.md", "reference/noise", "privacy/gaussian"),
+        ("docs/cli.md#run", "privacy/pure", "cli"),
+        ("gaussian.md", "privacy/pure", "privacy/gaussian"),
+        ("pitfalls.md", "project/changes", "privacy/pitfalls"),
+        ("SECURITY.md", "privacy/pure", "project/security"),
+        ("bench/README.md", "project/contributing", "project/benchmarks"),
+        ("README.md", "project/contributing", None),
+        ("docs/nowhere.md", "cli", None),
+        ("docs/conf.py", "cli", None),
+    ],
+)
+def test_pages_in_code_font_are_links(conf, text, here, target):
+    from docutils import nodes
+    from docutils.utils import new_document
+
+    builder = SimpleNamespace(get_relative_uri=lambda _, page: f"{page}.html")
+    pages = {
+        path.relative_to(conf.DOCS).with_suffix("").as_posix() for path in conf.DOCS.glob("**/*.md")
+    }
+    app = SimpleNamespace(env=SimpleNamespace(found_docs=pages), builder=builder)
+    page = new_document("page")
+    page += nodes.paragraph("", "", nodes.literal("", text))
+    conf.link_named_pages(app, page, here)
+    uris = [link["refuri"] for link in page.findall(nodes.reference)]
+    anchor = "#run" if "#" in text else ""
+    assert uris == ([] if target is None else [f"{target}.html{anchor}"])

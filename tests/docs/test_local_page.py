@@ -23,8 +23,8 @@ def test_the_first_row_of_the_measured_risks():
 
 
 def test_the_scope_is_said_first():
-    first = PAGE.split("\n\n")[1]
-    assert "**the context of every round is disclosed" in first
+    first = " ".join(PAGE.split("\n\n")[1].split())
+    assert "**the server learns the context of every round: only the label is protected.**" in first
 
 
 def test_all_names_of_the_room_resolve_and_load_no_heavy_package():

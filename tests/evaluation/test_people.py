@@ -60,7 +60,7 @@ def test_a_report_is_of_the_learner_that_keeps_to_the_rule(name):
     compare, make, data = CASES[name]
     started = []
     how = {"budget": BUDGET, "seed": 4, "progress": lambda *told: started.append(told)}
-    with pytest.raises(TypeError, match=r"^persons must be given: a participation is enforced$"):
+    with pytest.raises(TypeError, match=r"^persons must be given, because the learner enforces"):
         compare(**how, participation=RULE)
     with pytest.raises(TypeError, match=r"^persons would be ignored"):
         compare(**how, persons=WHO)

@@ -88,11 +88,11 @@ def test_a_learner_is_taken_once(way, tmp_path):
     learner = CASES[0].make(1)
     with opened(tmp_path) as journal:
         getattr(journal, way)("a", learner)
-        with pytest.raises(dpoco.StateError, match="has this learner already"):
+        with pytest.raises(dpoco.StateError, match="already holds this learner"):
             journal.adopt("b", learner)
         (tmp_path / "other").mkdir()
         with opened(tmp_path / "other") as other:
-            with pytest.raises(dpoco.StateError, match="has this learner already"):
+            with pytest.raises(dpoco.StateError, match="already holds this learner"):
                 other.adopt("a", learner)
             assert other.streams() == []
         assert journal.streams() == ["a"]
@@ -102,7 +102,7 @@ def test_what_a_make_returns_is_taken_once(tmp_path):
     learner = CASES[0].make(1)
     with opened(tmp_path) as journal:
         stream = journal.open("a", lambda: learner)
-        with pytest.raises(dpoco.StateError, match="has this learner already"):
+        with pytest.raises(dpoco.StateError, match="already holds this learner"):
             journal.open("b", lambda: learner)
         assert journal.open("a", lambda: learner) is stream
         np.testing.assert_array_equal(stream.process(*CASES[0].batch), CASES[0].reference())
@@ -115,7 +115,7 @@ def test_a_learner_whose_adoption_failed_is_adopted_again(tmp_path, monkeypatch)
             patch.setattr(journal._store, "commit", lambda: 1 // 0)
             with pytest.raises(ZeroDivisionError):
                 journal.adopt("a", learner)
-        with pytest.raises(dpoco.StateError, match="has this learner already"):
+        with pytest.raises(dpoco.StateError, match="already holds this learner"):
             journal.adopt("b", learner)  # the commit may have been durable
         stream = journal.adopt("a", learner)
         np.testing.assert_array_equal(

@@ -146,7 +146,7 @@ def test_rotation_of_keys_that_the_caller_keeps(tmp_path):
     new = bytes(reversed(KEY))
     with opened(tmp_path, key=KEY) as journal:
         played(journal.open("a", lambda: CASE.make(1)), 0, 4)
-        with pytest.raises(ValueError, match="caller"):
+        with pytest.raises(ValueError, match="pass the new key"):
             journal.rotate_key()
         with pytest.raises(ValueError, match="before"):
             journal.rotate_key(KEY)

@@ -111,5 +111,5 @@ def test_others_refuse_it(kind):
     domain = LpBall(3, 1.0) if kind is dpoco.frank_wolfe.PolyhedralFrankWolfe else BALL
     published = [{"weights": "paper"}] if "weights" in kind._options else []
     for options in ({}, *published):
-        with pytest.raises(ValueError, match="slope_bound is for NoisyFTRL and NoisyNewton"):
+        with pytest.raises(ValueError, match="only NoisyFTRL and NoisyNewton take a slope_bound"):
             kind(domain, LogisticLoss(slope_bound=0.75), budget=BUDGET, **length, **options)

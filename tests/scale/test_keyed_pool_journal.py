@@ -176,7 +176,7 @@ def test_the_whole_pool_is_charged_once(tmp_path):
             KeyedPool(hedge(77), journal=journal)
         with pytest.raises(dpoco.StateError, match="no pool"):
             KeyedPool(None, journal=journal, name="unknown")
-        with pytest.raises(ValueError, match="back the journal up"):
+        with pytest.raises(ValueError, match="back up the journal"):
             KeyedPool(hedge(), journal=journal).save(tmp_path / "pool")
 
 

@@ -222,7 +222,7 @@ class Book:
             )
         if VIEWS.index(claim.view) < VIEWS.index(self.view):
             raise ValueError(
-                f"a guarantee with view {claim.view!r} says nothing in a ledger with view "
+                f"a guarantee with view {claim.view!r} does not cover a ledger with view "
                 f"{self.view!r}: make the ledger with view={claim.view!r}, which protects less"
             )
         if claim.view != self.view:
@@ -233,7 +233,7 @@ class Book:
         elif self.change == "zero_out" and claim.change == "replace":
             if claim.view == "server":
                 raise ValueError(
-                    "a guarantee with view 'server' says nothing about whether a user reports: "
+                    "a guarantee with view 'server' does not cover whether a user reports: "
                     "make the ledger with relation='replace'"
                 )
             conditions.append("an empty round is processed as a zero record")
@@ -319,8 +319,8 @@ class Book:
         epsilon = self._fixed().plus(entry.cost).epsilon(delta)
         if not epsilon <= before + share * (self.budget.epsilon - before):
             raise BudgetExceeded(
-                f"{entry.label!r} would lift the whole to epsilon = {epsilon:.6g} at delta = "
-                f"{delta:.6g}, over the budget's {self.budget.epsilon:.6g}"
+                f"{entry.label!r} would raise the total to epsilon = {epsilon:.6g} at delta = "
+                f"{delta:.6g}, above the budget's {self.budget.epsilon:.6g}"
             )
 
     def guarantee(self, unit: str, way: str) -> Guarantee:

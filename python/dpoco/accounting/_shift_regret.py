@@ -88,7 +88,7 @@ class ShiftDetectorParameters(Parameters):
         switches (default 0), for independent losses whose law changes no more often; infinite if
         there is no claim. Derived, as is what follows.
     regret_terms : dict of str to float
-        The terms it is the sum of, unless the number of rounds is smaller.
+        Terms that add up to it, unless the number of rounds is smaller.
     regret_scope : {"shifting", "stationary"}
         Losses it holds for; "stationary" if no shifts were planned for.
     """

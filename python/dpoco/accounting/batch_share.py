@@ -7,7 +7,7 @@ max-norm, N in l1 and, the common shift taken off, sqrt(N - (N mod 2) / N) in l2
 
 * "knorm", density exp(-max |z| / k): 1/k, purely; "laplace" of scale b: N/b, purely;
 * "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails;
-* "coordinate_rr": the epsilon of the response, purely, also towards whoever collects it.
+* "coordinate_rr": the epsilon of the response, purely, also against the party that collects it.
 
 As printed the algorithm adds Laplace noise of scale 1/epsilon and claims epsilon; N epsilon holds.
 
@@ -84,11 +84,11 @@ class BatchShareParameters(Parameters):
         Bound on the expected regret against at most S switches, in losses of [0, 1]. Derived, as is
         everything below; None for no claim.
     regret_terms : dict of str to float
-        The terms it is the sum of.
+        Terms that add up to it.
     regret_scope : {"oblivious", "adaptive"}
         Streams it holds for: fixed in advance, or any.
     numerics : {"float", "lattice"}
-        Arithmetic of sums and noise: doubles, whose rounding the guarantee leaves out, or exact
+        Arithmetic of sums and noise: doubles, whose rounding is not part of the guarantee, or exact
         integers, for "gaussian" and "laplace".
     """
 
@@ -188,7 +188,7 @@ def calibrate(
     horizon : int or None
         Rounds T; None for an endless stream.
     budget : Budget or None
-        None adds no noise and promises nothing. With delta = 0 purely private noise is used.
+        None adds no noise and gives no guarantee. With delta = 0 purely private noise is used.
     calibration : {"tight", "paper"}
         "paper": the printed parameters; the guarantee is N times the budget.
     switches : int

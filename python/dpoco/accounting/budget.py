@@ -21,16 +21,16 @@ _LARGE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """An (epsilon, delta) budget for everything one learner ever releases.
+    """An (epsilon, delta) budget for everything that one learner ever releases.
 
     Parameters
     ----------
     epsilon : float
         Largest log-likelihood ratio, positive and finite.
     delta : float
-        Probability budget for exceeding it, in [0, 1). A good choice is at most one tenth of the
+        Probability of exceeding this ratio, in [0, 1). A good choice is at most one tenth of the
         reciprocal of the number of rounds. 0 asks for pure differential privacy, which learners
-        with exponential, Laplace or cube noise can give; the others raise `CalibrationError`.
+        with exponential, Laplace or cube noise can give; other learners raise `CalibrationError`.
 
     Raises
     ------
@@ -40,8 +40,8 @@ class Budget:
     Warns
     -----
     LargeDeltaWarning
-        If delta exceeds 1/1000. Learners and mechanisms also issue it if delta exceeds one over
-        their horizon: publishing the data of one round in full, of T, costs a delta of 1/T.
+        If delta exceeds 1/1000. Learners and mechanisms also issue the warning if delta exceeds one
+        over their horizon T: publishing the data of one of T rounds in full costs a delta of 1/T.
     """
 
     epsilon: float
@@ -53,8 +53,8 @@ class Budget:
         if self.delta > _LARGE:
             swapped = "; did you swap epsilon and delta?" if self.epsilon < self.delta else ""
             warnings.warn(
-                f"delta = {self.delta:g} is a large chance of revealing everything: usual is "
-                f"less than one over the number of rounds{swapped}",
+                f"delta = {self.delta:g} is a large chance of revealing everything; choose it "
+                f"below one over the number of rounds{swapped}",
                 LargeDeltaWarning,
                 stacklevel=3,
             )
@@ -77,17 +77,17 @@ class Budget:
         object.__setattr__(self, "delta", delta)
 
     def doubt(self, horizon: int | None, *, stacklevel: int) -> None:
-        """Warn if delta exceeds one over `horizon`, unless this budget has warned already."""
+        """Warn if delta exceeds one over `horizon`, unless this budget has already warned."""
         if horizon is not None and 1.0 / horizon < self.delta <= _LARGE:
             warnings.warn(
-                f"delta = {self.delta:g} exceeds one over the horizon of {horizon}: as much would "
-                "allow publishing the data of a round drawn at random",
+                f"delta = {self.delta:g} exceeds one over the horizon of {horizon}: this would "
+                "allow publishing the data of a random round",
                 LargeDeltaWarning,
                 stacklevel=stacklevel + 1,
             )
 
     def require_delta(self) -> None:
-        """Raise `CalibrationError` for delta = 0, in mechanisms that cannot do without."""
+        """Raise `CalibrationError` for delta = 0, in mechanisms that need a positive delta."""
         if self.delta == 0.0:
             raise CalibrationError("this mechanism is never purely private: it needs delta > 0")
 

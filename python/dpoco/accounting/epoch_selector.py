@@ -63,7 +63,7 @@ class EpochSelectorParameters(Parameters):
         Bound on the expected regret to the best expert, for independent losses of one law in
         [0, 1]. Derived, as is what follows.
     regret_terms : dict of str to float
-        The terms it is the sum of, unless the number of rounds is smaller.
+        Terms that add up to it, unless the number of rounds is smaller.
     regret_scope : {"stationary"}
         Losses it holds for.
     """
@@ -88,7 +88,7 @@ class EpochSelectorParameters(Parameters):
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
         return self.scale > 0.0 or self.experts == 1 or self.horizon == 1
 
     @property
@@ -132,7 +132,7 @@ def calibrate(
     horizon : int or None
         Rounds; None: any number, up to 10^12. The noise is the same.
     budget : Budget or None
-        None adds no noise and promises nothing. A positive delta helps only "gumbel".
+        None adds no noise and gives no guarantee. A positive delta helps only "gumbel".
     calibration : {"tight", "corrected", "paper"}
         "corrected" and "paper": the published Laplace noise, whose scale is right.
     selection : {"exponential", "gumbel", "laplace"}, optional

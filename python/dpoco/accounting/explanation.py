@@ -1,7 +1,7 @@
-"""A guarantee as a statement, and in plain words: what is protected, and what the numbers mean.
+"""A guarantee as a statement and in plain words: what it protects, and what its numbers mean.
 
-Every number in the text is computed from the guarantee's own curve by
-``dpoco.accounting.attack_power``. Proof of what they mean: ``docs/privacy/explanations.md``.
+``dpoco.accounting.attack_power`` computes every number in the text from the guarantee's own curve.
+``docs/privacy/explanations.md`` proves what they mean.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ _WIDTH = 88
 
 _AGAINST = {
     "everyone": (
-        "anybody who sees everything that is released, knows the mechanism and all the rest of the "
-        "data, may have chosen it, and has any computing power"
+        "anybody who sees everything that is released, even if they know the mechanism and all "
+        "other data, chose these data themselves, and have any computing power"
     ),
     "server": (
-        "anybody, the party that collects the reports included: what leaves a device is already "
-        "protected"
+        "anybody, including the party that collects the reports: data are protected before they "
+        "leave a device"
     ),
     "others": (
-        "all other users together, who may pool what they are shown; not against whoever sees what "
-        "the protected user is shown, nor against the party that runs the mechanism"
+        "all other users together, who may combine what they are shown, but not against anybody "
+        "who sees what the protected user is shown, nor against the party that runs the mechanism"
     ),
 }
 _CHANGE = {
-    "replace": "what was in {unit} cannot be told from anything else that could have been there",
-    "zero_out": "whether {unit} had any data cannot be told; replaced data count as two changes",
+    "replace": "nobody can tell the data of {unit} from any other data that could have been there",
+    "zero_out": "nobody can tell whether {unit} had any data; replaced data count as two changes",
 }
 _COMPUTED = {
-    "lattice": "What the program computes is what the proof is about: data are rounded to a public "
-    "grid, which is paid for, and the noise consists of whole steps of that grid, of exactly the "
-    "right probabilities. The last digits of a released number give nothing away.",
-    "float": "The proof is about real numbers; the program computes with 16 digits, and what the "
-    "last of them could give away is not part of the proof.",
+    "lattice": "The proof covers what the program computes: data are rounded to a public grid, at "
+    "a cost that is included, and the noise consists of whole steps of that grid with exactly the "
+    "right probabilities. The last digits of a released number reveal nothing.",
+    "float": "The proof is about real numbers. The program computes with 16 digits, and the proof "
+    "does not cover what the last of them could reveal.",
 }
 _DOUBT = (
-    "the numbers below are those of the same mechanism with secret noise and every promise kept; "
-    "see the conditions for why they are not proved for this one"
+    "the numbers below hold for the same mechanism with secret noise and every promise kept; the "
+    "conditions say why they are not proved for this one"
 )
 Section = tuple[str, str, tuple[str, ...]]  # title, text, items
 _OPEN = {
@@ -70,7 +70,7 @@ REVIEWS: dict[str, str] = {}
 
 
 def facts(guarantee: Guarantee) -> dict[str, Any]:
-    """Return the numbers behind `explain`, as a dictionary that JSON can carry.
+    """Return the numbers behind `explain`, as a JSON-able dictionary.
 
     Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
     ``horizon``, ``guessing`` (prior to the largest probability of a right guess), ``odds`` (the
@@ -109,24 +109,25 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = None) -> str:
-    """Return the guarantee in words, for somebody who knows no differential privacy.
+    """Return the guarantee in words, for readers who do not know differential privacy.
 
     Parameters
     ----------
     guarantee : Guarantee
-        Of any learner, mechanism or ledger.
+        Guarantee of any learner, mechanism or ledger.
     plain : bool, default False
-        One page without terms, for lawyers, auditors and those concerned: what is protected, for
-        whom, how long, what can still be learned, what the operator must do, what is not covered;
-        with warnings if epsilon is above 10 or delta above one over the number of people.
+        Return one page without technical terms, for lawyers, auditors and the people concerned:
+        what is protected, for whom, for how long, what an attacker can still learn, what the
+        operator must do, and what is not covered. It warns if epsilon is above 10 or delta above
+        one over the number of people.
     people : int, optional
-        How many there are, for that warning. Default: as many as rounds.
+        Number of people, for that warning. Default: the number of rounds.
 
     Returns
     -------
     str
         Paragraphs of at most 88 columns. Every number is a bound that holds for every attack, not
-        an estimate for some.
+        an estimate for some attacks.
     """
     g, sections = guarantee, list[Section]()
     if not g.private:
@@ -137,7 +138,7 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         if not g.certified:
             sections.append(("NOT CERTIFIED", _DOUBT, ()))
         record = facts(g)
-        released = f"{g.mechanism}, over at most {g.horizon} rounds. Everything below is about "
+        released = f"{g.mechanism}, over at most {_span(g)}. Everything below is about "
         bound = f"epsilon = {g.epsilon:.6g} and delta = {g.delta:.6g} allow."
         change = f"{g.unit}: {_CHANGE[g.change].format(unit=g.unit)}, beyond what {bound}"
         sections += [
@@ -145,7 +146,7 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
             ("What is protected", change, ()),
             ("Against whom", f"{_AGAINST[g.view]}.", ()),
             (
-                "What the numbers mean, for two streams that differ in that much",
+                "What the numbers mean, for two streams that differ in this",
                 "",
                 tuple(_meaning(record)),
             ),
@@ -153,11 +154,11 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         ]
         if g.numerics is not None:
             sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
-        sections.append(("Only if", "", g.conditions))
+        sections.append(("Conditions", "", g.conditions))
         if g.paper_epsilon is not None:
-            said = f"the same noise would be said to give epsilon = {g.paper_epsilon:.6g} at this "
-            sections.append(("By the constants in print", f"{said}delta.", ()))
-        proof = f"{g.reference}; of the numbers above: docs/privacy/explanations.md"
+            said = f"for the same noise they claim epsilon = {g.paper_epsilon:.6g} at this delta."
+            sections.append(("With the published constants", said, ()))
+        proof = f"{g.reference}; for the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
         review = tuple(f"{page}: {who}" for page, who in record["review"].items())
         sections.append(("Reviewed outside the project", "", review))
@@ -187,7 +188,7 @@ def _for_everybody(g: Guarantee, people: int | None) -> Iterator[Section]:
     thing = _THINGS.get(g.unit, g.unit)
     yield "What is protected", f"{thing}: releases look almost the same as if it {other}.", ()
     yield "For whom", f"For everybody alike, however unusual, against {_AGAINST[g.view]}.", ()
-    lasting = "What was released then stays protected: no later knowledge or computer changes that."
+    lasting = "Later knowledge or faster computers do not weaken the protection."
     yield "For how long", f"For {_span(g)} at most, taken together. {lasting}", ()
     yield "What an attacker could still learn", "", _learned(g)
     yield "What the operator must do", "", _duties(g)
@@ -200,11 +201,11 @@ def _warnings(g: Guarantee, people: int | None) -> Iterator[str]:
     if not g.certified:
         yield f"This is not proved for the system as it is set up: {_DOUBT}."
     if g.epsilon > _LARGE:
-        much = "an attacker's odds may change more than twenty thousand times"
+        much = "an attacker's odds may change by a factor of more than twenty thousand"
         yield f"epsilon = {g.epsilon:.4g} is above {_LARGE:g}: {much}: hardly any protection."
     count, whom = (g.horizon, "rounds") if people is None else (people, "people")
     if g.delta * positive_int("people", count) > 1.0:
-        fails = "with such a chance the protection of some of them may fail altogether"
+        fails = "with such a chance the protection of some of them may fail completely"
         yield f"delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}: {fails}."
 
 
@@ -212,27 +213,27 @@ def _learned(g: Guarantee) -> tuple[str, ...]:
     odds = facts(g)["odds"]
     fails = f", except with a chance of {odds['exceeded']:.2g}" if odds["exceeded"] else ""
     return (
-        "somebody who knows all the rest, and finds two possible contents equally likely, guesses "
+        "somebody who knows everything else and finds two possible contents equally likely guesses "
         f"right at most {_percent(guessing_probability(g))} times in 100 after seeing all "
         "releases, and 50 times without them",
         "a suspicion that is 1 % likely before becomes at most "
         f"{_percent(odds['posterior']['0.01'])} % likely{fails}",
-        "whatever is true of people in general, and would be found without this one, too",
+        "anything that is true of people in general and would be found without this one, too",
     )
 
 
 def _duties(g: Guarantee) -> tuple[str, ...]:
     most, apart = g.person or (0, 0)
-    rule = f"see to it that nobody has more than {most} rounds, any two at least {apart} apart"
+    rule = f"make sure that nobody has more than {most} rounds, any two at least {apart} apart"
     promises = (each for each in g.conditions if each.split()[0].strip(",:").isupper())
     return (
-        "fix all settings beforehand, without a look at the data",
+        "fix all settings beforehand, without looking at the data",
         "publish the releases and nothing else: raw data, logs, evaluations, saved states and the "
         "key of the noise stay secret",
-        f"stop after {_span(g)}, and continue a saved state once only",
+        f"stop after {_span(g)}, and continue a saved state only once",
         *((rule,) if g.person else ()),
-        "keep account of all other releases about the same people: risks add up",
-        *(f"answer for this, which nothing enforces: {each}" for each in promises),
+        "keep track of all other releases about the same people, since risks add up",
+        *(f"guarantee this yourself, since nothing enforces it: {each}" for each in promises),
     )
 
 
@@ -245,7 +246,7 @@ def _uncovered(g: Guarantee) -> tuple[str, ...]:
         *(() if g.unit == "one person" else (several,)),
         "theft or misuse of the raw data, before or beside this system",
         *((_OPEN[g.view],) if g.view in _OPEN else ()),
-        *(("what the last digits of computed numbers give away",) if g.numerics == "float" else ()),
+        *(("what the last digits of computed numbers reveal",) if g.numerics == "float" else ()),
     )
 
 
@@ -258,8 +259,8 @@ def _meaning(record: dict[str, Any]) -> Iterator[str]:
     for prior, value in record["guessing"].items():
         p = float(prior)
         yield (
-            f"who gives one of them probability {p:g} beforehand guesses right with probability "
-            f"at most {value:.4g} afterwards ({max(p, 1.0 - p):g} without the releases)"
+            f"an attacker who gives one of them probability {p:g} beforehand guesses right with "
+            f"probability at most {value:.4g} afterwards ({max(p, 1.0 - p):g} without the releases)"
         )
     odds = record["odds"]
     after = ", ".join(f"{float(p):g} -> {v:.4g}" for p, v in odds["posterior"].items())
@@ -267,13 +268,13 @@ def _meaning(record: dict[str, Any]) -> Iterator[str]:
     if odds["exceeded"] > 0.0:
         extent = f"(2 e^epsilon), except with probability {odds['exceeded']:.3g} (2 delta)"
     yield (
-        "the odds of the stream that was there rise by a factor of at most "
+        "the odds of the true stream rise by a factor of at most "
         f"{odds['factor']:.4g} {extent}; as probabilities: {after}"
     )
     for alarm, power in record["power"].items():
         yield (
-            f"a test that accuses wrongly with probability {float(alarm):g} accuses rightly with "
-            f"probability at most {power:.4g}"
+            f"a test that raises a false alarm with probability {float(alarm):g} raises a true one "
+            f"with probability at most {power:.4g}"
         )
 
 
@@ -283,14 +284,14 @@ def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> Iterator[str
 
     groups = ", ".join(f"{k}: {number(epsilon)}" for k, epsilon in record["groups"].items())
     yield (
-        f"more than {guarantee.unit}, such as one person's data in several of them: epsilon at the "
+        f"more than {guarantee.unit}, such as several that one person contributes: epsilon at the "
         f"same delta, by number of units: {groups}"
     )
     yield (
-        "what the data say about everybody: a conclusion that is reached with or without one unit "
-        "is no breach of this guarantee, whomever it concerns"
+        "facts about people in general: a conclusion that is reached with or without one unit does "
+        "not breach this guarantee, whomever it concerns"
     )
-    yield "the same data released elsewhere: guarantees add up, see dpoco's Ledger"
+    yield "the same data released elsewhere: costs add up, see dpoco's Ledger"
     if guarantee.view in _OPEN:
         yield _OPEN[guarantee.view]
 

@@ -37,25 +37,25 @@ class Guarantee:
     Attributes
     ----------
     epsilon, delta : float
-        The stated point of the curve: the smallest epsilon known at this delta. Infinite epsilon
+        The stated point of the curve: the smallest epsilon known at this delta. An infinite epsilon
         means no privacy.
     change : {"replace", "zero_out"}
         How neighbouring streams differ in one unit: its data are replaced by any others, or are
-        empty in one of them.
+        empty in one of the streams.
     unit : str
-        What one change of the data is: "one round" of a stream, "one record" of a data set, "one
-        user's record". The report speaks of it.
+        What one change of the data concerns: "one round" of a stream, "one record" of a data set,
+        or "one user's record".
     horizon : int
-        Rounds covered; for records, releases.
+        Number of rounds covered; for records, releases.
     mechanism : str
         What is released, in words.
     sensitivity : float or None
         Norm of the largest difference between neighbouring streams in what is summed.
     sensitivity_norm : str
-        Its norm: "l2", "l3", "linf".
+        Norm of `sensitivity`: "l2", "l3", "linf".
     noise_scale : float
-        Scale of one noise draw, in the units of the data's gradients; of the first one, where
-        draws become smaller (``blt_normalised``, whose levels are in the description).
+        Scale of one noise draw, in the units of the data's gradients; of the first draw if draws
+        become smaller (``blt_normalised``, whose levels are in the description).
     noise_multiplier : float or None
         ``noise_scale / (sensitivity * column_norm)``, for generalized Gaussian noise further
         divided by the square root of its smoothness constant; 1/mu.
@@ -74,28 +74,28 @@ class Guarantee:
     reference : str
         Theorem, whether corrected, and the page of the proof.
     conditions : tuple of str
-        What must hold for the guarantee to hold.
+        Conditions under which the guarantee holds.
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.
     numerics : {"lattice", "float"} or None
         Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
-        law, accounted for; "float": doubles, whose rounding is not. None: see the conditions
-        (nothing to state, or a record of an earlier release).
+        distribution, which is accounted for. "float": doubles, whose rounding is not accounted for.
+        None: see the conditions (nothing to state, or a record of an earlier release).
     view : {"everyone", "others", "server"}
-        Who cannot tell: everyone who sees the releases; all others together, who do not see what
-        the protected user herself is shown (joint privacy); or the party that collects the reports,
-        too (local privacy).
+        Who cannot tell neighbouring streams apart: everyone who sees the releases; all others
+        together, who do not see what the protected user herself is shown (joint privacy); or also
+        the party that collects the reports (local privacy).
     details : dict
-        Parameters behind the numbers, printed by the report: name to number, text or None.
+        Parameters behind the numbers, as printed by the report: name to number, text or None.
     description : Mechanism or None
-        What was enforced and drawn: loss and epsilon follow from it. None for guarantees of other
+        What was enforced and drawn; loss and epsilon follow from it. None for guarantees of other
         origin (pools, sums of a ledger, records of earlier versions).
     loss : Loss
-        What all releases together tell at most, truncated tails included.
+        Privacy loss of all releases together, truncated tails included.
     person : (int, int) or None
-        Most rounds of one person, and how far apart any two of them are at least; None for one
-        unit. See `for_person`.
+        Largest number of rounds of one person, and smallest distance between two of them; None for
+        one unit. See `for_person`.
     """
 
     epsilon: float
@@ -149,7 +149,7 @@ class Guarantee:
     def none(
         cls, horizon: int, mechanism: str = "a learner without noise", *, unit: str = "one round"
     ) -> Guarantee:
-        """Return the statement that nothing is promised."""
+        """Return the guarantee of a mechanism without privacy."""
         released = "the decisions" if unit == "one round" else "what is released"
         return cls(
             epsilon=math.inf,
@@ -169,35 +169,36 @@ class Guarantee:
         releases: int = 1, change: str = "replace", unit: str = "one round",
         released: str = "releases of another program", conditions: Sequence[str] = (),
     ) -> Guarantee:  # fmt: skip
-        """Return the guarantee of a mechanism of one's own that adds Gaussian noise.
+        """Return the guarantee of your own mechanism that adds Gaussian noise.
 
         Parameters
         ----------
         sensitivity : float
-            How far one record moves any release at most, in l2, positive; the caller enforces it.
+            Largest distance, in l2, by which one record moves any release; positive. The caller
+            enforces it.
         noise_scale : float
             Standard deviation of each coordinate's noise, in the same units, positive.
         delta : float
-            In (0, 1): where epsilon is stated.
+            Delta at which epsilon is stated, in (0, 1).
         horizon : int
-            Rounds covered.
+            Number of rounds covered.
         releases : int, default 1
-            How many releases, with noise of their own each, one record can move.
+            Number of releases that one record can move, each with its own noise.
         change : {"replace", "zero_out"}
-            The change of a record that `sensitivity` is about.
+            The change of a record that `sensitivity` refers to.
         unit : str
-            What a record is.
+            Unit of the data that a record is.
         released : str
             What is released, in words.
         conditions : sequence of str
-            What else has to hold.
+            Further conditions of the guarantee.
 
         Returns
         -------
         Guarantee
-            Exact, (sqrt(releases) sensitivity / noise_scale)-GDP. It has a description, so that
-            `for_person`, ledgers and ``dpoco verify`` take it; it is not ``certified``, for that
-            the program keeps these bounds is the caller's promise, and `conditions` say so.
+            Exact, (sqrt(releases) sensitivity / noise_scale)-GDP. It has a description, so
+            `for_person`, ledgers and ``dpoco verify`` accept it. It is not ``certified``: the
+            caller promises that the program keeps these bounds, and `conditions` say so.
 
         Raises
         ------
@@ -227,19 +228,20 @@ class Guarantee:
         unit: str = "one round", released: str = "releases of another program",
         conditions: Sequence[str] = (),
     ) -> Guarantee:  # fmt: skip
-        """Return the guarantee of a mechanism of one's own with delta = 0.
+        """Return the guarantee of your own mechanism with delta = 0.
 
         Parameters
         ----------
         epsilon : float
-            Of any one release, positive: of Laplace noise, the l1 sensitivity over its scale.
+            Epsilon of any single release, positive. For Laplace noise: the l1 sensitivity over its
+            scale.
         horizon, releases, change, unit, released, conditions
-            As in `gaussian`; epsilons of releases add up.
+            As for `gaussian`; epsilons of releases add up.
 
         Returns
         -------
         Guarantee
-            As of `gaussian`. Proof: ``docs/privacy/pure.md``.
+            As for `gaussian`. Proof: ``docs/privacy/pure.md``.
 
         Raises
         ------
@@ -261,15 +263,15 @@ class Guarantee:
 
     @classmethod
     def composed(cls, *parts: Guarantee, delta: float | None = None) -> Guarantee:
-        """Return what holds for all that several mechanisms release about the same records.
+        """Return the guarantee for all that several mechanisms release about the same records.
 
         Parameters
         ----------
         *parts : Guarantee
-            Of mechanisms that were fixed in advance, each with a description; about the same
-            change, view and unit. To choose as you go, charge a `Ledger`.
+            Guarantees of mechanisms that were fixed in advance, each with a description, about the
+            same change, view and unit. If you choose mechanisms as you go, charge a `Ledger`.
         delta : float, optional
-            Where epsilon is stated. Default: the largest of the parts.
+            Delta at which epsilon is stated. Default: the largest delta of the parts.
 
         Returns
         -------
@@ -279,7 +281,7 @@ class Guarantee:
         Raises
         ------
         ValueError
-            For no parts, parts without a description, and parts that speak of different things.
+            For no parts, parts without a description, and parts about different things.
 
         Examples
         --------
@@ -295,7 +297,7 @@ class Guarantee:
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised at all."""
+        """Whether there is any privacy guarantee."""
         return math.isfinite(self.epsilon)
 
     def delta_at(self, epsilon: float) -> float:
@@ -332,14 +334,15 @@ class Guarantee:
         if not self.private or not kept:
             raise BudgetExceeded(
                 f"the parameters give epsilon = {self.epsilon_at(budget.delta):.6g} at delta = "
-                f"{budget.delta:.6g}, over the budget's {budget.epsilon:.6g}"
+                f"{budget.delta:.6g}, above the budget's {budget.epsilon:.6g}"
             )
 
     def verify(self) -> None:
-        """Raise `StateError` unless the stated point follows, computed once more.
+        """Raise `StateError` unless the stated point follows from a new computation.
 
-        From the description of what was enforced and drawn, if there is one, or else from the
-        guarantee's own curve. The last digits of other machines' functions are allowed for: 1e-12.
+        The computation uses the description of what was enforced and drawn, if there is one, or
+        otherwise the guarantee's own curve. It allows for different last digits on other machines:
+        1e-12.
         """
         from dpoco.accounting._certificate import verify
 
@@ -351,28 +354,29 @@ class Guarantee:
         return Neighbours(self.change, self.view, *(self.person or (1, 1)))
 
     def for_person(self, rounds: int | None, separation: int = 1) -> Guarantee:
-        """Return what holds for all rounds of one person together, at the same delta.
+        """Return the guarantee for all rounds of one person together, at the same delta.
 
         Parameters
         ----------
         rounds : int or None
-            Most rounds of one person, at least 1; None is as many as `separation` allows.
+            Largest number of rounds of one person, at least 1; None: as many as `separation`
+            allows.
         separation : int
-            Any two of them are at least so many rounds apart, at least 1; 1 allows neighbouring
-            rounds. Rounds of arrival count, not releases.
+            Smallest distance between two of her rounds, at least 1; 1 allows neighbouring rounds.
+            Rounds are counted in order of arrival, not by releases.
 
         Raises
         ------
         ValueError, TypeError
-            For bad arguments; where nothing is proved about several rounds of a person; and for a
+            For bad arguments, if nothing is proved about several rounds of a person, and for a
             guarantee for people who come less often.
 
         Notes
         -----
         Running sums, sums that are released once, selections of vertices, arms with either,
-        decisions that are kept or drawn afresh, and steps on sampled records are charged what the
-        worst of these patterns costs (``docs/privacy/participation.md``); all other mechanisms a
-        group of `rounds` (``docs/privacy/composition.md``).
+        decisions that are kept or drawn afresh, and steps on sampled records are charged the cost
+        of the worst such pattern (``docs/privacy/participation.md``). All other mechanisms are
+        charged for a group of `rounds` (``docs/privacy/composition.md``).
         """
         from dpoco.accounting.statement import for_person
 
@@ -387,12 +391,12 @@ class Guarantee:
 
     @property
     def stated(self) -> tuple[Loss, ...]:
-        """All that is stated of the ideal noise, without truncated tails."""
+        """The stated loss of the ideal noise, without truncated tails."""
         return self.loss.bare.bounds
 
     @property
     def beyond(self) -> Loss | None:
-        """What says more than `mu` and `rho`; None where they are all."""
+        """Loss that says more than `mu` and `rho`; None if these are all."""
         return next((each for each in self.stated if each.kind not in _NUMBERS), None)
 
     def _number(self, kind: str, name: str) -> float | None:
@@ -400,12 +404,12 @@ class Guarantee:
 
     @property
     def mu(self) -> float | None:
-        """Parameter of Gaussian differential privacy, where it says as much as the curve."""
+        """Parameter of Gaussian differential privacy, if it says as much as the curve."""
         return self._number("gdp", "mu")
 
     @property
     def rho(self) -> float | None:
-        """Parameter of zCDP, where it is stated: mu^2 / 2, or one of its own."""
+        """Parameter of zCDP, if it is stated: mu^2 / 2, or a separate one."""
         own = self._number("zcdp", "rho")
         return self._number("gdp", "rho") if own is None else own
 
@@ -425,10 +429,10 @@ class Guarantee:
 
     @property
     def event(self) -> Any:
-        """The ``dp_accounting`` event, to be read under ``NeighboringRelation.REPLACE_SPECIAL``.
+        """The ``dp_accounting`` event; read it under ``NeighboringRelation.REPLACE_SPECIAL``.
 
-        It describes the ideal noise; `truncation_mass` comes on top. Raises ``ValueError`` for a
-        guarantee that package has no event for, such as one with random bits.
+        It describes the ideal noise; `truncation_mass` must be added. Raises ``ValueError`` if the
+        package has no event for the guarantee, for example one with random bits.
         """
         from dpoco.accounting import events
 
@@ -437,7 +441,7 @@ class Guarantee:
     # -- stored and printed ------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
         from dpoco.accounting._certificate import written
 
         return written(self)
@@ -449,19 +453,19 @@ class Guarantee:
         Raises
         ------
         StateError
-            If it is not one, or if its numbers contradict each other or its description.
+            If it is not a guarantee, or if its numbers contradict each other or its description.
         """
         from dpoco.accounting._certificate import read
 
         return read(record)
 
     def to_json(self) -> str:
-        """Return the guarantee as JSON text; every float survives exactly."""
+        """Return the guarantee as JSON text; every float is preserved exactly."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
-        """Return the guarantee written by `to_json`; `StateError` if it is not one."""
+        """Return the guarantee written by `to_json`; `StateError` for anything else."""
         from dpoco.accounting._records import of_json
 
         return cls.from_dict(of_json(text))

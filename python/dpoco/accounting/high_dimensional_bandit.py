@@ -164,7 +164,7 @@ class HighDimensionalBanditParameters(Parameters):
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
         return self.arm.private
 
     @property
@@ -187,7 +187,7 @@ class HighDimensionalBanditParameters(Parameters):
         return self.arm.private and self.predicted_error > _DOMINATES * self.attainable
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
         return {**super().to_dict(), "arm": self.arm.to_dict()}
 
     @classmethod
@@ -324,7 +324,7 @@ def calibrate(
     horizon : int
         Rounds T. None is refused: noise and schedule depend on their number.
     budget : Budget or None
-        None adds no noise and promises nothing. delta = 0 is allowed with polyhedral arms.
+        None adds no noise and gives no guarantee. delta = 0 is allowed with polyhedral arms.
     calibration : {"tight", "corrected", "paper"}
         Of the arms' learners.
     link : {"identity", "logistic"}

@@ -1,4 +1,4 @@
-"""One budget for many learners on the same data: charges that are refused before they are spent.
+"""One budget for many learners on the same data: charges are refused before they are spent.
 
 Claim: a ledger admits a charge only if its sums stay within the limits of its currency, and hands
 out a learner only after its guarantee was admitted. Everything that the learners opened through it
@@ -44,33 +44,33 @@ class Ledger:
     Parameters
     ----------
     budget : Budget
-        What all charges together may spend.
+        Budget of all charges together.
     relation : {"replace", "zero_out"}
-        What changes: see `Guarantee.change`. Guarantees for the other one are converted where that
-        is proved, and refused elsewhere.
+        The change of the data: see `Guarantee.change`. Guarantees for the other change are
+        converted where this is proved, and refused elsewhere.
     view : {"everyone", "others", "server"}
-        Who cannot tell: see `Guarantee.view`. Guarantees that protect against fewer are refused.
+        Who cannot tell streams apart: see `Guarantee.view`. Guarantees that protect against fewer
+        observers are refused.
     unit : str, optional
-        What one change of the data is; by default, that of the first charge. All charges must
-        speak about the same unit of the same data.
+        Unit of one change of the data; default: that of the first charge. All charges must be about
+        the same unit of the same data.
     currency : {"auto", "basic", "gaussian", "renyi"}
-        In which charges add up. "basic": epsilons and deltas. "gaussian": mu^2, exact for Gaussian
-        noise. "renyi": Renyi divergences of one order, best for selections and other noise.
-        "auto": the one of which the first charge takes the smallest share; basic if the budget's
-        delta is 0.
+        Currency in which charges add up. "basic": epsilons and deltas. "gaussian": mu^2, exact for
+        Gaussian noise. "renyi": Renyi divergences of one order, best for selections and other
+        noise. "auto": the currency in which the first charge takes the smallest share; "basic" if
+        the budget's delta is 0.
     adaptive : bool
         False promises that all charges were fixed before the first release. The smallest of all
         composition bounds then counts, and no currency needs to be chosen.
     side_share : float
-        Share of delta kept for truncated tails and for charges known by (epsilon, delta) only; in
+        Share of delta kept for truncated tails and for charges known only by (epsilon, delta); in
         [0, 1). Not used by "basic".
 
     Notes
     -----
-    Methods may be called from several threads; a process forked from its owner can read it, and
-    neither charge nor store it (`StateError`). A ledger in memory forgets with its process:
-    `to_json` and `from_json` are for the caller to store. Copies would fork the budget and are
-    refused.
+    Methods may be called from several threads. A process forked from its owner can read the ledger,
+    but can neither charge nor store it (`StateError`). A ledger in memory ends with its process:
+    store it with `to_json` and `from_json`. Copies would fork the budget and are refused.
 
     Examples
     --------
@@ -118,22 +118,22 @@ class Ledger:
 
     @property
     def budget(self) -> Budget:
-        """What all charges together may spend."""
+        """Budget of all charges together."""
         return self._book.budget
 
     @property
     def relation(self) -> str:
-        """What changes: see `Guarantee.change`."""
+        """The change of the data: see `Guarantee.change`."""
         return self._book.change
 
     @property
     def view(self) -> str:
-        """Who cannot tell: see `Guarantee.view`."""
+        """Who cannot tell streams apart: see `Guarantee.view`."""
         return self._book.view
 
     @property
     def unit(self) -> str | None:
-        """What one change of the data is; None before the first charge."""
+        """Unit of one change of the data; None before the first charge."""
         return self._book.unit
 
     @property
@@ -143,7 +143,7 @@ class Ledger:
 
     @property
     def currency(self) -> str:
-        """In which charges add up; "auto" before the first charge, "smallest bound" if fixed."""
+        """Currency of the charges; "auto" before the first charge, "smallest bound" if fixed."""
         return self._book.currency if self.adaptive else "smallest bound"
 
     @property
@@ -160,11 +160,12 @@ class Ledger:
 
     @property
     def remaining(self) -> Budget | None:
-        """What one more charge may spend; None if nothing is left.
+        """Budget for one more charge; None if nothing is left.
 
-        In the currencies "gaussian" and "renyi", a mechanism with Gaussian noise calibrated to it
-        by its exact curve is admitted; in "basic", any that states it; in a fixed plan, a purely
-        private one (delta is 0). `open` finds what other mechanisms may spend.
+        In the currencies "gaussian" and "renyi", a mechanism with Gaussian noise that is calibrated
+        to it by its exact curve is admitted. In "basic", any mechanism that states it is admitted;
+        in a fixed plan, a purely private one (delta is 0). `open` finds the budget for other
+        mechanisms.
         """
         with self._reading():
             return self._book.remaining()
@@ -183,23 +184,24 @@ class Ledger:
         Parameters
         ----------
         item : Guarantee or dp_accounting.DpEvent
-            What is to be released; an event is read under ``REPLACE_SPECIAL``.
+            Guarantee or event of what is to be released; an event is read under
+            ``REPLACE_SPECIAL``.
         label : str
-            What it is for.
+            What the charge is for.
         relation, unit : str, optional
-            Of an event; by default the ledger's, as its view is. A guarantee states its own.
+            Change of an event; default: the ledger's, like its view. A guarantee states its own.
         same_unit : bool
-            Promise that the guarantee's unit is the ledger's in other words, "one record" for "one
-            round", say; becomes a condition of the whole.
+            Promise that the guarantee's unit is the ledger's unit in other words, for example "one
+            record" for "one round". It becomes a condition of the whole.
 
         Raises
         ------
         BudgetExceeded
-            If what is left does not pay for it; the ledger is unchanged.
+            If the remaining budget does not pay for it; the ledger is unchanged.
         StateError
             In a process forked from the ledger's.
         ValueError
-            If the guarantee is about another unit, or says nothing about what the ledger protects.
+            If the guarantee is about another unit, or does not cover what the ledger protects.
         """
         with self._spending():
             return self._book.enter(*self._admission(item, label, relation, unit, same_unit))
@@ -221,33 +223,33 @@ class Ledger:
         share: float = 1.0,
         same_unit: bool = False,
     ) -> _Opened:
-        """Build, charge and return the learner with the largest budget that what is left pays.
+        """Build, charge and return the learner with the largest budget that the remainder pays for.
 
         Parameters
         ----------
         make : callable
-            Budget to a new learner with that budget (anything with a `guarantee`). It is called
-            up to 30 times with different budgets; all but one of the learners are thrown away
-            before they have released anything.
+            Function from a budget to a new learner with that budget (anything with a `guarantee`).
+            It is called up to 30 times with different budgets. All but one of the learners are
+            dropped before they have released anything.
         label : str
-            What it is for.
+            What the charge is for.
         share : float
-            Share of what is left that it may take, in (0, 1].
+            Largest share of the remaining budget to use, in (0, 1].
         same_unit : bool
             As for `charge`.
 
         Returns
         -------
         object
-            The learner, its guarantee charged; within 0.1 % of the largest epsilon that fits.
+            The learner, with its guarantee charged; within 0.1 % of the largest epsilon that fits.
 
         Raises
         ------
         BudgetExceeded
-            If none fits. `CalibrationError` of `make` counts as that.
+            If none fits. A `CalibrationError` of `make` counts as "does not fit".
         RuntimeError
-            If `make` itself charged this ledger: what was left is then no longer left. What it
-            charged stays charged, and no learner is handed out.
+            If `make` itself charged this ledger, which reduces what is left. That charge stays, and
+            no learner is handed out.
         """
         portion = real_float("share", share)
         if not 0.0 < portion <= 1.0:
@@ -268,14 +270,14 @@ class Ledger:
             if len(self._book.entries) != before:
                 raise RuntimeError("make must not charge the ledger that it builds for")
             if found is None:
-                raise BudgetExceeded(f"nothing that fits what is left of the budget for {label!r}")
+                raise BudgetExceeded(f"nothing fits into the rest of the budget for {label!r}")
             learner, admission = found
             self._book.enter(*admission)
             return learner
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for everything charged, and in an adaptive ledger for all charges to come."""
+        """The guarantee of all charges; for an adaptive ledger also of all future ones."""
         with self._reading():
             return self._book.guarantee(self.unit or _UNIT, IN_WORDS[self.currency])
 
@@ -285,7 +287,7 @@ class Ledger:
             return ledger_text(self._book, self.unit, self.currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores."""
+        """Return a JSON-able dictionary that `from_dict` restores."""
         with self._spending():
             return {
                 "kind": _KIND,
@@ -303,12 +305,13 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Ledger:
-        """Return the ledger written by `to_dict`, every charge added up again.
+        """Return the ledger written by `to_dict`, with every charge added up again.
 
         Raises
         ------
         StateError
-            If it is not one, a number of it contradicts others, or its charges exceed its budget.
+            If it is not a ledger, if its numbers contradict each other, or if its charges exceed
+            its budget.
         """
         if isinstance(record, Mapping):
             record = _of_version_1(record)
@@ -333,12 +336,12 @@ class Ledger:
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
-        """Return the ledger written by `to_json`; `StateError` if it is not one."""
+        """Return the ledger written by `to_json`; `StateError` for anything else."""
         return cls.from_dict(of_json(text))
 
     def __reduce__(self) -> NoReturn:
         """Raise: a copy would spend the same budget a second time."""
-        raise TypeError("a ledger is not copied; to_json stores it, and one process continues it")
+        raise TypeError("a ledger cannot be copied: store it with to_json, and continue it once")
 
     def __repr__(self) -> str:
         """Return one line."""

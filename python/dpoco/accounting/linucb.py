@@ -102,7 +102,7 @@ class LinUCBParameters(release.SumParameters):
     regret_bound : float
         Bound on the expected regret to the best arm of every round.
     regret_terms : dict of str to float
-        The terms it is the sum of.
+        Terms that add up to it.
     numerics : {"float", "lattice"}
         Arithmetic of the sum: doubles, or exact integers.
     """
@@ -290,7 +290,7 @@ def calibrate(
     horizon : int
         Rounds T. None is refused: noise and confidence depend on their number.
     budget : Budget or None
-        None adds no noise and promises nothing.
+        None adds no noise and gives no guarantee.
     calibration : {"tight"}
         Exact Gaussian differential privacy.
     context_bound, reward_bound, parameter_bound : float
@@ -316,14 +316,14 @@ def calibrate(
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds.
+        How often one person may come; the budget then covers all her rounds.
 
     Raises
     ------
     ValueError, TypeError
         For bad arguments.
     CalibrationError
-        If no noise scale meets the budget, as for delta = 0.
+        If no noise scale meets the budget, for example with delta = 0.
     """
     if horizon is None:
         raise ValueError("horizon must be an int: the noise depends on the number of rounds")

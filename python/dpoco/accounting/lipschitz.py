@@ -93,7 +93,7 @@ class LipschitzParameters(HedgeParameters):
     regret_bound : float
         Bound on the expected regret to the best point of the domain.
     regret_terms : dict of str to float
-        The terms it is the sum of.
+        Terms that add up to it.
     regret_scope : {"oblivious", "adaptive"}
         Losses it holds for: fixed in advance, or any.
     """
@@ -217,7 +217,7 @@ def calibrate(
     horizon : int
         Rounds. None is refused: the noise of every round depends on their number.
     budget : Budget or None
-        None adds no noise and promises nothing.
+        None adds no noise and gives no guarantee.
     calibration : {"tight", "paper"}
         "paper": the published transform and a binary tree, with noise by corrected constants.
     resolution : int or tuple of int, optional
@@ -235,7 +235,7 @@ def calibrate(
     enforce : bool
         False leaves values as they are: the guarantee then rests on the losses being Lipschitz.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds.
+        How often one person may come; the budget then covers all her rounds.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def calibrate(
     NotImplementedError
         For more than two dimensions.
     CalibrationError
-        If no noise scale meets the budget, as for delta = 0.
+        If no noise scale meets the budget, for example with delta = 0.
     """
     shape = shape_of(domain)
     slope = checked_slope(shape, lipschitz)

@@ -43,7 +43,7 @@ def local_guarantee(
     protect : {"label", "label_and_context"}
         What one report protects.
     horizon : int, optional
-        Rounds covered.
+        Number of rounds covered.
     simulated : bool
         Whether any noise was reproducible: the guarantee is then not certified.
     """

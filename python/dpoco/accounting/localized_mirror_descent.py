@@ -53,7 +53,8 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
     calibration : {"tight"}
         How the noise was found.
     numerics : {"float", "lattice"}
-        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
+        Arithmetic of releases: doubles, whose rounding is not part of the guarantee, or exact
+        integers.
     """
 
     kind = "dpoco.localized_mirror_descent_parameters"
@@ -80,7 +81,7 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
     def stated(
         self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
-        """Return what the guarantee says besides."""
+        """Return further fields of the guarantee."""
         scale = mechanism.phases[0].scale
         return {
             "released": f", p = {domain.p:g}, {self.phases} phases of {self.steps} steps",
@@ -128,8 +129,8 @@ def calibrate(
     step_scale : float
         Factor on the step size, which sets how far a phase may go.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of releases: exact integers, or doubles. "auto": integers where they cost next
-        to nothing.
+        Arithmetic of releases: exact integers, or doubles. "auto": integers if they cost next to
+        nothing.
 
     Raises
     ------

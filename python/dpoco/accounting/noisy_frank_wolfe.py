@@ -54,7 +54,8 @@ class NoisyFrankWolfeParameters(fits.BatchParameters):
     calibration : {"tight", "paper"}
         How the noise scales were found.
     numerics : {"float", "lattice"}
-        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
+        Arithmetic of releases: doubles, whose rounding is not part of the guarantee, or exact
+        integers.
     """
 
     kind = "dpoco.noisy_frank_wolfe_parameters"
@@ -100,7 +101,7 @@ class NoisyFrankWolfeParameters(fits.BatchParameters):
     def stated(
         self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
-        """Return what the guarantee says besides."""
+        """Return further fields of the guarantee."""
         first, *later = (phase.mu(domain.dimension) for phase in mechanism.phases)
         unused = 2.0 * self.difference_bound * found.feature_l2
         return {
@@ -144,8 +145,8 @@ def calibrate(
         Factor on the published step size ln(n) / (2 sqrt(n)), which is capped at 1. Default 0.1,
         without noise 1.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of releases: exact integers, or doubles. "auto": integers where they cost next
-        to nothing.
+        Arithmetic of releases: exact integers, or doubles. "auto": integers if they cost next to
+        nothing.
 
     Raises
     ------

@@ -81,7 +81,7 @@ def calibrate(
     horizon : int or None
         Rounds; None means at most 10^9.
     budget : Budget or None
-        None adds no noise and promises nothing.
+        None adds no noise and gives no guarantee.
     calibration : {"tight"}
         Exact Gaussian differential privacy.
     statistics : {"gradient", "quadratic"}
@@ -99,7 +99,7 @@ def calibrate(
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds.
+        How often one person may come; the budget then covers all her rounds.
 
     Raises
     ------

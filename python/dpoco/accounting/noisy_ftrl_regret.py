@@ -100,7 +100,7 @@ class NoisyFTRLParameters(SumParameters):
     regret_bound : float
         Bound on the expected regret, in units of loss.
     regret_terms : dict of str to float
-        The terms it is the sum of.
+        Terms that add up to it.
     regret_scope : {"oblivious", "adaptive", "stochastic"}
         Streams it holds for: fixed in advance, any, or records of one law.
     numerics : {"float", "lattice"}

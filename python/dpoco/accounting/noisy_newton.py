@@ -169,7 +169,7 @@ def calibrate(
     horizon : int or None
         Rounds; None means at most 10^9.
     budget : Budget or None
-        None adds no noise and promises nothing.
+        None adds no noise and gives no guarantee.
     calibration : {"tight"}
         Exact Gaussian differential privacy.
     shrinkage : float

@@ -57,7 +57,8 @@ class NoisySGDParameters(fits.BatchParameters):
     calibration : {"tight", "paper"}
         How the noise scale was found.
     numerics : {"float", "lattice"}
-        Arithmetic of releases: doubles, whose rounding the guarantee leaves out, or exact integers.
+        Arithmetic of releases: doubles, whose rounding is not part of the guarantee, or exact
+        integers.
     """
 
     kind = "dpoco.noisy_sgd_parameters"
@@ -80,7 +81,7 @@ class NoisySGDParameters(fits.BatchParameters):
     def stated(
         self, domain: Domain, found: fits.BatchBounds, mechanism: SampledGaussian, delta: float
     ) -> dict[str, Any]:
-        """Return what the guarantee says besides."""
+        """Return further fields of the guarantee."""
         paper = math.sqrt(8.0 * math.log(1.0 / delta)) * mechanism.bound / self.noise_scale
         return {
             "released": f", {self.steps} steps",
@@ -122,8 +123,8 @@ def calibrate(
     step_scale : float
         Factor on the step size.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of releases: exact integers, or doubles. "auto": integers where they cost next
-        to nothing.
+        Arithmetic of releases: exact integers, or doubles. "auto": integers if they cost next to
+        nothing.
 
     Raises
     ------

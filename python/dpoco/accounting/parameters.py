@@ -69,7 +69,7 @@ class Parameters:
         return False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
         body = {k: plain_float(v) if isinstance(v, float) else v for k, v in asdict(self).items()}
         said = {k: v for k, v in body.items() if v is not None or k not in self.unsaid}
         return {"kind": self.kind, "version": self.version, **said}

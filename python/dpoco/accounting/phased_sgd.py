@@ -100,7 +100,7 @@ class PhasedSGDParameters(PhasedParameters):
     def stated(
         self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
-        """Return what the guarantee says besides."""
+        """Return further fields of the guarantee."""
         walks = (each for each in mechanism.phases if isinstance(each, IteratePhase))
         reach = max(each.movement(domain.dimension) for each in walks)
         return {
@@ -171,8 +171,8 @@ def calibrate(
         vanishing = _walk(domain, found, found.derivative, sizes[0], first).rounding(d)
         if vanishing > 2.0 * lipschitz * first:
             raise CalibrationError(
-                "the first phase's steps vanish in the rounding of the iterates: fewer records, "
-                "a larger step_scale or a domain nearer to 0"
+                "the first phase's steps vanish in the rounding of the iterates: use fewer "
+                "records, a larger step_scale or a domain nearer to 0"
             )
     return PhasedSGDParameters(
         records=n,

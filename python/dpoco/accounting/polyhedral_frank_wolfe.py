@@ -131,7 +131,7 @@ class PolyhedralFrankWolfeParameters(Parameters):
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
         return self.scale > 0.0 or self.score_range == 0.0
 
     @property
@@ -178,7 +178,7 @@ def calibrate(
     horizon : int
         Rounds.
     budget : Budget or None
-        None adds no noise and promises nothing; delta = 0 is allowed.
+        None adds no noise and gives no guarantee; delta = 0 is allowed.
     calibration : {"tight", "corrected", "paper"}
         "tight": the best of Renyi, zCDP and pure composition. "corrected": the published algorithm
         with its sums computed exactly. "paper": the published noise scale.

@@ -75,7 +75,8 @@ def pool_guarantee(
     rounds_per_user : int
         Most records of one person under one key; 1 for "record".
     separation_per_key : int
-        Any two of them are at least so many rounds of that key's learner apart; 1 for "record".
+        Smallest distance between two of them, in rounds of that key's learner apart; 1 for
+        "record".
     keys_per_user : int
         Most keys under which one person has records; 1 for "record".
 

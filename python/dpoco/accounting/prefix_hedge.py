@@ -283,7 +283,7 @@ class PrefixHedgeParameters(HedgeParameters):
     regret_bound : float
         Bound on the expected regret to the best expert, for losses in [0, 1].
     regret_terms : dict of str to float
-        The terms it is the sum of.
+        Terms that add up to it.
     regret_scope : {"oblivious", "adaptive"}
         Losses it holds for: fixed in advance, or any.
     numerics : {"float", "lattice"}
@@ -338,7 +338,7 @@ def calibrate(
     horizon : int
         Rounds. None is refused: the noise of every round depends on their number.
     budget : Budget or None
-        None adds no noise and promises nothing.
+        None adds no noise and gives no guarantee.
     calibration : {"tight"}
         Exact Gaussian differential privacy.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
@@ -349,14 +349,14 @@ def calibrate(
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the sum.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds.
+        How often one person may come; the budget then covers all her rounds.
 
     Raises
     ------
     ValueError, TypeError
         For bad arguments.
     CalibrationError
-        If no noise scale meets the budget, as for delta = 0.
+        If no noise scale meets the budget, for example with delta = 0.
     """
     n = positive_int("experts", experts, maximum=2**32)
     if horizon is None:

@@ -72,7 +72,7 @@ class SumParameters(Parameters):
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: there is noise, or nothing depends on the data."""
+        """Whether there is a guarantee: there is noise, or nothing depends on the data."""
         own: Any = self
         return bool(own.noise_scale > 0.0) or not self.depends_on_data
 

@@ -63,7 +63,7 @@ def calibrate(
     horizon : int or None
         Rounds; None: any number, up to 10^12, with the same noise.
     budget : Budget or None
-        None adds no noise and promises nothing. Its delta is not needed.
+        None adds no noise and gives no guarantee. Its delta is not needed.
     calibration : {"tight", "corrected", "paper"}
         "tight": one-sided exponential noises. "corrected": the published Laplace noises with the
         scales that keep to the budget. "paper": as printed, which spends 1.25 times the budget
@@ -115,8 +115,8 @@ def calibrate(
     shifts = _planned_shifts(bare)
     if expected_shifts is not None and shifts < expected_shifts:
         warnings.warn(
-            f"expected_shifts={expected_shifts} is taken as {shifts}: a law of {horizon} rounds "
-            "does not change more often",
+            f"expected_shifts={expected_shifts} is taken as {shifts}: a distribution over "
+            f"{horizon} rounds cannot change more often",
             UserWarning,
             stacklevel=2,
         )

@@ -164,7 +164,7 @@ def for_person(
         return g
     if g.description is None or not (stream or g.unit in ("one record", "one report")):
         raise ValueError(
-            "the guarantee is not of one mechanism and single records: ask those that it is made of"
+            "the guarantee is not about one mechanism and single records: call this for its parts"
         )
     near = Neighbours(g.change, g.view, most, apart)
     loss = g.description.loss(near)
@@ -260,7 +260,7 @@ def composed(parts: tuple[Guarantee, ...], delta: float | None) -> Guarantee:
     if not parts or len(described) < len(parts):
         raise ValueError("parts must be private mechanisms, each with its description")
     if len({(g.neighbours, g.unit) for g in parts}) > 1:
-        raise ValueError("the parts' guarantees are of different changes, views, units or people")
+        raise ValueError("the parts have guarantees for different changes, views, units or people")
     found = state(
         Parts("together", described),
         parts[0].neighbours,

@@ -76,7 +76,7 @@ class SufficientStatisticsParameters(fits.BatchParameters):
     def stated(
         self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianSum, delta: float
     ) -> dict[str, Any]:
-        """Return what the guarantee says besides."""
+        """Return further fields of the guarantee."""
         return {
             "released": ", all second moments at once",
             "sensitivity": mechanism.summand.movement(Neighbours()),

@@ -148,7 +148,7 @@ def calibrate(
     horizon : int or None
         Rounds; None means at most 10^9.
     budget : Budget or None
-        None adds no noise and promises nothing.
+        None adds no noise and gives no guarantee.
     calibration : {"tight", "corrected", "paper"}
         "tight": exact Gaussian differential privacy. "corrected": the published algorithm and
         composition argument, each step repaired. "paper": the published constants.

@@ -2,9 +2,9 @@
 
 Claim: as on dyadic epochs every round's losses reach the decisions through one noisy argmin, so all
 decisions together, over any number of rounds, are 2/b-private for noise of scale b. Let the losses
-of all rounds be independent, of a law that changes at most S times; windows have 1, 2, 4, ..., W,
-W, ... rounds. With h(m) = sqrt(log N / (2 m)) + b c_N / m the expected regret to the best sequence
-of experts with at most S switches is at most
+of all rounds be independent, of a distribution that changes at most S times; windows have 1, 2, 4,
+..., W, W, ... rounds. With h(m) = sqrt(log N / (2 m)) + b c_N / m the expected regret to the best
+sequence of experts with at most S switches is at most
 
     1 + sum over windows of n min(1, h(m)) + sqrt(T log(N^(S+1) C(T-1, S)) / 2)
 
@@ -64,9 +64,10 @@ class WindowSelectorParameters(EpochSelectorParameters):
         [0, 1]; 0: nothing is.
     regret_bound : float
         Bound on the expected regret to the best sequence of experts with S switches, for
-        independent losses of a law that changes at most S times. Derived, as is what follows.
+        independent losses of a distribution that changes at most S times. Derived, as is what
+        follows.
     regret_terms : dict of str to float
-        The terms it is the sum of, unless the number of rounds is smaller.
+        Terms that add up to it, unless the number of rounds is smaller.
     regret_scope : {"shifting"}
         Losses it holds for.
     """
@@ -164,7 +165,7 @@ def calibrate(
     horizon : int or None
         Rounds; None: any number, up to 10^12, for which the window is chosen, too.
     budget : Budget or None
-        None adds no noise and promises nothing. A positive delta helps only "gumbel".
+        None adds no noise and gives no guarantee. A positive delta helps only "gumbel".
     calibration : {"tight"}
         Nothing is published.
     expected_shifts : int

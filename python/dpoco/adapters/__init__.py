@@ -1,8 +1,8 @@
-"""Private learners in the dialects of other libraries: river, scikit-learn, Open Bandit Pipeline.
+"""Private learners with the interfaces of river, scikit-learn and Open Bandit Pipeline.
 
 ``adapters.river`` and ``adapters.sklearn`` need the extra ``adapters``; ``adapters.open_bandit`` is
-duck-typed and needs nothing. What the guarantee covers here, and what the surrounding library may
-still leak: ``docs/adapters.md``.
+duck-typed and needs nothing. ``docs/adapters.md`` says what the guarantee covers here, and what the
+surrounding library may still leak.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class FeatureMap:
         if self._person is None:
             return None
         if record.get(self._person) is None:
-            raise ValueError("a record does not say whose it is: `person` names what does")
+            raise ValueError("a record does not name its person: `person` names the entry")
         return record[self._person]
 
     def persons(self, table: Any) -> list[Any] | None:
@@ -166,7 +166,7 @@ class LabelMap:
         if isinstance(classes, (str, bytes)) or len(classes) != 2 or classes[0] == classes[1]:
             raise ValueError("classes must be two different labels")
         if any(map(_missing, classes)):
-            raise ValueError("None, NaN and the like are missing labels, and no classes")
+            raise ValueError("None, NaN and similar values are missing labels, not classes")
         self._classes = tuple(classes)
         self._kinds = {_kind(label) for label in classes}
         if self._kinds <= {"a bool", "a number"} and all(label in (0, 1) for label in classes):

@@ -49,7 +49,7 @@ def further_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> d
         raise ValueError(f"options must not contain any of {sorted(own)}")
     rule = (options or {}).get("participation")
     if rule is not None and rule.enforced:
-        raise ValueError("nobody says whose rounds these are: participation needs enforced=False")
+        raise ValueError("no persons are given: participation needs enforced=False")
     return dict(options or {})
 
 
@@ -140,7 +140,7 @@ class LinearProblem:
         learner: RecordLearner
         if self.learner == _AUTO:
             if more:
-                raise ValueError("options are those of one learner: say which, not 'auto'")
+                raise ValueError("options belong to one learner: name it instead of 'auto'")
             learner = choose(problem, **covered)[0].make(source=source)
         else:
             learner = _NAMED[self.learner].load()(*problem, **covered, source=source, **more)
@@ -226,8 +226,8 @@ class LinearModel:
         """The learner; `StateError` if this is a published model only."""
         if self._learner is None:
             raise StateError(
-                "this copy carries what was published, not the learner: save the learner itself, "
-                "load it with dpoco.load and bind() it to go on"
+                "this copy holds what was published, not the learner: save the learner itself, "
+                "load it with dpoco.load and bind() it to continue"
             )
         return self._learner
 
@@ -299,7 +299,7 @@ class LinearModel:
     def __copy__(self) -> LinearModel:
         if self._learner is None or self._learner._is_started():
             raise StateError(
-                "a started model is not copied: the copy would share its noise; clone() makes a "
-                "fresh one, and a pickle carries what was published"
+                "a started model cannot be copied, because the copy would share its noise; "
+                "clone() makes a fresh one, and a pickle holds what was published"
             )
         return LinearModel(self.problem, self._terms)

@@ -40,9 +40,9 @@ class Rounds:
     def _check_fresh(self) -> None:
         if self._begun():
             raise StateError(
-                "a started policy is neither copied nor pickled: the copy would share its noise; "
-                "clone() makes a fresh one, learner.save() keeps its state, dpoco.load and bind() "
-                "go on with it"
+                "a started policy can neither be copied nor pickled, because the copy would "
+                "share its noise; clone() makes a fresh one, learner.save() keeps its state, "
+                "dpoco.load and bind() continue it"
             )
 
     def bind(self, learner: Any) -> None:
@@ -137,7 +137,7 @@ class BanditRounds(Rounds):
         if self._waiting is not None and self._waiting[0] != row.tobytes():
             raise RoundOrderError(
                 "the last decision waits for its reward: update, or skip() the round; "
-                'unanswered="skip" does that by itself'
+                'unanswered="skip" does this automatically'
             )
         arm = self.learner.decide(row)
         self._waiting = (row.tobytes(), arm)
@@ -153,7 +153,7 @@ class BanditRounds(Rounds):
             changed.
         """
         if self._waiting is None:
-            raise RoundOrderError("an update without a decision: the two alternate")
+            raise RoundOrderError("an update without a decision: call the two in turn")
         waiting, chosen = self._waiting
         if arm != chosen:
             raise RoundOrderError(

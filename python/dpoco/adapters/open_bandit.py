@@ -1,9 +1,9 @@
 """Private bandits as policies of Open Bandit Pipeline: duck-typed, nothing is imported.
 
 ``select_action(context)`` and ``update_params(action, reward, context)`` are the two halves of one
-round. Only what the policy itself chose can be learned from, one reward a round: an update for
-another action, another context or out of turn raises `RoundOrderError` and changes nothing. Rewards
-that come late or in batches go by tickets: ``select_batch`` and ``update_batch``.
+round. The policy learns only from its own choices, one reward per round. An update for another
+action, another context or out of turn raises `RoundOrderError` and changes nothing. For rewards
+that come late or in batches, use tickets: ``select_batch`` and ``update_batch``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PolicyType(str):
 
 
 class _Policy:
-    """What both policies share."""
+    """Base of both policies."""
 
     policy_type = PolicyType("contextual")
     len_list = 1
@@ -71,17 +71,17 @@ class _Policy:
 
     @property
     def n_trial(self) -> int:
-        """Rounds that are over."""
+        """Number of completed rounds."""
         return self._rounds.learner.round
 
     @property
     def learner(self) -> Any:
-        """The learner underneath: its `save` keeps the state, which is as secret as the data."""
+        """The underlying learner. Its `save` keeps the state, which is as secret as the data."""
         return self._rounds.learner
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised, jointly: an action is for its own user's eyes."""
+        """The joint guarantee: it requires that only its own user sees an action."""
         return self._rounds.learner.guarantee
 
     @property
@@ -90,18 +90,18 @@ class _Policy:
         return self._rounds.learner.coefficients
 
     def initialize(self) -> None:
-        """Do nothing to a policy that has not started.
+        """Do nothing if the policy has not started.
 
         Raises
         ------
         StateError
-            For one that has: starting over would spend the budget again. Make a new policy.
+            If it has started: starting over would spend the budget again, so make a new policy.
         """
         if self._rounds._begun():
             raise StateError("starting over would spend the budget again: make a new policy")
 
     def bind(self, learner: Any) -> None:
-        """Go on with a learner that `dpoco.load` has brought back.
+        """Continue with a learner that `dpoco.load` has restored.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class _Policy:
         self._rounds.bind(learner)
 
     def select_action(self, context: Any) -> IntArray:
-        """Return the action for this round's user, shape (1,); asked again, the same one.
+        """Return the action for this round's user, shape (1,); the same until the round ends.
 
         Parameters
         ----------
@@ -129,33 +129,33 @@ class _Policy:
         return np.array([self._rounds.choose(self._one(context))], dtype=np.int64)
 
     def update_params(self, action: Any, reward: Any, context: Any) -> None:
-        """End the round with the reward of the action that was selected in it.
+        """End the round with the reward of its selected action.
 
         Parameters
         ----------
         action : int
-            The one that `select_action` returned.
+            The action that `select_action` returned.
         reward : float
-            Clipped; NaN if it never came.
+            The reward, clipped; NaN if it never came.
         context : array_like of shape (1, dim)
-            The one it was selected for.
+            The context for which it was selected.
 
         Raises
         ------
         RoundOrderError
-            For another action or context, or without a selection: nothing changed.
+            For another action or context, or without a selection; nothing changes.
         """
         self._rounds.answer(_index(action), reward, self._one(context))
 
     def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other."""
+        """End a round whose reward never came; the noise advances as in any other round."""
         self._rounds.skip()
 
     def recommend(self, contexts: Any) -> IntArray:
-        """Return what `select_action` would for each of many users, shape (n, 1): no round begins.
+        """Return what `select_action` would return for many users, shape (n, 1), without a round.
 
-        Post-processing of the published estimates, as of now, for users whose rewards will not be
-        learned from.
+        This is post-processing of the current published estimates, for users whose rewards will not
+        be learned from.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class _Policy:
         return self._rounds.learner.recommend(contexts)[:, None]
 
     def select_batch(self, contexts: Any) -> tuple[IntArray, list[Ticket]]:
-        """Return actions for many users, shape (n, 1), and a ticket for each reward to come.
+        """Return actions for many users, shape (n, 1), and a ticket for each future reward.
 
         Parameters
         ----------
@@ -180,19 +180,19 @@ class _Policy:
         RoundOrderError
             While an action of `select_action` waits for its reward.
         HorizonExceeded
-            If not all rounds are left; tickets reserve theirs. No ticket is issued.
+            If there are not enough rounds left; tickets reserve theirs. No ticket is issued.
         """
         rows = float_array("contexts", contexts, (None, self.dim))
         learner = self._rounds.learner
         left = learner.horizon - learner.round - len(learner.outstanding)
         if rows.shape[0] > left:
-            raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
+            raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}, left: {left}")
         issued = [learner.decide(row, ticket=True) for row in rows]
         actions = np.array([arm for arm, _ in issued], dtype=np.int64)
         return actions[:, None], [ticket for _, ticket in issued]
 
     def update_batch(self, tickets: Sequence[Ticket], rewards: Any) -> None:
-        """Play the rounds of tickets, in the order given, with their rewards.
+        """Play the rounds of tickets with their rewards, in the given order.
 
         Which rewards come, when and in which order must not depend on the protected records: see
         ``docs/delayed.md``.
@@ -200,16 +200,16 @@ class _Policy:
         Parameters
         ----------
         tickets : sequence of Ticket
-            Of `select_batch`, each once.
+            Tickets from `select_batch`, each at most once.
         rewards : array_like of shape (n,)
-            NaN for one that never came.
+            Their rewards; NaN for one that never came.
 
         Raises
         ------
         RoundOrderError
-            For a ticket that is not outstanding, or given twice: no round is played.
+            For a ticket that is not outstanding, or is given twice; no round is played.
         StateError
-            For a ticket of another learner: those before it have been played.
+            For a ticket of another learner; the tickets before it have been played.
         """
         values = float_array("rewards", rewards, (len(tickets),))
         learner = self._rounds.learner
@@ -220,20 +220,21 @@ class _Policy:
             learner.observe(value, ticket=ticket)
 
     def play(self, contexts: Any, rewards: Any) -> IntArray:
-        """Play one round a row of a simulated world, and return the actions, shape (n, 1).
+        """Play one round per row of a simulated world, and return the actions, shape (n, 1).
 
-        The same actions as `select_action` and `update_params` in turn, in compiled code.
+        The actions equal those of `select_action` and `update_params` in turn; this runs in
+        compiled code.
 
         Parameters
         ----------
         contexts : array_like of shape (n, dim)
         rewards : array_like of shape (n, n_actions)
-            Of all actions; only those of the selected ones are read.
+            Rewards of all actions; only those of the selected actions are read.
 
         Raises
         ------
         HorizonExceeded
-            If not all rounds are left: none is played.
+            If there are not enough rounds left; none is played.
         RoundOrderError
             While an action waits for its reward.
         """
@@ -241,9 +242,9 @@ class _Policy:
         return actions[:, None]
 
     def nonprivate_records(self, contexts: Any) -> RecordShares:
-        """Return how this policy reads contexts, for evaluation only; no round is played.
+        """Return how this policy reads contexts, for evaluation only. No round is played.
 
-        **Not private**: it counts in raw records, and publishing it is a leak.
+        **Not private**: it counts raw records, so do not publish it.
 
         Parameters
         ----------
@@ -270,20 +271,21 @@ class PrivateLinUCB(_Policy):
     n_actions : int
         Number of actions.
     horizon : int
-        Number of rounds; of a log that is replayed, its length. Keyword-only, as all that follow.
+        Number of rounds; for a log that is replayed, its length. This and all following arguments
+        are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     radius : float, default 1.0
         Largest l2 norm of an action's coefficients.
     unanswered : {"raise", "skip"}
         What selecting does while an action waits for its reward. "raise": for the same context it
-        returns the same action, for another one it raises. "skip": whatever the context, it ends
-        that round without a reward, which counts towards the horizon, and begins the next one. The
-        pipeline's simulator, which updates only where the log agrees, needs "skip".
+        returns the same action, for another one it raises an error. "skip": for any context, it
+        ends that round without a reward, which counts towards the horizon, and begins the next one.
+        The pipeline's simulator updates only where the log agrees and needs "skip".
     options : dict, optional
-        Further arguments of the learner, "reward_bound" for example.
+        Further arguments of the learner, for example "reward_bound".
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Examples
     --------
@@ -311,17 +313,18 @@ class PrivateHighDimensional(_Policy):
     n_actions : int
         Number of actions.
     horizon : int
-        Number of rounds; of a log that is replayed, its length. Keyword-only, as all that follow.
+        Number of rounds; for a log that is replayed, its length. This and all following arguments
+        are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     radius : float, default 1.0
         Largest l1 norm of an action's coefficients.
     unanswered : {"raise", "skip"}
         As for `PrivateLinUCB`.
     options : dict, optional
-        Further arguments of the learner, "link" for example.
+        Further arguments of the learner, for example "link".
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
     """
 
     policy_name = "private_high_dimensional"

@@ -1,11 +1,12 @@
 """Private learners as river estimators and bandit policies (extra ``adapters``).
 
-Estimators learn from one record at a time, ``learn_one(x, y)`` is one round; ``predict_one(x)``
-plays none, draws nothing, and works before the first record and past the horizon. What leaks
-around them, scalers that learn first of all: ``docs/adapters.md``.
+Estimators learn from one record at a time: ``learn_one(x, y)`` is one round. ``predict_one(x)``
+plays no round, draws nothing, and works before the first record and past the horizon.
+``docs/adapters.md`` lists what leaks around them, most of all scalers that learn.
 
-river's own policies keep the mean reward of every arm and print it. These keep nothing of the kind:
-their representation shows arguments and the guarantee, their ranking what was published.
+river's own policies keep the mean reward of every arm and print it. These policies keep nothing of
+this kind: their representation shows arguments and the guarantee, and their ranking shows what was
+published.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
 
 
 class _LinearEstimator:
-    """What both estimators share: features in, one round a record, published numbers out."""
+    """Base of both estimators: features in, one round per record, published numbers out."""
 
     _features: FeatureMap
     _model: LinearModel
@@ -52,23 +53,24 @@ class _LinearEstimator:
 
     @property
     def learner_(self) -> Any:
-        """The learner underneath: its `save` keeps its state, which is as secret as the data.
+        """The underlying learner. Its `save` keeps its state, which is as secret as the data.
 
         Raises
         ------
         StateError
-            For an unpickled copy: a pickle of a started estimator carries what it has published.
+            For an unpickled copy, since a pickle of a started estimator holds only what it has
+            published.
         """
         return self._model.learner
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised about everything that predictions are computed from."""
+        """The guarantee of everything from which predictions are computed."""
         return self._model.published.guarantee
 
     @property
     def round(self) -> int:
-        """Records learned so far."""
+        """Number of records learned so far."""
         return self._model.published.round
 
     @property
@@ -82,7 +84,7 @@ class _LinearEstimator:
 
     @property
     def intercept_value(self) -> float:
-        """Published intercept; 0 without one."""
+        """Published intercept; 0 if there is none."""
         return self._model.coefficients[1]
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
@@ -92,17 +94,17 @@ class _LinearEstimator:
         ----------
         x : mapping of names to numbers
         y : label or float
-            A label that is none of the `classes`, or a number that is not finite, makes the record
-            an empty one; other numbers are clipped.
+            The label. A label that is not among the `classes`, or a non-finite number, makes the
+            record an empty one; other numbers are clipped.
 
         Raises
         ------
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         StateError
             For an unpickled copy.
         TypeError
-            If a feature is no number, or a label neither a number nor of the classes' type.
+            If a feature is not a number, or a label is neither a number nor of the classes' type.
         ValueError
             If a record lacks its `person`.
         """
@@ -110,37 +112,37 @@ class _LinearEstimator:
         self._model.learn_one(features.row(x), self._target(y), features.person_of(x))
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Play one round a row of a DataFrame, in order: the same decisions as `learn_one`.
+        """Play one round per row of a DataFrame, in order; same decisions as `learn_one`.
 
         Raises
         ------
         HorizonExceeded
-            If not all rows are allowed: no round is played.
+            If there are not enough rounds for all rows; no round is played.
         """
         features = self._features
         self._model.learn_many(features.rows(X), self._targets(y), features.persons(X))
 
     def bind(self, learner: Any) -> None:
-        """Go on with a learner that `dpoco.load` has brought back.
+        """Continue with a learner that `dpoco.load` has restored.
 
         Parameters
         ----------
         learner : learner
-            Of this estimator's kind and bounds; used by nobody else from now on.
+            A learner of this estimator's kind and bounds; nobody else may use it from now on.
 
         Raises
         ------
         StateError
-            If this estimator has learned already.
+            If this estimator has already learned.
         ValueError, TypeError
             If the learner does not fit.
         """
         self._model.bind(learner)
 
     def nonprivate_records(self, X: Any, y: Iterable[Any]) -> RecordShares:
-        """Return how this estimator reads records, for evaluation only; it learns nothing.
+        """Return how this estimator reads records, for evaluation only. It learns nothing.
 
-        **Not private**: it counts in raw records, and publishing it is a leak.
+        **Not private**: it counts raw records, so do not publish it.
 
         Parameters
         ----------
@@ -152,7 +154,7 @@ class _LinearEstimator:
         Returns
         -------
         RecordShares
-            Also which of the listed features are missing, by name.
+            Also lists by name which of the listed features are missing.
         """
         labels, rows = list(y), self._features.rows(X)
         return RecordShares.of(
@@ -177,16 +179,16 @@ class _LinearEstimator:
         return float(self._model.margins(self._features.row(x)[None, :])[0])
 
     def predict_many(self, X: Any) -> Any:
-        """Return a Series with what `predict_one` says of each row of a DataFrame."""
+        """Return a Series with the result of `predict_one` for each row of a DataFrame."""
         import pandas as pd
 
         margins = self._model.margins(self._features.rows(X)).tolist()
         return pd.Series([self._predicted(margin) for margin in margins], index=X.index)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
-        """Return the prediction for a record, clipped like those it learned from.
+        """Return the prediction for a record, which is clipped like those in training.
 
-        No round is played. Of labels the more probable one, the first one on a tie.
+        No round is played. For labels: the more probable one, the first one if there is a tie.
         """
         return self._predicted(self._margin(x))
 
@@ -195,52 +197,53 @@ class _LinearEstimator:
 
 
 class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
-    """Logistic regression, every published coefficient under differential privacy.
+    """Logistic regression whose published coefficients are differentially private.
 
     Parameters
     ----------
     features : sequence of str, or int
-        Public names of the features, or the number of entries that names are hashed to. Never taken
-        from the data: a model that grows with the features it meets reveals them. Names that are
-        not listed are ignored, missing ones count as 0.
+        Public names of the features, or the number of entries to which names are hashed. Never take
+        them from the data: a model that grows with the features it meets reveals them. Names that
+        are not listed are ignored, and missing ones count as 0.
     horizon : int or None
-        Number of records that may ever be learned. None: unknown, but for the
-        "polyhedral" and the "coupled" one. Keyword-only, as all that follow.
+        Largest number of records that may ever be learned. None: unknown; not possible for
+        "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all records together; None switches privacy off.
+        Budget of all records together; None: no privacy.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     classes : (label, label), default (False, True)
-        The two labels, public; a record with another label counts as an empty one, silently. One of
-        another type is an error: texts for numbers, and bools for numbers other than 0 and 1.
+        The two labels, which are public. A record with another label silently counts as an empty
+        one. A label of another type is an error: texts for numbers, and bools for numbers other
+        than 0 and 1.
     feature_bound : float, default 1.0
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
     intercept : bool, default True
-        Whether there is one.
+        Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds together.
+        How often one person may come; the budget then covers all her rounds together.
     person : str, optional
-        Name of the entry of `x` that says whose record it is, no feature; needed if the
+        Name of the entry of `x` that identifies the person and is not a feature; required if the
         participation is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Raises
     ------
     ValueError, TypeError, CalibrationError
-        For bad arguments, at once; past the horizon `learn_one` raises `HorizonExceeded`.
+        For bad arguments, at once. Past the horizon `learn_one` raises `HorizonExceeded`.
 
     Notes
     -----
-    O(d) a record and prediction with the default learner. Features and labels out of their bounds
-    are clipped, and values that are not finite make an empty record, silently.
+    O(d) per record and prediction with the default learner. Features and labels beyond their bounds
+    are silently clipped, and non-finite values make a record an empty one.
 
     Examples
     --------
@@ -311,50 +314,50 @@ def _sigmoid(z: float) -> float:
 
 
 class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
-    """Linear regression, every published coefficient under differential privacy.
+    """Linear regression whose published coefficients are differentially private.
 
     Parameters
     ----------
     features : sequence of str, or int
-        Public names of the features, or the number of entries that names are hashed to. Never taken
-        from the data: a model that grows with the features it meets reveals them. Names that are
-        not listed are ignored, missing ones count as 0.
+        Public names of the features, or the number of entries to which names are hashed. Never take
+        them from the data: a model that grows with the features it meets reveals them. Names that
+        are not listed are ignored, and missing ones count as 0.
     horizon : int or None
-        Number of records that may ever be learned. None: unknown, but for the
-        "polyhedral" and the "coupled" one. Keyword-only, as all that follow.
+        Largest number of records that may ever be learned. None: unknown; not possible for
+        "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all records together; None switches privacy off.
+        Budget of all records together; None: no privacy.
     loss : {"squared", "huber"}
-        What is minimised.
+        The loss to minimise.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
     label_bound : float, default 1.0
         Labels are clipped to [-label_bound, label_bound].
     threshold : float, default 1.0
-        Residual from which the Huber loss grows linearly.
+        Residual beyond which the Huber loss grows linearly.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm.
     intercept : bool, default True
-        Whether there is one.
+        Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rounds together.
+        How often one person may come; the budget then covers all her rounds together.
     person : str, optional
-        Name of the entry of `x` that says whose record it is, no feature; needed if the
+        Name of the entry of `x` that identifies the person and is not a feature; required if the
         participation is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Raises
     ------
     ValueError, TypeError, CalibrationError
-        For bad arguments, at once; past the horizon `learn_one` raises `HorizonExceeded`.
+        For bad arguments, at once. Past the horizon `learn_one` raises `HorizonExceeded`.
 
     Examples
     --------
@@ -397,7 +400,7 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
 
 
 class _Policy:
-    """What the policies share: a public list of arms, and rounds in their order."""
+    """Base of the policies: a public list of arms, and rounds in their order."""
 
     arms: Sequence[Hashable]
     _rounds: Rounds
@@ -412,17 +415,17 @@ class _Policy:
 
     @property
     def learner_(self) -> Any:
-        """The learner underneath: its `save` keeps the state, which is as secret as the data."""
+        """The underlying learner. Its `save` keeps the state, which is as secret as the data."""
         return self._rounds.learner
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised; of contextual policies, jointly: an arm is for its own user's eyes."""
+        """The guarantee; for contextual policies it is joint: only its own user may see an arm."""
         guarantee: Guarantee = self._rounds.learner.guarantee
         return guarantee
 
     def bind(self, learner: Any) -> None:
-        """Go on with a learner that `dpoco.load` has brought back; nobody else may."""
+        """Continue with a learner that `dpoco.load` has restored; nobody else may continue it."""
         self._rounds.bind(learner)
 
     def _pull(self, arm_ids: Any, *context: Any) -> Any:
@@ -452,29 +455,29 @@ class _Policy:
 
 
 class PrivateExperts(_Policy, bandit.base.Policy):
-    """A choice among arms whose rewards are all seen afterwards: prediction with expert advice.
+    """A choice among arms whose rewards are all seen later: prediction with expert advice.
 
     Parameters
     ----------
     arms : sequence
         Public names of the arms, at least two.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     learner : {"prefix_hedge", "batch_share", "oblivious_tracker"}
         A learner of ``dpoco.experts``.
     reward_range : (float, float), default (0, 1)
         Public range of the rewards, enforced by clipping.
     options : dict, optional
-        Further arguments of the learner, "switches" for example.
+        Further arguments of the learner, for example "switches".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    `update` takes the rewards of *all* arms, so ``river.bandit.evaluate``, which hands out that of
-    one arm, is for the other policies.
+    `update` takes the rewards of *all* arms. ``river.bandit.evaluate``, which passes only the
+    reward of one arm, is for the other policies.
 
     Examples
     --------
@@ -504,7 +507,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         )
 
     def pull(self, arm_ids: Any) -> Any:
-        """Return the round's arm; the same one until `update`."""
+        """Return the round's arm; it stays the same until `update`."""
         self._check_arms(arm_ids)
         return self.arms[self._rounds.choose()]
 
@@ -516,14 +519,14 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         arm_id
             The arm that was pulled.
         rewards : mapping of arms to numbers, or sequence
-            Of all arms; a sequence is in the order of `arms`.
+            Rewards of all arms; a sequence is in the order of `arms`.
 
         Raises
         ------
         RoundOrderError
             Without a `pull`, or for another arm.
         ValueError, TypeError
-            If it is not one number an arm: nothing changed.
+            If there is not one number per arm; nothing changes.
         """
         values: Any = rewards
         if isinstance(rewards, Mapping):
@@ -543,26 +546,26 @@ class PrivateExperts(_Policy, bandit.base.Policy):
 
 
 class PrivateBandit(_Policy, bandit.base.Policy):
-    """A bandit without contexts, jointly differentially private: LinUCB on a constant context.
+    """A jointly private bandit without contexts: LinUCB on a constant context.
 
     Parameters
     ----------
     arms : sequence
         Public names of the arms, at least two.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     reward_bound : float, default 1.0
         Rewards are clipped to [-reward_bound, reward_bound].
     options : dict, optional
-        Further arguments of `dpoco.bandits.LinUCB`, "exploration" for example.
+        Further arguments of `dpoco.bandits.LinUCB`, for example "exploration".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    Only rewards of the arm that was pulled are learned, one a round; other updates raise
+    The policy learns only rewards of the pulled arm, one per round; other updates raise
     `RoundOrderError`. Past the horizon `pull` raises `HorizonExceeded`.
 
     Examples
@@ -593,7 +596,7 @@ class PrivateBandit(_Policy, bandit.base.Policy):
         )
 
     def pull(self, arm_ids: Any) -> Any:
-        """Return the round's arm; the same one until `update` or `skip`."""
+        """Return the round's arm; it stays the same until `update` or `skip`."""
         self._check_arms(arm_ids)
         return self.arms[self._rounds.choose([1.0])]
 
@@ -603,7 +606,7 @@ class PrivateBandit(_Policy, bandit.base.Policy):
         self._n += 1
 
     def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other."""
+        """End a round whose reward never came; the noise advances as in any other round."""
         self._rounds.skip()
 
     @property
@@ -613,36 +616,37 @@ class PrivateBandit(_Policy, bandit.base.Policy):
 
 
 class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
-    """A contextual bandit, jointly differentially private.
+    """A jointly private contextual bandit.
 
     Parameters
     ----------
     arms : sequence
         Public names of the arms, at least two.
     features : sequence of str, or int
-        Public names of the contexts' features, or the number of entries names are hashed to.
+        Public names of the contexts' features, or the number of entries to which names are hashed.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        Of all rounds together; None switches privacy off.
+        Budget of all rounds together; None: no privacy.
     learner : {"linucb", "high_dimensional"}
         `dpoco.bandits.LinUCB`, or `dpoco.bandits.HighDimensionalBandit` on an l1 ball.
     radius : float, default 1.0
-        Of the ball of an arm's coefficients, in l2 for "linucb", in l1 for "high_dimensional".
+        Radius of the ball of an arm's coefficients, in l2 for "linucb", in l1 for
+        "high_dimensional".
     unanswered : {"raise", "skip"}
         What a `pull` does while a decision waits for its reward. "raise": for the same context it
-        returns the same arm, for another one it raises. "skip": whatever the context, it ends that
-        round without a reward, which counts towards the horizon, and begins the next one.
+        returns the same arm, for another one it raises an error. "skip": for any context, it ends
+        that round without a reward, which counts towards the horizon, and begins the next one.
     options : dict, optional
-        Further arguments of the learner, "reward_bound" for example.
+        Further arguments of the learner, for example "reward_bound".
     seed : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Notes
     -----
-    An arm is computed from its user's own context: show it to this user only. Only rewards of the
-    arm that was pulled, for the context it was pulled for, are learned; other updates raise
-    `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
+    An arm is computed from its user's own context: show it only to this user. The policy learns
+    only rewards of the arm that it pulled, for the context for which it was pulled; other updates
+    raise `RoundOrderError`. ``river.bandit.evaluate_offline`` needs ``unanswered="skip"``.
 
     Examples
     --------
@@ -678,7 +682,7 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         )
 
     def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
-        """Return the arm for this round's user; asked again with the same context, the same one."""
+        """Return the arm for this round's user; the same one for the same context."""
         self._check_arms(arm_ids)
         return self.arms[self._rounds.choose(self._features.row(context or {}))]
 
@@ -689,13 +693,13 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         self._n += 1
 
     def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other."""
+        """End a round whose reward never came; the noise advances as in any other round."""
         self._rounds.skip()
 
     def nonprivate_records(self, contexts: Any) -> RecordShares:
-        """Return how this policy reads contexts, for evaluation only; no round is played.
+        """Return how this policy reads contexts, for evaluation only. No round is played.
 
-        **Not private**: it counts in raw records, and publishing it is a leak.
+        **Not private**: it counts raw records, so do not publish it.
 
         Parameters
         ----------

@@ -1,11 +1,11 @@
 """Private learners as scikit-learn estimators with ``partial_fit`` (extra ``adapters``).
 
-One row is one round, in the order given. ``predict`` and its kin are functions of what was
-published, and play no round. What leaks around them, scalers that learn and scores first of all:
-``docs/adapters.md``.
+One row is one round, in the given order. ``predict`` and similar methods are functions of what was
+published, and play no round. ``docs/adapters.md`` lists what leaks around them, most of all scalers
+that learn, and scores.
 
-Input is checked here: ``sklearn.utils.check_array`` prints one-dimensional and complex arrays, and
-texts that it cannot convert. These messages name shapes and types.
+Input is checked here, because ``sklearn.utils.check_array`` prints one-dimensional and complex
+arrays, and texts that it cannot convert. These messages name only shapes and types.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
 
 
 class _LinearEstimator(BaseEstimator):
-    """What both estimators share: runs of a learner, charged and published."""
+    """Base of both estimators: they run a learner, charge it and publish its results."""
 
     horizon: int | None
     fit_intercept: bool
@@ -135,8 +135,8 @@ class _LinearEstimator(BaseEstimator):
             raise HorizonExceeded(f"{rounds} records, and a horizon of {self.horizon} rounds")
         if again and self.ledger is None:
             warnings.warn(
-                "fit() starts a new learner with a budget of its own: what this object has "
-                "published before and will publish now spends both; a ledger= keeps the sum",
+                "fit() starts a new learner with its own budget: the earlier and the new results "
+                "spend both budgets; pass ledger= to limit the sum",
                 UserWarning,
                 stacklevel=3,
             )
@@ -151,9 +151,9 @@ class _LinearEstimator(BaseEstimator):
         self.coef_, self.intercept_ = self._model.coefficients
 
     def nonprivate_records(self, X: Any, y: Any) -> RecordShares:
-        """Return how a fitted estimator reads rows, for evaluation only; it learns nothing.
+        """Return how a fitted estimator reads rows, for evaluation only. It learns nothing.
 
-        **Not private**: it counts in raw rows, and publishing it is a leak.
+        **Not private**: it counts raw rows, so do not publish it.
 
         Parameters
         ----------
@@ -184,12 +184,13 @@ class _LinearEstimator(BaseEstimator):
 
     @property
     def learner_(self) -> Any:
-        """The learner underneath: its `save` keeps the state, which is as secret as the data.
+        """The underlying learner. Its `save` keeps the state, which is as secret as the data.
 
         Raises
         ------
         StateError
-            For an unpickled copy: a pickle of a fitted estimator carries what it has published.
+            For an unpickled copy, since a pickle of a fitted estimator holds only what it has
+            published.
         """
         check_is_fitted(self)
         return self._model.learner
@@ -201,18 +202,18 @@ class _LinearEstimator(BaseEstimator):
         return self._model.published.guarantee
 
     def bind(self, learner: Any) -> Any:
-        """Go on with a learner that `dpoco.load` has brought back, and return self.
+        """Continue with a learner that `dpoco.load` has restored, and return self.
 
         Parameters
         ----------
         learner : learner
-            Of this estimator's kind and bounds; used by nobody else from now on. A classifier needs
-            `classes`.
+            A learner of this estimator's kind and bounds; nobody else may use it from now on. A
+            classifier needs `classes`.
 
         Raises
         ------
         StateError
-            If this object has a learner already.
+            If this object already has a learner.
         ValueError, TypeError
             If the learner does not fit.
         """
@@ -247,50 +248,51 @@ class _LinearEstimator(BaseEstimator):
 
 
 class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
-    """Logistic regression in one pass, every published coefficient under differential privacy.
+    """Logistic regression in one pass, with differentially private coefficients.
 
     Parameters
     ----------
     budget : Budget or None
-        Of one `fit`, or of all `partial_fit` together; None switches privacy off. Keyword-only, as
-        all parameters.
+        Budget of one `fit`, or of all `partial_fit` together; None: no privacy. All parameters are
+        keyword-only.
     classes : sequence of two labels, "data" or None
-        The labels, public; a row with another label counts as an empty one, silently. One of
-        another type is an error: texts for numbers, and bools for numbers other than 0 and 1. None:
-        to be passed to the first `partial_fit`; `fit` refuses, since which labels occur depends on
-        the data. "data": both are those that occur, which the caller declares to be public.
+        The labels, which are public. A row with another label silently counts as an empty one. A
+        label of another type is an error: texts for numbers, and bools for numbers other than 0 and
+        1. None: pass them to the first `partial_fit`; `fit` refuses, since which labels occur
+        depends on the data. "data": both labels that occur, which you thereby declare to be public.
     horizon : int or None
-        Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
-        public; unknown in `partial_fit`, but for the "polyhedral" and the "coupled" one.
+        Largest number of rows that may ever be learned. None: that of the data in `fit`, which
+        counts as public. In `partial_fit` it is then unknown, which is not possible for
+        "polyhedral" and "coupled" learners.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
-        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
-        take it from the data.
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm. It is
+        public: never take it from the data.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
     fit_intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rows together. `fit` and
+        How often one person may come; the budget then covers all her rows together. `fit` and
         `partial_fit` take `persons` if it is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     ledger : dpoco.accounting.ledger.Ledger, optional
-        Charged for every learner before it sees a row; clones share it, so that cross-validation
-        is refused once its fits spend more than the ledger holds.
+        Ledger that is charged for every learner before it sees a row. Clones share it, so
+        cross-validation is refused once its fits spend more than the ledger holds.
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, d)
         Published coefficients.
     intercept_ : ndarray of shape (1,)
-        Published intercept; 0 without one.
+        Published intercept; 0 if there is none.
     classes_ : ndarray of shape (2,)
         The labels, sorted.
     n_features_in_ : int
@@ -301,14 +303,14 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     ValueError, TypeError, CalibrationError
         For bad arguments, by `fit` and `partial_fit`; messages never contain data.
     HorizonExceeded
-        For rows past the horizon: none of them is learned.
+        For rows past the horizon; none of them is learned.
 
     Notes
     -----
-    Rows and labels out of their bounds are clipped, and values that are not finite make an empty
-    record, silently. A pickle carries what was published and not the learner: it predicts, and
-    `partial_fit` raises `StateError` until `bind` brings the learner back. `copy.deepcopy` of a
-    fitted estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
+    Rows and labels beyond their bounds are silently clipped, and non-finite values make a record an
+    empty one. A pickle holds what was published but not the learner: it predicts, and `partial_fit`
+    raises `StateError` until `bind` restores the learner. `copy.deepcopy` of a fitted estimator
+    raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
 
     Examples
     --------
@@ -345,7 +347,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         self._keep(locals())
 
     def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineClassifier:
-        """Start a new learner and give it all rows, in their order, once.
+        """Start a new learner and train it on all rows once, in their order.
 
         Parameters
         ----------
@@ -354,7 +356,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Labels.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         features = _matrix(self, X, reset=True)
         targets = _column(y, features.shape[0])
@@ -369,7 +371,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, persons: Any = None
     ) -> PrivateOnlineClassifier:
-        """Go on with more rows, in their order; the first call makes the learner.
+        """Train on more rows, in their order; the first call makes the learner.
 
         Parameters
         ----------
@@ -378,9 +380,9 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Labels.
         classes : sequence of two labels, optional
-            Needed in the first call unless they are a parameter; later the same, if given.
+            Required in the first call unless they are a parameter; later the same, if given.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         first = not self.__sklearn_is_fitted__()
         if classes is not None:
@@ -400,17 +402,17 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return self
 
     def bind(self, learner: Any) -> Any:
-        """Go on with a learner that `dpoco.load` has brought back, and return self.
+        """Continue with a learner that `dpoco.load` has restored, and return self.
 
         Parameters
         ----------
         learner : learner
-            Of this estimator's kind and bounds; used by nobody else from now on.
+            A learner of this estimator's kind and bounds; nobody else may use it from now on.
 
         Raises
         ------
         StateError
-            If this object has a learner already.
+            If this object already has a learner.
         ValueError, TypeError
             If the learner does not fit, or this object has none and no `classes`.
         """
@@ -435,7 +437,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return known.values(labels), known.nonprivate_flags(labels)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, shape (n,), for rows clipped like the data."""
+        """Return the log-odds of the second class, shape (n,), for rows clipped as in training."""
         return self._margins(X)
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -481,51 +483,52 @@ def _occurring(y: NDArray[Any]) -> NDArray[Any]:
 
 
 class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
-    """Linear regression in one pass, every published coefficient under differential privacy.
+    """Linear regression in one pass, with differentially private coefficients.
 
     Parameters
     ----------
     budget : Budget or None
-        Of one `fit`, or of all `partial_fit` together; None switches privacy off. Keyword-only, as
-        all parameters.
+        Budget of one `fit`, or of all `partial_fit` together; None: no privacy. All parameters are
+        keyword-only.
     horizon : int or None
-        Number of rows that may ever be learned. None: that of the data in `fit`, which counts as
-        public; unknown in `partial_fit`, but for the "polyhedral" and the "coupled" one.
+        Largest number of rows that may ever be learned. None: that of the data in `fit`, which
+        counts as public. In `partial_fit` it is then unknown, which is not possible for
+        "polyhedral" and "coupled" learners.
     loss : {"squared", "huber"}
-        What is minimised.
+        The loss to minimise.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
-        Which learner; "auto" takes that of the least expected regret (`dpoco.choose`).
+        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
-        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
-        take it from the data.
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm. It is
+        public: never take it from the data.
     label_bound : float, default 1.0
         Targets are clipped to [-label_bound, label_bound]. Public, too.
     threshold : float, default 1.0
-        Residual from which the Huber loss grows linearly.
+        Residual beyond which the Huber loss grows linearly.
     radius : float, default 1.0
-        Largest l2 norm of the coefficients, the intercept's in units of `feature_bound` included;
-        for "polyhedral_frank_wolfe" l1 norm. Larger fits better and needs more noise.
+        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
+        for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
     fit_intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her rows together. `fit` and
+        How often one person may come; the budget then covers all her rows together. `fit` and
         `partial_fit` take `persons` if it is enforced.
     options : dict, optional
-        Further arguments of the learner, "batch" for example.
+        Further arguments of the learner, for example "batch".
     ledger : dpoco.accounting.ledger.Ledger, optional
-        Charged for every learner before it sees a row; clones share it, so that cross-validation
-        is refused once its fits spend more than the ledger holds.
+        Ledger that is charged for every learner before it sees a row. Clones share it, so
+        cross-validation is refused once its fits spend more than the ledger holds.
     random_state : int, optional
-        Reproducible noise: for tests and simulation, it voids the guarantee.
+        Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
     Attributes
     ----------
     coef_ : ndarray of shape (d,)
         Published coefficients.
     intercept_ : float
-        Published intercept; 0 without one.
+        Published intercept; 0 if there is none.
     n_features_in_ : int
         Number of features.
 
@@ -534,14 +537,14 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     ValueError, TypeError, CalibrationError
         For bad arguments, by `fit` and `partial_fit`; messages never contain data.
     HorizonExceeded
-        For rows past the horizon: none of them is learned.
+        For rows past the horizon; none of them is learned.
 
     Notes
     -----
-    Rows and targets out of their bounds are clipped, and values that are not finite make an empty
-    record, silently. A pickle carries what was published and not the learner: it predicts, and
-    `partial_fit` raises `StateError` until `bind` brings the learner back. `copy.deepcopy` of a
-    fitted estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
+    Rows and targets beyond their bounds are silently clipped, and non-finite values make a record
+    an empty one. A pickle holds what was published but not the learner: it predicts, and
+    `partial_fit` raises `StateError` until `bind` restores the learner. `copy.deepcopy` of a fitted
+    estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
 
     Examples
     --------
@@ -577,7 +580,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         self._keep(locals())
 
     def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
-        """Start a new learner and give it all rows, in their order, once.
+        """Start a new learner and train it on all rows once, in their order.
 
         Parameters
         ----------
@@ -586,14 +589,14 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Targets.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         features = _matrix(self, X, reset=True)
         self._fit(features, self._targets(y, features.shape[0])[0], persons)
         return self
 
     def partial_fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
-        """Go on with more rows, in their order; the first call makes the learner.
+        """Train on more rows, in their order; the first call makes the learner.
 
         Parameters
         ----------
@@ -602,7 +605,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         y : array_like of shape (n,)
             Targets.
         persons : array_like of int, str or bytes with shape (n,), optional
-            Whose rows they are, where a participation is enforced.
+            The persons behind the rows, if a participation is enforced.
         """
         first = not self.__sklearn_is_fitted__()
         features = _matrix(self, X, reset=first)
@@ -613,7 +616,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """Return predictions, shape (n,), for rows clipped like the data."""
+        """Return predictions, shape (n,), for rows clipped as in training."""
         return self._margins(X)
 
     def __sklearn_tags__(self) -> Any:
@@ -623,12 +626,12 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
 
 def expected_failed_checks(estimator: object) -> dict[str, str]:
-    """Return what ``sklearn.utils.estimator_checks.check_estimator`` cannot pass, and why.
+    """Return the checks of ``check_estimator`` that private estimators cannot pass, and why.
 
     Parameters
     ----------
     estimator : PrivateOnlineClassifier or PrivateOnlineRegressor
-        A classifier is checked with ``classes="data"``: the checks bring labels of their own.
+        A classifier is checked with ``classes="data"``, because the checks bring their own labels.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Attacks on our own claims."""
+"""Attacks on the library's own privacy claims."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def arguments_of(kind: type) -> dict[str, Any]:
 
 
 def contract_checks(plays: str | None = None) -> tuple[str, ...]:
-    """Return the names of all checks, or of those of learners that play `plays`.
+    """Return the names of all checks, or of the checks for learners that play `plays`.
 
     Parameters
     ----------
@@ -227,41 +227,42 @@ def check_learner(
     *,
     checks: Iterable[str] | None = None,
 ) -> tuple[str, ...]:
-    """Check that a learner keeps the contract that journals, pools, adapters and users rely on.
+    """Check that a learner keeps the contract that journals, pools, adapters and users need.
 
-    A class of your own need only be a `dpoco.evaluation.Learner`: checks of methods that it does
-    not have, such as ``run``, ``save`` and tickets, do not apply.
+    Your own class need only be a `dpoco.evaluation.Learner`. Checks of methods that it does not
+    have, such as ``run``, ``save`` and tickets, are skipped.
 
     Parameters
     ----------
     learner : str, type or callable
         A name of `dpoco.learners`; a class, whose problem is made up from the names of its
-        arguments; or a function that takes keyword arguments of the constructor (``horizon``, or
-        ``records`` of a batch method, ``source``, and in some checks others) and returns an
-        unstarted learner: ``functools.partial(MyLearner, domain, loss, budget=budget)`` is one.
+        arguments; or a function that returns an unstarted learner. The function takes keyword
+        arguments of the constructor (``horizon``, or ``records`` for a batch method, ``source``,
+        and in some checks others). An example is ``functools.partial(MyLearner, domain, loss,
+        budget=budget)``.
     stream : array_like, or tuple of array_like, optional
         At least 25 records, as ``run`` or ``fit`` takes them; lists of loss objects for custom
-        losses. Default: random ones, of the shapes that the learner states.
+        losses. Default: random records with the shapes that the learner states.
     checks : iterable of str, optional
         Names of `contract_checks`. Default: all.
 
     Returns
     -------
     tuple of str
-        The checks that applied, all of which passed.
+        Names of the checks that applied, all of which passed.
 
     Raises
     ------
     AssertionError
-        At the first check that fails: its name, what was found, and the rule.
+        At the first check that fails, with its name, what was found, and the rule.
     ValueError, TypeError
-        For a name that does not exist, or a learner whose problem or stream must be given.
+        For an unknown name, or a learner whose problem or stream must be given.
 
     Notes
     -----
-    Seconds. The checks call the learner in every order, with bad and hostile records, from threads
-    and forked processes, and save files in a temporary folder. They cannot show that a guarantee
-    holds: for that there are proofs and `audit_learner`.
+    It takes seconds. The checks call the learner in every order, with bad and hostile records, from
+    threads and forked processes, and save files in a temporary folder. They cannot show that a
+    guarantee holds: proofs and `audit_learner` serve this purpose.
 
     Examples
     --------

@@ -59,15 +59,15 @@ def best_event(
 
 
 def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -> Event:
-    """Learn from training runs the event that distinguishes two streams best.
+    """Learn from training runs which event distinguishes two streams best.
 
     Parameters
     ----------
     outcomes, neighbour_outcomes : array_like of shape (n, ...)
-        Of runs on the stream and on its neighbour. No other runs than these may have been seen by
-        the event, so test it on others.
+        Outcomes of runs on the stream and on its neighbour. The event has seen only these runs, so
+        test it on others.
     delta : float, default 0
-        The delta that is granted.
+        The delta that is allowed for.
 
     Returns
     -------
@@ -322,24 +322,24 @@ def _upper(hits: int, trials: int, tail: float) -> float:
 
 @dataclass(frozen=True)
 class EventReport:
-    """How often an event was seen on either stream, and what that proves.
+    """How often an event occurred on either stream, and what this proves.
 
     Attributes
     ----------
     claimed : float
-        The epsilon that was put to the test.
+        The epsilon that was tested.
     delta : float
-        The delta that was granted.
+        The delta that was allowed for.
     measured : float
         Lower confidence bound on the true epsilon.
     detectable : float
-        The smallest true epsilon that as many runs would have reported as a violation with
-        probability at least 0.9, had the event kept its probability on the stream where it is
-        rarer; inf if no epsilon would have.
+        The smallest true epsilon that the same number of runs would have reported as a violation
+        with probability at least 0.9, if the event had kept its probability on the stream where it
+        is rarer; inf if there is none.
     event : str
-        Which event.
+        The event that was tested.
     hits, neighbour_hits : int
-        How often it occurred on either stream.
+        Number of its occurrences on each stream.
     confidence : float
         Probability of not reporting a violation where there is none.
     """
@@ -355,11 +355,11 @@ class EventReport:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
+        """Whether the claim is refuted. False does not mean that the claim holds."""
         return self.measured > self.claimed
 
     def text(self, audit: str, runs: int, unit: str, extras: tuple[str, str], **words: str) -> str:
-        """Return the report of an audit by so many runs, or pairs of runs, on each stream."""
+        """Return an audit's report after this many runs, or pairs of runs, on each stream."""
         verdict = verdict_of(self.violated, math.isfinite(self.detectable))
         power = (
             f"no epsilon would have been found on this event; take more {unit} or another event"

@@ -44,28 +44,28 @@ LARGE = Budget(8.0, 1e-3)
 
 @dataclass(frozen=True)
 class Exercise:
-    """A learner in one setting.
+    """A learner with one choice of options, to be attacked by replays.
 
     Attributes
     ----------
     cls : type
         The learner.
     arguments, options : tuple, dict
-        Of its constructor, without horizon, budget and source.
+        Options of its constructor, without horizon, budget and source.
     changes : dict
-        Of the calibrated parameters: what no option chooses.
+        Changes of the calibrated parameters that no option can make.
     budget : Budget
-        Large, so that a short stream shows the law.
+        Budget, large enough for a short stream to show the distribution.
     rounds : int
-        Of the stream, and the horizon; records of a batch method.
+        Length of the stream, and the horizon; records for a batch method.
     scale : float
         Size of ordinary records.
     turns : bool
-        Whether records pull the other way in the second half.
+        Whether records pull in the other direction in the second half.
     odd : bool
         Whether some records are not finite or beyond their bound.
     trials : int
-        Runs that are scored. Few do where rounds and entries give many variates each.
+        Number of runs that are scored. Few suffice if rounds and entries give many variates each.
     """
 
     cls: type
@@ -81,7 +81,7 @@ class Exercise:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What tells it from the other exercises of its class, in words and numbers."""
+        """What distinguishes it from the other exercises of its class, in words and numbers."""
         named = {**self.options, **self.changes}
         return {name: x for name, x in named.items() if isinstance(x, (str, int, float))} or {
             "defaults, of size": " ".join(str(x) for x in self.arguments if isinstance(x, int))
@@ -96,7 +96,7 @@ class Exercise:
         )  # fmt: skip
 
     def stream(self, family: Family) -> Rounds:
-        """Return records that pull one way, the first two at opposite ends of what is allowed."""
+        """Return records that pull in one direction; the first two are opposite extremes."""
         tape, parts = Source.seeded(1), []
         for k, shape in enumerate(family.shapes().values()):
             size = (self.rounds, *shape)
@@ -114,7 +114,7 @@ class Exercise:
         return Rounds(tuple(parts))
 
     def neighbours(self, family: Family, stream: Rounds) -> list[Record]:
-        """Return neighbours, as `replay_audit` takes them."""
+        """Return neighbouring streams, as `replay_audit` takes them."""
         last = self.rounds - 2
         if family.everywhere:
             # Queries about the same data: a record moves each of them by its sensitivity at most.

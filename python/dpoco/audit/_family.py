@@ -387,7 +387,7 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
         raise ValueError("no neighbours: the streams have different numbers of rounds or parts")
     differ = tuple(t for t in range(len(ours)) if not same(ours.record(t), theirs.record(t)))
     if not differ:
-        raise ValueError("no neighbours: the streams are equal, so that nothing could show")
+        raise ValueError("no neighbours: the streams are equal, so nothing could be found")
     if len(differ) > 1 and not (family is not None and family.everywhere):
         most, apart = (1, 1) if family is None else family.person
         if most == 1:

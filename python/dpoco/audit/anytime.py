@@ -38,22 +38,23 @@ _FRACTIONS = np.sort(np.concatenate([2.0 ** (-0.5 * np.arange(1, 32)), [0.8, 0.9
 
 @dataclass(frozen=True)
 class AnytimeReport(EventReport):
-    """What an anytime-valid audit has found so far; computed from what the mechanism released.
+    """State of an anytime-valid audit; computed from what the mechanism released.
 
-    The event is the one with the largest e-value against the claim. What was measured, and whether
-    the claim is refuted, is valid however the number of pairs came about: `confidence` is the
-    probability that no claim that is kept is ever reported as violated.
+    The event is the one with the largest e-value against the claim. The measurement and the verdict
+    are valid however the number of pairs was chosen: `confidence` is the probability that no true
+    claim is ever reported as violated.
 
     Attributes
     ----------
     refuted : bool
         Whether the claim is refuted.
     e_value : float
-        Of the claim, over all events: large is evidence against it; inf if it exceeds the doubles.
+        E-value of the claim, over all events: a large value is evidence against it; inf if it
+        exceeds the doubles.
     pairs : int
-        Pairs of runs so far.
+        Number of pairs of runs so far.
     events : int
-        Events that were watched: a union over four claims about each.
+        Number of events that were watched: a union over four claims about each.
     """
 
     refuted: bool
@@ -63,7 +64,7 @@ class AnytimeReport(EventReport):
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
+        """Whether the claim is refuted. False does not mean that the claim holds."""
         return self.refuted
 
     def __str__(self) -> str:
@@ -78,27 +79,28 @@ class AnytimeReport(EventReport):
 
 
 class AnytimeAudit:
-    """Lower bound on epsilon from pairs of runs, valid at every moment at once.
+    """Lower bound on epsilon from pairs of runs, valid at all times simultaneously.
 
     Parameters
     ----------
     epsilon : float
-        The claim, at least 0. Keyword-only, as all below.
+        The claimed epsilon, at least 0. This and all following arguments are keyword-only.
     events : callable or sequence of callables
-        Each maps outcomes to one bool a row. Fixed before the runs it is shown; `learn_event`
-        makes one from other runs.
+        Functions from outcomes to one bool per row. Fix them before the runs that they are shown;
+        `learn_event` makes one from other runs.
     delta : float, default 0
         The claimed delta, in [0, 1).
     confidence : float, default 1 - 1e-6
-        Probability, in (0, 1), that `epsilon` never exceeds the true one, at any moment.
+        Probability, in (0, 1), that `epsilon` never exceeds the true epsilon, at any time.
 
     Notes
     -----
-    Of each event and each direction, and of the complement alike, the claim P <= e^epsilon Q +
-    delta is bet against, pair by pair. The mean of all 4 K e-processes of K events is compared with
-    1 / (1 - confidence): that is the whole union, and never weaker than dividing the error by 4 K.
-    An update costs O(K) and one pass over its outcomes; memory 4 counts an event. When to look and
-    whether to go on may depend on everything seen; the pairs themselves must be independent of it.
+    For each event, each direction and the complement, a bet is made pair by pair against the claim
+    P <= e^epsilon Q + delta. The mean of all 4 K e-processes of K events is compared with 1 / (1 -
+    confidence). This covers the whole union and is never weaker than dividing the error by 4 K. An
+    update costs O(K) and one pass over its outcomes; memory is 4 counts per event. You may decide
+    when to look and whether to go on by everything you have seen, but the pairs themselves must be
+    independent of it.
 
     Examples
     --------
@@ -138,19 +140,19 @@ class AnytimeAudit:
         self._refuted = 0  # points refuted so far, from the first
 
     def update(self, outcomes: Any, neighbour_outcomes: Any) -> None:
-        """Add pairs of runs: row i of one with row i of the other.
+        """Add pairs of runs: row i of one array belongs to row i of the other.
 
         Parameters
         ----------
         outcomes, neighbour_outcomes : array_like of shape (n, ...)
-            Of independent runs on the stream and on its neighbour, as many of each; never shown
-            before.
+            Outcomes of independent runs on the stream and on its neighbour, the same number of
+            each, never shown before.
 
         Raises
         ------
         ValueError
-            For different numbers of rows, or an event that does not return one bool a row: nothing
-            is added.
+            For different numbers of rows, or an event that does not return one bool per row;
+            nothing is added.
         """
         ours, theirs = np.asarray(outcomes), np.asarray(neighbour_outcomes)
         if ours.ndim == 0 or theirs.ndim == 0 or len(ours) != len(theirs):
@@ -169,13 +171,14 @@ class AnytimeAudit:
         Parameters
         ----------
         counts : array_like of int, shape (K, 4)
-            For each event the pairs of runs in which it occurred in both, on the stream only, on
-            the neighbour only, in neither; rows add up to the same number.
+            For each event, the number of pairs of runs in which it occurred in both, on the stream
+            only, on the neighbour only, and in neither. All rows must have the same sum.
 
         Raises
         ------
         ValueError, TypeError
-            For another shape or dtype, negative counts or rows of different sums: nothing is added.
+            For another shape or dtype, negative counts or rows with different sums; nothing is
+            added.
         """
         given = np.asarray(counts)
         if given.dtype.kind not in "iu":
@@ -206,7 +209,7 @@ class AnytimeAudit:
 
     @property
     def pairs(self) -> int:
-        """Pairs of runs so far."""
+        """Number of pairs of runs so far."""
         return int(self._counts[0].sum())
 
     @property
@@ -216,11 +219,11 @@ class AnytimeAudit:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted; once it is, it stays so. False does not say it holds."""
+        """Whether the claim is refuted, now and forever. False does not mean that it holds."""
         return self._refuted > int(np.searchsorted(self._grid, self._claimed))
 
     def report(self) -> AnytimeReport:
-        """Return what has been found so far, and what could have been."""
+        """Return what the audit has found so far, and what it could have found."""
         claim = np.array([self._claimed])
         strength = log_e_values(self._counts, claim, self._delta)[0].max(axis=1)
         k = int(np.argmax(strength))

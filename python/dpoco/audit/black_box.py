@@ -58,19 +58,19 @@ def epsilon_lower_bound(
     delta: float = 0.0,
     confidence: float = _CONFIDENCE,
 ) -> float:
-    """Return an epsilon that a mechanism exceeds, given how often an event was seen.
+    """Return an epsilon that a mechanism exceeds, given how often an event occurred.
 
     Parameters
     ----------
     hits, trials : int
-        How often the event occurred on the stream, in how many independent runs.
+        Number of occurrences of the event on the stream, and number of independent runs.
     neighbour_hits, neighbour_trials : int
         The same on the neighbouring stream.
     delta : float, default 0
         The delta that is granted, in [0, 1).
     confidence : float, default 1 - 1e-6
-        Probability that the statement is true, in (0, 1), whatever the mechanism. The event must
-        have been fixed before these runs were looked at.
+        Probability that the statement is true, in (0, 1), for any mechanism. The event must have
+        been fixed before looking at these runs.
 
     Returns
     -------
@@ -137,12 +137,12 @@ def black_box_audit(
     epsilon : float
         The claim, at least 0.
     trials : int
-        Runs on each stream, at least 2. Half of them train, half of them test.
+        Number of runs on each stream, at least 2. Half of them train, half of them test.
     events : callable or sequence of callables, optional
-        Each maps the outcomes to one bool a row. The training half decides which one is tested.
-        None takes the one that `learn_event` learns from it: a likelihood-ratio set of outcomes
-        that repeat, a threshold along the best-separating direction for vectors of real numbers.
-        The word "learned" among the events adds it to them.
+        Functions from outcomes to one bool per row. The training half decides which event is
+        tested. None: use the event that `learn_event` learns from it (a likelihood-ratio set for
+        outcomes that repeat, a threshold along the best-separating direction for vectors of real
+        numbers). The word "learned" among the events adds it to them.
     delta : float, default 0
         The claimed delta, in [0, 1).
     confidence : float, default 1 - 1e-6
@@ -157,13 +157,14 @@ def black_box_audit(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, or if `run` or an event returns the wrong number of rows; with
-        `learner_runs` also for streams that are no neighbours: at most one round may differ, or
-        rounds that one person may have, if the learner's guarantee is for people.
+        For bad arguments, or if `run` or an event returns the wrong number of rows. With
+        `learner_runs` also for streams that are not neighbours: at most one round may differ, or
+        the rounds that one person may have, if the learner's guarantee is for people.
 
     Notes
     -----
-    One event is tested, on runs that had no part in choosing it, so choosing costs no confidence.
+    Only one event is tested, on runs that had no part in choosing it, so choosing costs no
+    confidence.
     """
     claimed = real_in("epsilon", epsilon, "[0, inf)")
     granted, error = (

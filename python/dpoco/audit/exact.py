@@ -29,22 +29,22 @@ _UNITS = 2**53
 
 @dataclass(frozen=True)
 class ExactReport:
-    """Outcome of an exact audit; a function of the randomizer alone, not of anybody's data.
+    """Outcome of an exact audit; a function of the randomizer alone, not of any data.
 
     Attributes
     ----------
     randomizer : str
         What was audited.
     claimed : float
-        The epsilon it promises.
+        The promised epsilon.
     epsilon : float
-        The epsilon it has: logarithm of the largest ratio of two probabilities of one report,
-        rounded upwards; infinite if a report is possible for some inputs only.
+        The true epsilon: the logarithm of the largest ratio of two probabilities of one report,
+        rounded upwards; infinite if a report is possible only for some inputs.
     ratio : Fraction or None
-        That ratio, exactly; None where it is infinite.
+        That ratio, exactly; None if it is infinite.
     delta : float
-        Largest excess of one law over e^claimed times another, rounded upwards: 0 if the promise
-        is kept; NaN where it is not, and the laws were not listed.
+        Largest excess of one distribution over e^claimed times another, rounded upwards: 0 if the
+        promise is kept; NaN if it is not, and the distributions were not listed.
     inputs, reports : int
         Inputs and reports of the table that was listed; 0 reports: too many, and the ratio
         follows from the structure of the law.
@@ -63,7 +63,7 @@ class ExactReport:
 
     @property
     def passed(self) -> bool:
-        """Whether the promise is kept, which is decided exactly."""
+        """Whether the promise is kept; the audit decides this exactly."""
         return not self.findings
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class ExactReport:
 
 
 def exact_audit(randomizer: Any) -> ExactReport:
-    """Return the exact epsilon of a local randomizer, from the integers it samples with.
+    """Return the exact epsilon of a local randomizer, from the integers that it samples with.
 
     Parameters
     ----------

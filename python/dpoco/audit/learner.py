@@ -54,18 +54,17 @@ def audit_learner(
     seed: int = 0,
     confidence: float = _CONFIDENCE,
 ) -> AuditReport:
-    """Attack a learner with every audit that applies to it, and play all its exercises.
+    """Attack a learner with every audit that applies, and play all its exercises.
 
     Parameters
     ----------
     case : str or StandardCase
-        A name for `standard_case`, with the options that follow, or a case of your own: then those
-        options must be left out.
+        A name for `standard_case`, with the options below, or your own case, without these options.
     epsilon, delta, horizon, dimension, calibration, participation : optional
         As for `standard_case`.
     trials : int, optional
-        Runs on each of the two streams, for the likelihood and the black-box audit each. Default:
-        what gives the audits of this case power.
+        Number of runs on each of the two streams, for the likelihood audit and the black-box audit
+        each. Default: enough to give the audits of this case power.
     seed : int, default 0
         Seed of all runs, at least 0.
     confidence : float, default 1 - 1e-6
@@ -79,14 +78,14 @@ def audit_learner(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments; for streams that are no neighbours; for fewer trials than could refute
-        anything; for learners that have played or promise nothing.
+        For bad arguments, streams that are not neighbours, too few trials to refute anything, and
+        learners that have played or have no privacy guarantee.
     CalibrationError
-        Where the learner cannot be calibrated for this budget and size.
+        If the learner cannot be calibrated for this budget and size.
 
     Notes
     -----
-    No report says that a claim holds: see ``docs/audit.md``. Seconds, at the defaults.
+    No report says that a claim holds: see ``docs/audit.md``. It takes seconds with the defaults.
     """
     level = real_in("confidence", confidence, "(0, 1)")
     root = positive_int("seed", seed + 1) - 1
@@ -108,7 +107,7 @@ def audit_learner(
     if count is not None and count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")
     if not case.claim.guarantee.private:
-        raise ValueError("the learner promises nothing: there is no claim to test")
+        raise ValueError("the learner has no privacy guarantee: there is no claim to test")
     attacks = (
         replay_attack(case, root),
         _likelihood_attack(case, case.trials if count is None else count, root, level),

@@ -68,7 +68,7 @@ class LikelihoodReport(Findings):
     largest_loss : float
         Largest privacy loss of any run.
     detectable : float
-        Smallest factor such that losses so many times as large as the measured ones would have
+        Smallest factor such that losses this many times as large as the measured ones would have
         been reported; infinite: none below 16.
     """
 
@@ -118,9 +118,10 @@ def likelihood_audit(
     Parameters
     ----------
     make_learner : callable
-        ``Source -> learner``: a new, unstarted learner or mechanism whose law is known: all of this
-        library, with Gaussian noise where sums are released; the coupled learners in one dimension.
-        Called for every run: pass `parameters` to save their calibration.
+        ``Source -> learner``: a new, unstarted learner or mechanism with a known distribution.
+        These are all of this library, with Gaussian noise where sums are released; the coupled
+        learners in one dimension. It is called for every run: pass `parameters` to avoid repeated
+        calibration.
     stream, neighbour : array or tuple of arrays
         As for `replay_audit`; they differ in the record of one round, or in rounds that one person
         may have, if the guarantee is for people. Rows of scores of a `NoisyMax`, and queries of an
@@ -139,10 +140,10 @@ def likelihood_audit(
     Raises
     ------
     TypeError
-        For a learner whose law is not known here, or that is not made anew.
+        For a learner whose distribution is not known here, or that is not made anew.
     ValueError
-        For streams that are no neighbours; for fewer trials than could refute anything; for a
-        learner that promises nothing.
+        For streams that are not neighbours, too few trials to refute anything, and a learner
+        without a privacy guarantee.
 
     Notes
     -----
@@ -159,7 +160,7 @@ def likelihood_audit(
     template = made(make_learner, Source.seeded(root))
     guarantee = template.guarantee
     if not guarantee.private:
-        raise ValueError("the learner promises nothing: there is no claim to test")
+        raise ValueError("the learner has no privacy guarantee: there is no claim to test")
     scorer = scorer_of(template, stream, neighbour)
     worlds = [_scores(make_learner, template, scorer, world, count, root) for world in (0, 1)]
     losses = [each.losses for each in worlds]

@@ -27,13 +27,13 @@ class PackingReport:
     Attributes
     ----------
     epsilon, delta : float
-        The claim that was put to the test.
+        The claim that was tested.
     regret : float
         Mean regret over the runs.
     bound : float
-        What every learner with that guarantee loses in expectation, at least.
+        Least expected loss of every learner with that guarantee.
     detectable : float
-        Any learner whose mean regret comes out at or below this is reported; below 0: none is.
+        Any learner whose mean regret is at or below this value is reported; below 0: none is.
     measured : float
         Lower confidence bound on the true epsilon (at this delta): the largest epsilon whose bound
         the regret refutes, at most 1e4.
@@ -54,7 +54,7 @@ class PackingReport:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted. False does not say that it holds."""
+        """Whether the claim is refuted. False does not mean that the claim holds."""
         return self.regret <= self.detectable
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def packing_audit(
     confidence: float = 1.0 - 1e-6,
     seed: int = 0,
 ) -> PackingReport:
-    """Test a claimed guarantee by the regret in a world where private learners must lose.
+    """Test a claimed guarantee by the regret in a world where every private learner must lose.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Replay audit: the same random tape on two neighbouring streams.
+"""Replay audit: play two neighbouring streams with the same random tape.
 
-The proof of a learner has facts about the code as premises, and each is measured here on real runs
-with one and the same noise:
+The proof of a learner uses facts about the code, and each fact is measured here on real runs with
+one and the same noise:
 
 1. what enters a release in a round is a function of that round's record and of what was published
    so far, nothing else (otherwise a record could act in later rounds, too);
@@ -9,8 +9,9 @@ with one and the same noise:
 3. neither the number of random variates drawn nor anything published up to the changed round
    depends on the record, and every release draws noise of its own.
 
-No statistics are involved: a single violation is a proof that the claim is wrong. What each family
-of learners is asked, and what this cannot see: ``docs/privacy/replay_and_likelihood.md``.
+No statistics are involved: a single violation proves that the claim is wrong.
+``docs/privacy/replay_and_likelihood.md`` says what is checked for each family of learners, and what
+this cannot detect.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _HEADINGS = {
 class ReplayReport(Findings):
     """Outcome of a replay audit; computed from raw data, not private.
 
-    No violation found means something only of what was reached: see `verdict` and `detectable`.
+    "No violation found" is meaningful only for what the runs reached: see `verdict` and
+    `detectable`.
 
     Attributes
     ----------
@@ -68,14 +70,14 @@ class ReplayReport(Findings):
 
     @property
     def detectable(self) -> float:
-        """Smallest factor such that movements so many times as large would have been reported.
+        """Smallest factor by which movements must exceed the measured ones to be reported.
 
         Of the quantity that came nearest to its bound; infinite if no record reached a release.
         """
         return max(1.0, min((factor for factor, _ in self.reached()), default=math.inf))
 
     def reached(self) -> list[tuple[float, str]]:
-        """Return declared over measured and name of every quantity that moved and has a bound."""
+        """Return declared over measured, and the name, of every bounded quantity that moved."""
         return [
             (declared / measured, name)
             for name, (measured, declared) in self._bounded().items()
@@ -94,7 +96,7 @@ class ReplayReport(Findings):
 
     @property
     def applicable(self) -> bool:
-        """Whether the learner's proof bounds anything that a record may move on these streams.
+        """Whether the learner's proof bounds a quantity that a record may move on these streams.
 
         Where coins are tossed or decisions drawn by a schedule (coupling "scheduled"), the proof is
         about the laws of fresh draws, of which one tape shows nothing: then only control flow, what
@@ -106,7 +108,7 @@ class ReplayReport(Findings):
     def verdict(self) -> str:
         """One of "violated", "nothing found", "no power" and "not applicable".
 
-        "nothing found" is only said of an audit that could have found something.
+        "nothing found" is said only of an audit that could have found something.
         """
         if not self.violated and not self.applicable:
             return "not applicable"
@@ -153,7 +155,7 @@ def replay_audit(
     *,
     seed: int = 0,
 ) -> ReplayReport:
-    """Play a stream and its neighbours on one random tape and compare.
+    """Play a stream and its neighbours on one random tape, and compare the runs.
 
     Parameters
     ----------

@@ -47,24 +47,24 @@ def headline(
 
 
 class Findings:
-    """What reports of an audit with findings, and a factor that it would have detected, share."""
+    """Base of audit reports that have findings and a factor that they would have detected."""
 
     findings: tuple[str, ...]
     detectable: Any
 
     @property
     def violated(self) -> bool:
-        """Whether the claim, or a premise of it, is refuted."""
+        """Whether the audit refuted the claim or one of its premises."""
         return bool(self.findings)
 
     @property
     def powerful(self) -> bool:
-        """Whether violations four times as large as what was measured would have been reported."""
+        """Whether the audit would have reported violations four times what was measured."""
         return bool(self.detectable <= USEFUL)
 
     @property
     def passed(self) -> bool:
-        """Whether no violation was found by an audit that could have found one."""
+        """Whether the audit found no violation although it could have found one."""
         return self.powerful and not self.violated
 
 
@@ -138,11 +138,11 @@ class Attack:
     name : {"replay", "likelihood", "black box"}
         Which audit.
     verdict : {"violated", "nothing found", "no power", "not applicable", "not available"}
-        "nothing found" is only said of an attack that could have found something; "not applicable"
+        "nothing found" is said only of an attack that could have found something; "not applicable"
         of a replay of a learner that declares no bound on what a record moves.
     epsilon : float or None
-        What epsilon is at least, at the claim's delta, by this attack, with the report's
-        confidence; None where it measures no epsilon.
+        Lower bound on epsilon, at the claim's delta, from this attack, with the report's
+        confidence; None if it measures no epsilon.
     detectable : float
         The smallest violation that would have been found, as a factor on what the attack measured
         or was claimed, see `power`; infinite: none.
@@ -168,7 +168,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class ExerciseReport:
-    """What the exercises of one learner found; computed from runs on public streams.
+    """Findings of the exercises of one learner; computed from runs on public streams.
 
     Attributes
     ----------
@@ -241,7 +241,7 @@ class AuditReport:
 
     @property
     def violated(self) -> bool:
-        """Whether any attack or exercise found a violation. False does not say that it holds."""
+        """Whether any attack or exercise found a violation. False does not mean there is none."""
         return bool(self._refuted_by())
 
     def _refuted_by(self) -> list[str]:
@@ -250,7 +250,7 @@ class AuditReport:
 
     @property
     def powerful(self) -> bool:
-        """Whether any attack could have found a violation worth the name."""
+        """Whether any attack could have found a relevant violation."""
         return any(attack.verdict in ("violated", "nothing found") for attack in self.attacks)
 
     @property
@@ -261,7 +261,7 @@ class AuditReport:
 
     @property
     def outcome(self) -> str:
-        """One of "refuted", "not refuted" and "no power"; the last says nothing about the claim."""
+        """The verdict: "refuted", "not refuted" or "no power", which is no evidence either way."""
         if self.violated:
             return "refuted"
         return "not refuted" if self.powerful else "no power"
@@ -283,7 +283,7 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
-        """One line that never says more than was seen."""
+        """One line that never claims more than was observed."""
         if self.violated:
             return f"VIOLATED: the claim is refuted ({', '.join(self._refuted_by())})"
         if not self.powerful:
@@ -327,7 +327,7 @@ class AuditReport:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can carry."""
+        """Return a JSON-able dictionary."""
         best = self.strongest
         names = ("verdict", "outcome", "detectable_epsilon", "violated", "powerful")
         return {

@@ -96,7 +96,7 @@ def standard_case(
     calibration: str = "tight",
     participation: Participation | None = None,
 ) -> StandardCase:
-    """Return a small, hard case for one learner or mechanism.
+    """Return a small but hard case for one learner or mechanism.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def standard_case(
     ValueError
         For a name, option or calibration that does not exist.
     CalibrationError
-        Where the learner cannot be calibrated for this budget and size.
+        If the learner cannot be calibrated for this budget and size.
 
     Notes
     -----

@@ -1,7 +1,8 @@
-"""Private contextual bandits: a user's context in, one of K arms out, and that arm's reward.
+"""Private contextual bandits: a context comes in, an arm goes out, its reward comes back.
 
-The guarantee is joint differential privacy: what all other users see together says almost nothing
-about one user's context and rewards. A user's own action may, and has to, depend on the context.
+The guarantee is joint differential privacy: what all other users see together reveals almost
+nothing about one user's context and rewards. A user's own action may, and must, depend on her
+context.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ __all__ = ["BanditLearner"]
 
 
 class BanditLearner(OnlineLearner):
-    """Base of the bandits: `decide` for a context and `observe` its reward, in alternation.
+    """Base of the bandits: `decide` for a context and `observe` its reward alternate.
 
-    Their engine is a ``_core.BanditLearner``, their parameters have ``arms``, ``dimension`` and the
+    Their engine is a ``_core.BanditLearner``. Their parameters have ``arms``, ``dimension`` and the
     bounds that clipping enforces.
     """
 
@@ -71,30 +71,30 @@ class BanditLearner(OnlineLearner):
 
     @_core.direct
     def decide(self, context: Any, *, ticket: bool = False) -> int | tuple[int, Ticket]:
-        """Return the arm for the round's user, in 0..K-1; the same one until `observe`.
+        """Return the arm for the round's user, in 0..K-1; it stays the same until `observe`.
 
         Parameters
         ----------
         context : array_like of shape (d,)
-            Clipped into its bound; one that is not finite acts as zero. Nothing is drawn, and the
-            context leaves a trace only once its reward is observed.
+            The user's context. It is clipped to its bound; a non-finite one counts as zero. Nothing
+            is drawn, and the learner's state changes only once the reward is observed.
         ticket : bool, default False
-            Return ``(arm, Ticket)``: the reward comes later, out of order or never, with
-            ``observe(reward, ticket=ticket)``, `skip` or `expire`. Any number of users may wait
-            for theirs; a ticket holds its user's context and reserves a round of the horizon.
+            Return ``(arm, Ticket)``. The reward may come later, out of order or never, with
+            ``observe(reward, ticket=ticket)``, `skip` or `expire`. Any number of users may wait for
+            their rewards. A ticket holds its user's context and reserves a round of the horizon.
 
         Raises
         ------
         RoundOrderError
-            If this round's decision was asked for with another context: a round has one user
-            (with a ticket: if it was asked for without one).
+            If this round's decision was already asked for with another context, since a round has
+            one user (with a ticket: if it was already asked for without one).
         HorizonExceeded
-            After `horizon` rounds, played or promised to tickets.
+            After `horizon` rounds, played or reserved by tickets.
         StateError
-            For a suspended copy.
+            If the learner is a suspended copy.
         ValueError, TypeError
-            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for a context
-            out of its bound.
+            For a wrong shape or dtype; nothing changes. With ``on_violation="raise"`` also for a
+            context beyond its bound.
         """
         if ticket:
             return self._issue_for(context)
@@ -152,31 +152,31 @@ class BanditLearner(OnlineLearner):
         person: int | str | bytes | None = None,
         ticket: Ticket | None = None,
     ) -> None:
-        """End the round with the reward of the arm decided on.
+        """End the round with the reward of the chosen arm.
 
         Parameters
         ----------
         reward : float
-            Clipped into its range. NaN: the reward never came; see `skip`.
+            The reward, clipped to its range. NaN: the reward never came; see `skip`.
         person : int, str or bytes
-            The round's user, where a participation is enforced: one round too many counts as one
-            whose reward never came, silently.
+            The round's user, if the learner enforces a participation. A round beyond her limit
+            silently counts as one whose reward never came.
         ticket : Ticket, optional
-            The decision that the reward is of, made earlier. A bandit with forced rounds plays no
-            round, and learns nothing, if the schedule has no room for it: this is public.
+            Ticket of the earlier decision that the reward belongs to. A bandit with forced rounds
+            plays no round, and learns nothing, if the schedule has no room for it; this is public.
 
         Raises
         ------
         RoundOrderError
             If `decide` was not called in this round, or the ticket is not outstanding.
         StateError
-            For a ticket of another learner, or a forged one: nothing changed.
+            For a ticket of another learner, or a forged one; nothing changes.
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         TypeError
-            If it is no number: nothing changed.
+            If it is not a number; nothing changes.
         ValueError
-            With ``on_violation="raise"``, for a reward out of its range or not finite.
+            With ``on_violation="raise"``, for a reward that is out of range or not finite.
         """
         if ticket is not None:
             if reward is None:
@@ -191,16 +191,16 @@ class BanditLearner(OnlineLearner):
     def skip(
         self, *, person: int | str | bytes | None = None, ticket: Ticket | None = None
     ) -> None:
-        """End a round whose reward never came: the record counts as zero for every arm.
+        """End a round whose reward never came; its record counts as zero for every arm.
 
-        The noise advances as in any other round, so that nobody can tell.
+        The noise advances as in any other round, so nobody can tell that the reward is missing.
 
         Parameters
         ----------
         person : int, str or bytes
-            The round's user, where a participation is enforced: the round counts.
+            The round's user, if the learner enforces a participation; the round counts.
         ticket : Ticket, optional
-            The decision whose reward never came, made earlier.
+            Ticket of the earlier decision whose reward never came.
         """
         if ticket is not None:
             return self._arrive(ticket, None, person=person)
@@ -209,7 +209,7 @@ class BanditLearner(OnlineLearner):
         self._engine.observe(turn, math.nan)
 
     def recommend(self, contexts: Any) -> IntArray:
-        """Return what the learner would choose for each context, without beginning a round.
+        """Return what the learner would choose for each context, without starting a round.
 
         Parameters
         ----------
@@ -218,8 +218,8 @@ class BanditLearner(OnlineLearner):
         Returns
         -------
         ndarray of int64, shape (n,)
-            Arms. Each is a function of the published estimates and of its own context; to be shown
-            to that context's user only.
+            Arms. Each is a function of the published estimates and of its own context. Show it only
+            to the user of that context.
 
         Raises
         ------
@@ -248,15 +248,15 @@ class BanditLearner(OnlineLearner):
         Parameters
         ----------
         contexts : array_like of shape (T, d)
-            One context a round.
+            One context per round.
         rewards : array_like of shape (T, K)
-            Rewards of all arms; the learner reads that of its own action only.
+            Rewards of all arms; the learner reads only the reward of its own action.
         persons : array_like of int, str or bytes with shape (T,)
-            The rounds' users, where a participation is enforced.
+            The rounds' users, if the learner enforces a participation.
         progress : callable, optional
             Called as ``progress(done, total)`` between chunks of rounds.
         checkpoint : path-like, optional
-            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
+            State file that is rewritten atomically every `checkpoint_every` rounds and at the end.
         checkpoint_every : int, default 100000
             Rounds between checkpoints.
 
@@ -268,16 +268,16 @@ class BanditLearner(OnlineLearner):
         Raises
         ------
         HorizonExceeded
-            If fewer than T rounds are left: no round is played.
+            If fewer than T rounds are left; no round is played.
         RoundOrderError
             While a decision waits for its reward.
         ValueError, TypeError
-            Wrong shape or dtype: no round is played.
+            For a wrong shape or dtype; no round is played.
 
         Notes
         -----
-        The same actions, bit for bit, as calling `decide` and `observe` T times. An interrupt
-        (Ctrl-C) stops between rounds: `round` tells how many were played.
+        The actions equal those of T calls of `decide` and `observe`, bit for bit. An interrupt
+        (Ctrl-C) stops between rounds; `round` is then the number of rounds played.
         """
         rows = float_array("contexts", contexts, (None, self._dimension))
         rounds = rows.shape[0]
@@ -337,7 +337,8 @@ class BanditLearner(OnlineLearner):
     def coefficients(self) -> FloatArray:
         """Estimates of all arms, shape (K, d), read-only.
 
-        Computed from what is released: covered by the guarantee, to be published.
+        They are computed from what is released: the guarantee covers them, and you may publish
+        them.
         """
         self._check_active()
         self._check_alone()
@@ -348,6 +349,6 @@ class BanditLearner(OnlineLearner):
     def nonprivate_violations(self) -> int:
         """Contexts and rewards clipped or missing so far. **Not private**: publishing it leaks.
 
-        Rewards that a participation does not let in count as missing.
+        Rewards beyond the limit of a participation count as missing.
         """
         return int(self._engine.nonprivate_violations())

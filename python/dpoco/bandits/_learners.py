@@ -28,12 +28,12 @@ from dpoco.random import Source
 
 
 class LinUCB(BanditLearner):
-    """LinUCB on privately summed statistics: a linear model an arm, joint differential privacy.
+    """LinUCB on privately summed statistics: one linear model per arm, joint privacy.
 
-    Arm a's rewards are modelled as <x, theta_a>. Every `batch` rounds the noisy sums of x x' and
-    r x of all arms are released; in between, a user with context x gets the arm with the largest
-    upper confidence bound. What all other users see together, and the estimates of all arms, are
-    (epsilon, delta)-private for replacing one user's record.
+    The rewards of arm a are modelled as <x, theta_a>. Every `batch` rounds the noisy sums of x x'
+    and r x of all arms are released. In between, a user with context x gets the arm with the
+    largest upper confidence bound. What all other users see together, and the estimates of all
+    arms, are (epsilon, delta)-private for replacing one user's record.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class LinUCB(BanditLearner):
     dimension : int
         Length d of a context.
     horizon : int
-        Number of rounds T. Keyword-only, as all that follow.
+        Number of rounds T. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; None switches privacy off (plain LinUCB, a baseline).
+        The target guarantee; None: no privacy (plain LinUCB, a baseline).
     parameters : LinUCBParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight"}
         Exact Gaussian accounting.
     context_bound : float, default 1.0
@@ -55,60 +55,59 @@ class LinUCB(BanditLearner):
     reward_bound : float, default 1.0
         Rewards are clipped to [-reward_bound, reward_bound].
     parameter_bound : float, default 1.0
-        Largest l2 norm of an arm's theta. Widens the confidence intervals; privacy does not need
+        Largest l2 norm of an arm's theta. It widens the confidence intervals; privacy does not need
         it.
     reward_noise : float, optional
-        The rewards are subgaussian with this constant; default `reward_bound`, always true.
+        Subgaussian constant of the rewards. The default, `reward_bound`, is always correct.
     failure : float, optional
         Probability that a confidence interval is wrong; default 1/T.
     exploration : float, default 0.1
         Factor on the width of the intervals. The proven widths are wide: 0.1 earned more in all
-        worlds tried. From 1.0 on `parameters.regret_bound` is the proved one; below, it is what
-        holds of any play, the horizon times the largest loss of a round.
+        worlds tried. From 1.0 on `parameters.regret_bound` is the proved bound. Below 1.0 it is a
+        bound for any play: the horizon times the largest loss of a round.
     batch : int, optional
-        Rounds between releases. More: less noise, less time, older estimates. Default: as many as
-        cost next to no regret.
+        Rounds between releases. More rounds mean less noise, less time and older estimates.
+        Default: as many as cost next to no regret.
     regularization : float, optional
-        rho, added to the diagonal on top of the noise margin; default: as much again.
+        rho, added to the diagonal on top of the noise margin; default: the noise margin again.
     reward_weight : float, optional
-        Weight a of r x beside x x' in the sums; default: the narrowest intervals.
+        Weight a of r x beside x x' in the sums; default: the weight with the narrowest intervals.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}
-        Whether one user's record is replaced or emptied between neighbours.
+        Whether neighbouring streams replace or empty one user's record.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        What happens to contexts and rewards out of their bounds: clipped silently, or
-        ``ValueError`` (for trusted data: the exception depends on them).
+        Treatment of contexts and rewards beyond their bounds: clip them silently, or raise
+        ``ValueError`` (only for trusted data, since the exception depends on them).
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
     ValueError, TypeError
-        For bad or contradictory arguments; ``horizon=None`` is one.
+        For bad or contradictory arguments, including ``horizon=None``.
     CalibrationError
-        If no noise meets the budget, as for delta = 0.
+        If no noise meets the budget, for example with delta = 0.
     BudgetExceeded
         If `parameters` spend more than `budget`.
 
     Warns
     -----
     NoiseDominatesWarning
-        If the noise in an arm's sums exceeds what its share of the rounds can gather.
+        If the noise in an arm's sums exceeds what its share of the rounds can collect.
 
     Notes
     -----
     Source: Shariff and Sheffet, "Differentially private contextual linear bandits" (2018), with
-    disjoint arms, noise from a factorised sum and exact accounting.
-    O(K d^2) time a round; a release takes K d^2/2 noise variates and O(K d^3). O(K d^2) memory with
-    "blt", O(K d^2 log T) with trees. A state is saved between rounds: a decision that waits for its
-    reward is asked for again after a load.
-    Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/linucb.md``.
+    disjoint arms, noise from a factorised sum and exact accounting. O(K d^2) time per round; a
+    release takes K d^2/2 noise variates and O(K d^3). O(K d^2) memory with "blt", O(K d^2 log T)
+    with trees. A state is saved between rounds: after a load, ask again for a decision that waits
+    for its reward. Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/linucb.md``.
 
     Examples
     --------
@@ -202,92 +201,92 @@ class LinUCB(BanditLearner):
 
 
 class HighDimensionalBandit(BanditLearner):
-    """A sparse or bounded linear model an arm, learned by private Frank-Wolfe steps: DP-HDB.
+    """A sparse or bounded linear model per arm, learned by private Frank-Wolfe steps: DP-HDB.
 
-    For contexts with many bounded entries and coefficients of bounded l1 norm. Each arm in turn is
-    pulled `forced_rounds` times; then a user with context x gets the arm with the largest
-    <x, theta_a>. Every arm's theta_a is learned by a private Frank-Wolfe learner of its own, which
-    gets the records of its arm and, for every other round, one that adds nothing. What all other
-    users see together, and the estimates of all arms, are (epsilon, delta)-private for replacing
-    one user's record.
+    It is for contexts with many bounded entries and coefficients of bounded l1 norm. Each arm in
+    turn is pulled `forced_rounds` times. After that, a user with context x gets the arm with the
+    largest <x, theta_a>. Each arm has its own private Frank-Wolfe learner for its theta_a. That
+    learner gets the records of its arm and, for every other round, a record that adds nothing. What
+    all other users see together, and the estimates of all arms, are (epsilon, delta)-private for
+    replacing one user's record.
 
     Parameters
     ----------
     arms : int
         Number of arms K, at most 4096.
     domain : LpBall with p = 1, Simplex, VertexSet, or Box
-        Where the coefficients of an arm lie; its dimension is that of contexts. A box is for
-        polyhedral arms only.
+        Set of the coefficients of an arm; its dimension is that of contexts. A box works only with
+        polyhedral arms.
     horizon : int
-        Number of rounds T. Keyword-only, as all that follow.
+        Number of rounds T. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; None switches privacy off (a baseline).
+        The target guarantee; None: no privacy (a baseline).
     parameters : HighDimensionalBanditParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight", "corrected", "paper"}
-        Of the arms' learners, as for `frank_wolfe.PolyhedralFrankWolfe` and
-        `frank_wolfe.TreeFrankWolfe`. Whichever it is, `guarantee` states what is proved for the
-        noise that results; `guarantee.claimed` is what the calibration itself claims.
+        Calibration of the arms' learners, as for `frank_wolfe.PolyhedralFrankWolfe` and
+        `frank_wolfe.TreeFrankWolfe`. In all cases `guarantee` states what is proved for the
+        resulting noise; `guarantee.claimed` is what the calibration itself claims.
     link : {"identity", "logistic"}
-        An arm's mean reward is <x, theta>, learned with half the squared loss, or
-        1/(1 + exp(-<x, theta>)), learned with the logistic loss.
+        The mean reward of an arm: <x, theta>, learned with half the squared loss, or 1/(1 +
+        exp(-<x, theta>)), learned with the logistic loss.
     context_bound : float, default 1.0
         Contexts are clipped to this maximum norm.
     reward_bound : float, default 1.0
         Rewards are clipped to [-reward_bound, reward_bound]; with "logistic" to [0, 1].
     arm_learner : {"auto", "polyhedral", "tree"}
-        "polyhedral" selects vertices privately, "tree" adds noise to gradient sums. "auto" takes
-        the one with the smaller predicted error; it is "polyhedral" if the budget has delta = 0,
-        without a budget, on a box, or for another `calibration` than "tight".
+        "polyhedral" selects vertices privately, and "tree" adds noise to gradient sums. "auto"
+        takes the one with the smaller predicted error. It is "polyhedral" if the budget has delta =
+        0, without a budget, on a box, or for another `calibration` than "tight".
     selector : {"gumbel", "laplace"}, optional
-        How polyhedral arms choose a vertex.
+        Noise with which polyhedral arms choose a vertex.
     batch : int or "auto", optional
-        Rounds of an arm's clock per update of its estimate, at most those the clock can count:
+        Rounds of an arm's clock per update of its estimate, at most as many as the clock can count:
         `forced_rounds` and all T - K `forced_rounds` with a choice. None, "auto": chosen for T.
     forced_rounds : int or "paper", optional
-        Rounds in which each arm is pulled before there is a choice; 0 is allowed. Default: the
-        first multiple of `batch` that is at least 50, at most T/(2 K). "paper":
-        log(d T) log(T) / epsilon^2.
+        Rounds in which each arm is pulled before the learner chooses; 0 is allowed. Default: the
+        first multiple of `batch` that is at least 50, at most T/(2 K). "paper": log(d T) log(T) /
+        epsilon^2.
     gap : float, default inf
-        How far the best arm's mean reward is known to be ahead: arms that trail by half of it in
-        the estimates behind the forced rounds are out from then on. inf: no arm is.
+        Known lead of the best arm's mean reward. Arms that trail by half of it in the estimates
+        after the forced rounds are dropped from then on. inf: no arm is dropped.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
-        Whether one user's record is replaced or emptied between neighbours.
+        Whether neighbouring streams replace or empty one user's record.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        What happens to contexts and rewards out of their bounds: clipped silently, or
-        ``ValueError`` (for trusted data: the exception depends on them).
+        Treatment of contexts and rewards beyond their bounds: clip them silently, or raise
+        ``ValueError`` (only for trusted data, since the exception depends on them).
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
     ValueError, TypeError
-        For bad or contradictory arguments; ``horizon=None`` is one.
+        For bad or contradictory arguments, including ``horizon=None``.
     CalibrationError
-        If no noise meets the budget, as for delta = 0 with tree arms.
+        If no noise meets the budget, for example with delta = 0 and tree arms.
     BudgetExceeded
         If `parameters` spend more than `budget`.
 
     Warns
     -----
     NoiseDominatesWarning
-        If noise is predicted to hide what there is to learn, or if all rounds are forced.
+        If noise is predicted to hide everything there is to learn, or if all rounds are forced.
 
     Notes
     -----
     Source: Han, Liang, Liang, Wang, Yao, Zhang, "On Private Online Convex Optimization", Algorithm
     3, with a clock for every arm and zero records for all arms that are not chosen. No bound on
-    regret is claimed: measured regret is in ``docs/bandits.md``.
-    O(K d) time a round, plus O(K d) an update. Memory about 9 K d doubles; of tree
-    arms 12 K d with "blt" sums, some log2(N) K d more with "tree" and "honaker", and all draws of
-    the noise, N K d, with "toeplitz", N the updates of an arm. A state is saved between rounds: a
-    decision that waits for its reward is asked for again after a load.
-    Proof of privacy: ``docs/privacy/high_dimensional_bandit.md``.
+    regret is claimed; ``docs/bandits.md`` shows measured regret. O(K d) time per round, plus O(K d)
+    per update. Memory about 9 K d doubles. Tree arms take 12 K d with "blt" sums, some log2(N) K d
+    more with "tree" and "honaker", and N K d for all draws of the noise with "toeplitz", where N is
+    the number of updates of an arm. A state is saved between rounds: after a load, ask again for a
+    decision that waits for its reward. Proof of privacy:
+    ``docs/privacy/high_dimensional_bandit.md``.
 
     Examples
     --------
@@ -399,6 +398,6 @@ class HighDimensionalBandit(BanditLearner):
 
     @property
     def domain(self) -> domains.Domain:
-        """Where the coefficients of an arm lie."""
+        """The set of coefficients of an arm."""
         domain: domains.Domain = self._arguments["domain"]
         return domain

@@ -18,16 +18,16 @@ __all__ = ["BanditTrace"]
 class BanditTrace(ReadRecords):
     """Actions and rewards of a run. **Not private**: it is a log of everybody's actions.
 
-    Comparisons read the arrays that were given to ``run``: leave them as they are.
+    Comparisons read the arrays that were passed to ``run``; do not change them.
 
     Attributes
     ----------
     actions : ndarray of int64, shape (T,)
         Arm of each round.
     rewards : ndarray of float64, shape (T,)
-        Reward of each round, clipped to the declared range; 0 where it was missing.
+        Reward of each round, clipped to the declared range; 0 if it was missing.
     first_round : int
-        Rounds the learner had consumed before this run.
+        Number of rounds that the learner had consumed before this run.
     """
 
     actions: IntArray
@@ -79,7 +79,7 @@ class BanditTrace(ReadRecords):
     def best_linear(self) -> IntArray:
         """Actions, shape (T,), of a linear policy fitted in hindsight to the rewards of all arms.
 
-        Least squares for every arm, then the arm of the largest prediction.
+        Fits least squares for every arm and takes the arm with the largest prediction.
         """
         # As learners read them: a context that is not finite counts as zero.
         present = np.isfinite(self._contexts).all(axis=1, keepdims=True)
@@ -99,7 +99,7 @@ class BanditTrace(ReadRecords):
         Raises
         ------
         ValueError, TypeError
-            For other shapes, other types, or an arm that does not exist.
+            For other shapes or types, or an arm that does not exist.
         """
         chosen = np.asarray(actions)
         if chosen.dtype.kind not in "iu":

@@ -25,10 +25,10 @@ from dpoco.trace import Flags
 
 @dataclass(frozen=True, eq=False)
 class PublicScaling:
-    """Map each column's declared range to [-1, 1], saturate, and append a constant.
+    """Map each column's declared range to [-1, 1], saturate, and append a constant column.
 
-    The ranges are public: a sensor's data sheet, a form's limits. A minimum or a mean of the
-    records themselves is private and would void every guarantee computed downstream.
+    The ranges must be public: a sensor's data sheet, a form's limits. A minimum or a mean of the
+    records themselves is private and would void every guarantee computed from them.
 
     Parameters
     ----------
@@ -114,26 +114,26 @@ class Stream:
     name : str
         Short name, for reports.
     features : ndarray of float64, shape (T, d), read-only
-        One record a round; a row with a non-finite entry is a missing record.
+        One record per round; a row with a non-finite entry is a missing record.
     labels : ndarray of float64, shape (T,), read-only
-        One label a round; for classification, in [0, 1].
+        One label per round; for classification, in [0, 1].
     feature_names : tuple of str
         Names of the d columns.
     task : {"classification", "regression"}
         What the labels are, which suggests the loss.
     description : str
-        What the stream is.
+        Description of the stream.
     source : str
-        Where it comes from, with a reference.
+        Its source, with a reference.
     licence : str
         Terms under which the records may be used; empty if unknown.
     scaling : str
-        The public transformation the features went through.
+        The public transformation of the features.
     target : ndarray of shape (d,), optional
         The true parameter, for simulated streams.
     nonprivate_flags : mapping of str to ndarray of bool
-        What scaling did: ``out_of_range``, shape (T, d), and ``label_out_of_range``, shape (T,).
-        As raw as the records: for reports of evaluations.
+        Effect of the scaling: ``out_of_range``, shape (T, d), and ``label_out_of_range``, shape
+        (T,). They are as raw as the records and serve reports of evaluations.
 
     Raises
     ------
@@ -196,7 +196,7 @@ class Stream:
         )
 
     def scaled(self, scaling: PublicScaling) -> Stream:
-        """Return the stream with features that went through a public scaling."""
+        """Return the stream with publicly scaled features."""
         outside = scaling.outside(self.features)
         return replace(
             self,
@@ -207,7 +207,7 @@ class Stream:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Public facts about the stream, JSON-able: no record, no label."""
+        """Public facts about the stream, JSON-able: no record and no label."""
         public = ("name", "rounds", "dimension", "feature_names", "task", "description", "source",
                   "licence", "scaling")  # fmt: skip
         facts = {name: getattr(self, name) for name in public}
@@ -251,14 +251,14 @@ def linear_regression_stream(
     p : float, default 2
         Exponent in [1, inf] of the decision set's geometry.
     seed : int, optional
-        Seed of NumPy's generator; None is fresh entropy. The data are simulated, so this
-        generator has nothing to do with privacy.
+        Seed of NumPy's generator; None: fresh entropy. The data are simulated, so this generator
+        does not affect privacy.
     noise : float, default 0.05
         Standard deviation of the label noise, at least 0.
     target : {"dense", "sparse5", "gaussian"} or array_like of shape (d,)
-        The true parameter: all ones, five ones followed by zeros, or standard normal, each
-        divided by its l_p norm; or given as it is, for example to draw test data of another
-        stream.
+        The true parameter: all ones, five ones followed by zeros, or standard normal, each divided
+        by its l_p norm. You may also pass the parameter itself, for example to draw test data of
+        another stream.
 
     Returns
     -------
@@ -311,22 +311,22 @@ _NEW_RIVER = "river 0.26 or later (Python 3.11 or later)"
 
 @dataclass(frozen=True)
 class Bundled:
-    """A stream that comes without a download: what is public of it, known without loading it.
+    """A stream that needs no download, with its public facts known before loading.
 
     Attributes
     ----------
     name : str
         Name.
     kind : {"records", "experts"}
-        What it is for.
+        What the charge is for.
     rounds, columns : int
         Shape of what the loader returns.
     about : str
-        What it is.
+        Description of the data.
     dataset, needs : str
-        Class in ``river.datasets``, and what must be installed.
+        Class in ``river.datasets``, and the package to install.
     cite, licence : str
-        Source and terms; an empty licence is not known.
+        Source and terms; an empty licence means unknown.
     """
 
     name: str
@@ -368,7 +368,7 @@ class Bundled:
             return np.loadtxt(file, delimiter=",", usecols=[names.index(name) for name in wanted])
 
     def stream(self, wanted: Sequence[str], label: str) -> Stream:
-        """Return the records as they are; `ImportError` as for `file`."""
+        """Return the records unscaled; `ImportError` as for `file`."""
         table = self.table([*wanted, label])
         return Stream(
             name=self.name,
@@ -470,13 +470,13 @@ def load_shuttle(*, scaled: bool = True) -> Stream:
 
     Notes
     -----
-    The scaling is one rule for all channels: a nominal seven-bit range, [0, 128] for level
-    channels and [-64, 64] for signed ones, is mapped to [-1, 1] and saturates there. No mean,
-    quantile or extreme of the records enters. What it does owe to the published archive: which
-    channels are signed was read there (an operator has it from the sensors' data sheet), and it
-    was preferred to the cruder rule "divide every channel by 128", with which learners on this
-    stream do less well. The defaults of ``dpoco run`` were looked at on this stream too. So results
-    on it demonstrate the method; for private records all of this is decided before they arrive.
+    The scaling is one rule for all channels: a nominal seven-bit range, [0, 128] for level channels
+    and [-64, 64] for signed ones, is mapped to [-1, 1] and saturates there. No mean, quantile or
+    extreme of the records is used. Two choices do come from the published archive. It shows which
+    channels are signed (an operator has this from the sensors' data sheet). And this scaling was
+    preferred to the cruder rule "divide every channel by 128", with which learners on this stream
+    do less well. The defaults of ``dpoco run`` were also checked on this stream. Results on it
+    therefore demonstrate the method; for private records, decide all of this before they arrive.
     """
     stream = BUNDLED["shuttle"].stream(list(_RANGES), "anomaly")
     low, high = np.array(list(_RANGES.values())).T
@@ -490,11 +490,11 @@ _WORST_ERROR = 10.0
 
 
 def pollster_losses() -> FloatArray:
-    """Daily errors of five pollsters, as losses of the mixtures one may put on them.
+    """Daily errors of five pollsters, as losses of mixtures of the pollsters.
 
-    Each of 1 001 days, pollster i's loss is its distance from the day's consensus approval rating
-    of a president, in units of ten percentage points, at most 1. A decision in the simplex puts
-    weights on the pollsters; its loss ``<losses[t], x>`` is linear.
+    On each of 1 001 days, pollster i's loss is its distance from the day's consensus approval
+    rating of a president, in units of ten percentage points, at most 1. A decision in the simplex
+    puts weights on the pollsters; its loss ``<losses[t], x>`` is linear.
 
     Returns
     -------
@@ -525,8 +525,8 @@ def stock_losses() -> FloatArray:
     """Daily losses of holding one of ten large stocks of the S&P 500.
 
     On each of 1 257 trading days from February 2013 to February 2018, a stock that returns r
-    percent loses ``(10 - r) / 20``, clipped to [0, 1]: 0.5 is a day without change. An expert is
-    a stock to hold for the day; a decision in the simplex would be a portfolio.
+    percent loses ``(10 - r) / 20``, clipped to [0, 1]: 0.5 is a day without change. An expert is a
+    stock to hold for the day; a decision in the simplex would be a portfolio.
 
     Returns
     -------
@@ -541,8 +541,8 @@ def stock_losses() -> FloatArray:
     Notes
     -----
     Differences between stocks are a few thousandths of the range per day, and a day is mostly
-    noise: on so few days there is next to nothing to learn, with or without privacy. It is a
-    stress case for trackers, not a promise.
+    noise. On so few days there is next to nothing to learn, with or without privacy. The data are a
+    stress test for trackers and not typical.
 
     Data: "S&P 500 stock data" of Kaggle, as bundled with river.
     """
@@ -555,7 +555,7 @@ _LOSSES = {"pollsters": (pollster_losses, POLLSTERS), "stocks": (stock_losses, S
 
 
 def available() -> tuple[str, ...]:
-    """Names of the real streams that `load` knows, none of which needs a download."""
+    """Names of the real streams that `load` knows; none needs a download."""
     return tuple(sorted(_STREAMS))
 
 
@@ -570,7 +570,7 @@ def load(name: str) -> Stream:
     Returns
     -------
     Stream
-        Scaled with the public constants its description states.
+        Scaled with the public constants in its description.
 
     Raises
     ------

@@ -32,7 +32,7 @@ def from_dict(state: Mapping[str, Any]) -> Domain:
     Returns
     -------
     Domain
-        Equal to the domain that was saved, bit for bit.
+        The saved domain, bit for bit.
 
     Raises
     ------

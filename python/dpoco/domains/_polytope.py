@@ -17,7 +17,7 @@ from dpoco.domains._sets import Domain, array_from_json, array_to_json, bounded_
 class Polytope(Domain):
     """The polytope ``{x : matrix x <= bounds}``, with Euclidean geometry (p = 2).
 
-    It must be bounded with a non-empty interior. Rows may be redundant; every distinct row adds to
+    It must be bounded with a non-empty interior. Rows may be redundant. Every distinct row adds to
     the barrier that keeps the decisions of second-order learners inside, and to their regret.
 
     Parameters
@@ -32,22 +32,23 @@ class Polytope(Domain):
     ------
     ValueError, TypeError
         If an argument is out of range or of the wrong shape or type, or the set is unbounded,
-        empty, without interior, or so flat that rounding would blur it (from about 1e-8 of its
-        size or its distance from 0 on).
+        empty, without interior, or so flat that rounding would blur it (from about 1e-8 of its size
+        or its distance from 0 on).
 
     Notes
     -----
     The centre is the analytic centre, which maximises the product of the slacks of the distinct
-    rows (scaled to length 1): from a largest inscribed ball (a linear program), by Newton's method,
-    O(m d^2) a step. The bounding box takes 2 d linear programs: seconds for d = 100, m = 1000, a
-    minute or more for d = 300, m = 2000. A saved set holds the results and comes back at once.
+    rows (scaled to length 1). It is found from a largest inscribed ball (a linear program) by
+    Newton's method, O(m d^2) per step. The bounding box takes 2 d linear programs: seconds for d =
+    100, m = 1000, a minute or more for d = 300, m = 2000. A saved set holds the results and loads
+    at once.
 
     Projection and linear minimisation walk along the walls (a primal active-set method) in a few
     times d steps of O(m d + d^2), to about 1e-14 of the size of the set.
 
-    `diameter`, `max_norm` and `radius_from_center` are maxima of convex functions: exact to 1e-9
-    where the vertices are few (d <= 12 and at most 20000 of them, by the bound for m inequalities),
-    otherwise upper bounds from the bounding box, never too small.
+    `diameter`, `max_norm` and `radius_from_center` are maxima of convex functions. They are exact
+    to 1e-9 if there are few vertices (d <= 12 and at most 20000 of them, by the bound for m
+    inequalities). Otherwise they are upper bounds from the bounding box, never too small.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("matrix", "bounds")

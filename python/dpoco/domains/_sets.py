@@ -37,10 +37,10 @@ class Domain(ABC):
     dimension : int
         Number of coordinates d.
     p : float
-        Exponent in [1, inf] of the norm in which distances of decisions are measured; 2 if a set
-        says nothing else.
+        Exponent in [1, inf] of the norm in which distances of decisions are measured; 2 unless a
+        set says otherwise.
     center : array of shape (d,)
-        Centre of the set, read-only: where learners start.
+        Centre of the set, read-only; learners start there.
     """
 
     dimension: int
@@ -234,7 +234,7 @@ class LpBall(Domain):
     dimension
         Number of coordinates, at least 1.
     p
-        Exponent in [1, inf]; within 1e-12 of 1 it is 1, from 1e12 on it is inf.
+        Exponent in [1, inf]; values within 1e-12 of 1 count as 1, values from 1e12 on as inf.
     radius
         In [1e-100, 1e100].
 
@@ -293,7 +293,7 @@ class Box(Domain):
     Raises
     ------
     ValueError, TypeError
-        If a bound is empty, not finite, too large, or the bounds differ in shape or cross.
+        If a bound is empty, not finite or too large, or if the bounds differ in shape or cross.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("lower", "upper")
@@ -392,14 +392,14 @@ _MOST_PAIRED = 3000
 class VertexSet(Domain):
     """The convex hull of a list of points, with the geometry of ``l_1`` (p = 1).
 
-    Suits sets with few or structured vertices: paths of a graph, schedules, subsets of items.
+    It suits sets with few or structured vertices: paths of a graph, schedules, subsets of items.
 
     Parameters
     ----------
     vertices
-        Shape (N, d): one point a row, finite, entries at most 1e100 in magnitude. Copied; the
-        attribute is read-only. Points that are no vertices, or repeated, are harmless, but each is
-        a candidate of a private selection of its own.
+        Shape (N, d): one point per row, finite, entries at most 1e100 in magnitude. Copied; the
+        attribute is read-only. Repeated points and points that are not vertices do no harm, but
+        each one is a candidate of its own in a private selection.
 
     Raises
     ------
@@ -413,8 +413,8 @@ class VertexSet(Domain):
     double-double arithmetic, to about 1e-12 of the size of each column, whose scales may be a
     factor of 1e12 apart. The centre is the mean of the points.
 
-    `diameter` goes through all pairs, O(N^2 d); beyond 3000 points it is an upper bound, by the
-    distances from the centre and the bounding box.
+    `diameter` compares all pairs, O(N^2 d). Beyond 3000 points it is an upper bound from the
+    distances to the centre and the bounding box.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("vertices",)

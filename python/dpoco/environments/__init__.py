@@ -1,9 +1,9 @@
-"""Worlds that learners are played against: oblivious and adaptive sequences of losses.
+"""Simulated worlds for learners: oblivious and adaptive sequences of losses.
 
-They see decisions and nothing else, and keep random numbers of their own. Oblivious worlds fix all
-losses in advance; an adaptive one answers to the decisions it has seen. Contextual worlds are for
-bandits: a context a round, and rewards whose means it determines. Classes of distributions are for
-learning from locally private reports.
+Worlds see only decisions and have their own random numbers. Oblivious worlds fix all losses in
+advance; an adaptive world reacts to the decisions it has seen. Contextual worlds are for bandits:
+they show a context in each round, which determines the means of the rewards. Classes of
+distributions are for learning from locally private reports.
 """
 
 from __future__ import annotations

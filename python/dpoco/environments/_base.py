@@ -23,10 +23,10 @@ LARGEST_WORLD = 2**40
 
 
 class Environment(ABC):
-    """Base of the worlds; subclasses draw the losses of a round and may answer to decisions.
+    """Base of the worlds; subclasses draw the losses of a round and may react to decisions.
 
-    A round: `losses` are computed, the learner decides, `observe` reveals its decision to the
-    world. Losses lie in [0, 1]. The world's random numbers are its own: the i-th one does not
+    In a round, `losses` are computed, the learner decides, and `observe` reveals its decision to
+    the world. Losses lie in [0, 1]. The world has its own random numbers: the i-th one does not
     depend on what the learner does.
 
     Parameters
@@ -43,7 +43,7 @@ class Environment(ABC):
     experts, horizon : int
         N and T. Other parameters of worlds are attributes, too.
     round : int
-        Rounds that are over.
+        Number of completed rounds.
     """
 
     def __init__(self, experts: int, horizon: int, *, seed: int | None = None) -> None:
@@ -60,8 +60,7 @@ class Environment(ABC):
     def losses(self) -> FloatArray:
         """Return the losses of the current round, shape (N,), read-only, in [0, 1].
 
-        They are the same however often they are asked for, and never depend on the decision of
-        this round.
+        They are the same on every call and never depend on the decision of this round.
 
         Raises
         ------
@@ -70,7 +69,7 @@ class Environment(ABC):
         """
         if self._current is None:
             if self.round >= self.horizon:
-                raise HorizonExceeded("the world has no more rounds")
+                raise HorizonExceeded("the world has no rounds left")
             self._current = self._draw()
             self._current.flags.writeable = False
         return self._current
@@ -83,7 +82,7 @@ class Environment(ABC):
         HorizonExceeded
             After the last round.
         ValueError, TypeError
-            If that is no expert: nothing changed.
+            If it is not an expert; nothing changes.
         """
         played = whole_number("decision", decision, 0, self.experts - 1)
         self._answer(played, self.losses())
@@ -91,7 +90,7 @@ class Environment(ABC):
         self.round += 1
 
     def reset(self, seed: int | None = None) -> None:
-        """Go back to the first round: of the same world, or of another one if a seed is given."""
+        """Go back to the first round of the same world, or of another one if you pass a seed."""
         if seed is not None:
             self._sequence = seeded(seed)
         self.round = 0
@@ -112,10 +111,10 @@ class Environment(ABC):
 
     @abstractmethod
     def comparator(self) -> IntArray:
-        """Return the experts of the sequence the world was made for, one for each round.
+        """Return the sequence of experts for which the world was made, one for each round.
 
-        It knows how the world was made, not how chance fell out: the best sequence in hindsight,
-        `dpoco.evaluation.best_switching_sequence`, may be better.
+        It knows how the world was made, but not the outcome of chance: the best sequence in
+        hindsight, `dpoco.evaluation.best_switching_sequence`, may be better.
         """
 
     def __repr__(self) -> str:
@@ -123,7 +122,7 @@ class Environment(ABC):
 
 
 class Oblivious(Environment):
-    """Base of the worlds whose losses are all fixed before the first round.
+    """Base of the worlds that fix all losses before the first round.
 
     For these, ``learner.run(world.matrix())`` is the same game as `play`, in compiled code.
     """
@@ -147,7 +146,7 @@ class Oblivious(Environment):
         return self._built()[0]
 
     def comparator(self) -> IntArray:
-        """Return the experts of the sequence the world was made for, shape (T,), read-only."""
+        """Return the sequence of experts for which the world was made, shape (T,), read-only."""
         return self._built()[1]
 
     def _draw(self) -> FloatArray:
@@ -178,7 +177,7 @@ def segment_starts(horizon: int, segments: int) -> IntArray:
 
 
 class Recorded(Oblivious):
-    """Losses that were recorded elsewhere, one row a round.
+    """Losses that were recorded elsewhere, one row per round.
 
     Its comparator is the expert with the least total loss.
 
@@ -208,28 +207,28 @@ class Recorded(Oblivious):
 
 
 class BurnAfterPlay(Environment):
-    """An expert that is played loses in every later round of the phase.
+    """A played expert loses in every later round of the phase.
 
-    There are at most S + 1 phases of L = ceil(T / (S + 1)) rounds (the last may be shorter). At
-    the start of a phase every expert gets a hidden bias, 1/4 or 3/4 with equal probability. In a
-    round an expert that was played before in this phase loses 1; any other loses 1 with the
-    probability of its bias and 0 otherwise, independently. A learner does well only by finding
-    ever new experts of low bias, that is by asking L adaptively chosen questions of at most L
+    There are at most S + 1 phases of L = ceil(T / (S + 1)) rounds (the last may be shorter). At the
+    start of a phase every expert gets a hidden bias, 1/4 or 3/4 with equal probability. In each
+    round an expert that was already played in this phase loses 1. Any other expert loses 1 with the
+    probability of its bias and 0 otherwise, independently. A learner does well only if it keeps
+    finding new experts of low bias, that is by asking L adaptively chosen questions of at most L
     samples.
 
-    It is in the spirit of the lower bound that Asi, Raman and Saha ("Tracking the Best
-    Expert Privately") prove for adaptive losses, and not a transcription of it: here **nothing is
-    proven**. What to expect: decisions that ignore the losses lose about 1/2 a round, the best
-    expert that is never played about 1/4.
+    It is inspired by the lower bound that Asi, Raman and Saha ("Tracking the Best Expert
+    Privately") prove for adaptive losses, but it is not the same construction: here **nothing is
+    proven**. Decisions that ignore the losses lose about 1/2 a round, and the best expert that is
+    never played about 1/4.
 
     Parameters
     ----------
     experts : int
-        Number of experts N >= 4 L, so that the good ones do not run out.
+        Number of experts N >= 4 L, so that there are enough good ones.
     horizon : int
         Number of rounds T.
     switches : int, default 0
-        Number of phases less one, S in [0, T - 1].
+        Number of phases minus one, S in [0, T - 1].
     seed : int, optional
         Seed of the world. None takes one from the operating system.
 
@@ -245,8 +244,8 @@ class BurnAfterPlay(Environment):
 
     Notes
     -----
-    O(N) time and memory a round. Regret is the usual one: a comparator meets the losses that the
-    learner's decisions brought about.
+    O(N) time and memory per round. Regret is the usual one: the comparator meets the losses that
+    the learner's decisions caused.
     """
 
     def __init__(
@@ -287,9 +286,9 @@ class BurnAfterPlay(Environment):
         return np.full(rounds, np.argmin(self._totals), dtype=np.int64)
 
     def comparator(self) -> IntArray:
-        """Return the expert that lost least in each phase, shape (rounds over,).
+        """Return the expert with the least loss in each completed phase.
 
-        In hindsight, and for the rounds that are over.
+        Computed in hindsight, for completed rounds.
         """
         done = sum(map(len, self._finished))
         return np.concatenate([*self._finished, self._best_of_phase(self.round - done)])
@@ -336,7 +335,7 @@ class SwitchingStochastic(_Switching):
     switches : int, default 0
         How often the good expert changes, S in [0, T - 1].
     gap : float, default 0.4
-        How much less the good expert loses a round, in (0, 1].
+        How much less the good expert loses per round, in (0, 1].
     seed : int, optional
         Seed of the world. None takes one from the operating system.
 
@@ -358,9 +357,9 @@ class ObliviousSwitching(_Switching):
     """Losses fixed in advance that are not stationary even between switches.
 
     Every expert's loss is a wave, ``1/2 + ((1 - gap) sin(2 pi t / period + phase) +- gap) / 2``,
-    with a phase of its own; the good expert has the minus sign. The S switches fall on uniformly
-    chosen rounds. Whoever trusts a window of the past to speak for the future is misled; the
-    average over whole periods is not.
+    with its own phase; the good expert has the minus sign. The S switches fall on uniformly chosen
+    rounds. A window of the past misleads a learner about the future; the average over whole periods
+    does not.
 
     Parameters
     ----------
@@ -371,7 +370,7 @@ class ObliviousSwitching(_Switching):
     switches : int, default 0
         How often the good expert changes, S in [0, T - 1].
     gap : float, default 0.4
-        How much less the good expert loses a round, averaged over a period, in (0, 1].
+        How much less the good expert loses per round, averaged over a period, in (0, 1].
     period : float, default 64.0
         Rounds of a wave, at least 2.
     seed : int, optional
@@ -409,10 +408,10 @@ class ObliviousSwitching(_Switching):
 
 
 class AdversarialBlocks(Oblivious):
-    """Experts take turns: in each block one loses nothing and all others lose everything.
+    """Experts take turns: in each block one expert loses nothing and all others lose 1.
 
-    Block b belongs to expert b modulo N. A learner that decides once in a batch of rounds, or
-    moves its weights slowly, pays at every change. Nothing is random.
+    Block b belongs to expert b modulo N. A learner that decides once per batch of rounds, or moves
+    its weights slowly, loses at every change. Nothing is random.
 
     Parameters
     ----------
@@ -448,7 +447,7 @@ def _gapped(best: IntArray, experts: int, gap: float) -> FloatArray:
 
 
 class Packing(Oblivious):
-    """One hidden good expert per phase, shown too briefly for a private learner to find it.
+    """One hidden good expert per phase; phases are too short for a private learner to find it.
 
     The experts are dealt into S disjoint groups of M = floor(N / S), one for each of S phases of
     almost equal length. In the first m = floor(log(M) / (2 epsilon)) rounds of a phase an expert
@@ -462,8 +461,8 @@ class Packing(Oblivious):
     horizon : int, optional
         Number of rounds T >= S m; None is S m.
     epsilon : float
-        Budget of the learners the world is made for, which sets m. It must be at most log(M) / 2,
-        so that m >= 1.
+        Budget of the learners for which the world is made, which sets m. It must be at most log(M)
+        / 2, so that m >= 1.
     phases : int, default 1
         Number of phases S.
     seed : int, optional
@@ -472,9 +471,9 @@ class Packing(Oblivious):
     Attributes
     ----------
     shown : int
-        Rounds of a phase in which anybody loses, m.
+        Rounds of a phase in which experts lose anything, m.
     largest_regret : float
-        What the worst learner loses: S m.
+        Loss of the worst learner: S m.
 
     Raises
     ------
@@ -507,7 +506,7 @@ class Packing(Oblivious):
             raise ValueError(f"horizon must be at least {least}; got {self.horizon}")
 
     def regret_lower_bound(self, epsilon: float, delta: float = 0.0) -> float:
-        """Return what every private learner loses here in expectation, at least.
+        """Return the least expected loss of every private learner here.
 
         Parameters
         ----------

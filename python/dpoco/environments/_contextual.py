@@ -15,10 +15,10 @@ _LARGEST = 2**31
 
 
 class ContextualWorld(ABC):
-    """Base of the contextual worlds: everything is drawn before the first round.
+    """Base of the contextual worlds, which draw everything before the first round.
 
-    A round: `context` is shown, the learner chooses an arm, `reward` of that arm ends the round.
-    The rewards of the other arms exist, but only `rewards`, for evaluation, shows them.
+    In a round, `context` is shown, the learner chooses an arm, and `reward` of that arm ends the
+    round. The rewards of the other arms exist, but only `rewards` shows them, for evaluation.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ContextualWorld(ABC):
     arms, dimension, horizon : int
         K, d and T.
     round : int
-        Rounds that are over.
+        Number of completed rounds.
     coefficients : ndarray of float64, shape (K, d), read-only
         The truth.
     contexts : ndarray of float64, shape (T, d), read-only
@@ -116,7 +116,7 @@ class ContextualWorld(ABC):
     @property
     @abstractmethod
     def reward_bound(self) -> float:
-        """No reward is larger in absolute value."""
+        """Bound on the absolute value of all rewards."""
 
     def context(self) -> FloatArray:
         """Return the context of the current round, shape (d,), read-only.
@@ -127,7 +127,7 @@ class ContextualWorld(ABC):
             After the last round.
         """
         if self.round >= self.horizon:
-            raise HorizonExceeded("the world has no more rounds")
+            raise HorizonExceeded("the world has no rounds left")
         row: FloatArray = self.contexts[self.round]
         return row
 
@@ -139,11 +139,11 @@ class ContextualWorld(ABC):
         HorizonExceeded
             After the last round.
         ValueError, TypeError
-            If that is no arm: nothing changed.
+            If it is not an arm; nothing changes.
         """
         arm = whole_number("action", action, 0, self.arms - 1)
         if self.round >= self.horizon:
-            raise HorizonExceeded("the world has no more rounds")
+            raise HorizonExceeded("the world has no rounds left")
         self.round += 1
         return float(self.rewards[self.round - 1, arm])
 
@@ -183,7 +183,7 @@ class LinearWorld(ContextualWorld):
 
     @property
     def reward_bound(self) -> float:
-        """No reward is larger in absolute value."""
+        """Bound on the absolute value of all rewards."""
         return self._context_bound * self._parameter_bound + self._reward_noise
 
 
@@ -204,5 +204,5 @@ class LogisticWorld(ContextualWorld):
 
     @property
     def reward_bound(self) -> float:
-        """No reward is larger in absolute value."""
+        """Bound on the absolute value of all rewards."""
         return 1.0

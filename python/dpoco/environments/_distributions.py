@@ -78,7 +78,7 @@ def softmax_class(
 def near_duplicates(
     hypotheses: int, labels: int, *, spread: float = 0.15, seed: int | None = None
 ) -> FloatArray:
-    """Return K variations of one distribution, shape (K, M): hard to tell apart.
+    """Return K variations of one distribution, shape (K, M), that are hard to tell apart.
 
     The base is uniform on the simplex; each row is the base times ``exp(spread N(0, 1))``, scaled.
     """
@@ -94,7 +94,7 @@ def near_duplicates(
 def misspecified(
     truth: Any, *, share: float = 0.3, concentration: float = 1.0, seed: int | None = None
 ) -> FloatArray:
-    """Return ``(1 - share) truth + share noise``, noise a random distribution a row.
+    """Return ``(1 - share) truth + share noise``; noise is a random distribution per row.
 
     A truth outside the class, near one of its members; `truth` has shape (..., M).
     """
@@ -146,16 +146,16 @@ _LARGEST_PAIRS = 4095
 
 @dataclass(frozen=True, eq=False)
 class HadamardClass:
-    """A class on which every non-interactive, locally private learner must pay.
+    """A class of hypotheses on which every non-interactive, locally private learner must lose.
 
     Attributes
     ----------
     matrix : array of shape (2 pairs, N)
         Row 2 i is ``p_i1``, row 2 i + 1 is ``p_i2 = p_i1 + gap H_i / N``.
     pairs, horizon : int
-        Pairs and T it is made for.
+        Number of pairs, and T, for which it is made.
     epsilon : float
-        Privacy of a report it is made for.
+        Privacy of a report for which it is made.
     gap : float
         a in (0, 1].
     """
@@ -167,14 +167,15 @@ class HadamardClass:
     gap: float
 
     def risk_lower_bound(self, epsilon: float | None = None, rounds: int | None = None) -> float:
-        """Return what the KL-risk is at least, in nats, averaged over the class's members as truth.
+        """Return a lower bound on the KL-risk in nats, averaged over the members as truth.
 
         Parameters
         ----------
         epsilon : float, optional
-            Of the learner's reports: pure, one a round; by default that of the class.
+            Epsilon of the learner's reports: pure, one report per round; default: that of the
+            class.
         rounds : int, optional
-            T; by default that of the class.
+            T; default: that of the class.
 
         Returns
         -------

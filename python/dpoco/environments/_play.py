@@ -20,10 +20,10 @@ from dpoco.experts import ExpertTrace
 def play(
     learner: Any, environment: Environment, *, rounds: int | None = None, persons: Any = None
 ) -> ExpertTrace:
-    """Let a learner and a world play.
+    """Play a learner against a world.
 
-    In each round the world's losses are computed, the learner decides, the world is told the
-    decision and nothing else, and the learner the losses.
+    In each round the world computes its losses, and the learner decides. The world is told only the
+    decision, and the learner only the losses.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ def play(
         A learner of `dpoco.experts`, or your own: `decide` returns an expert in 0..N-1, `observe`
         ends the round with the losses of all, shape (N,).
     environment : Environment
-        Played from its current round on.
+        World, played from its current round on.
     rounds : int, optional
-        Rounds to play; None is all that are left of the world, and at least one.
+        Rounds to play; None: all remaining rounds of the world, and at least one.
     persons : array_like of int, str or bytes, optional
-        Whose rounds they are, one for each, where the learner enforces a participation.
+        The persons behind the rounds, one each, if the learner enforces a participation.
 
     Returns
     -------
     ExpertTrace
-        Losses and decisions; not private. Holds the losses of all experts: T N doubles.
+        Losses and decisions; not private. It holds the losses of all experts: T N doubles.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def _named(learner: Any, persons: Any, rounds: int) -> list[dict[str, Any]]:
 def play_bandit(
     learner: Any, world: ContextualWorld, *, rounds: int | None = None, persons: Any = None
 ) -> BanditTrace:
-    """Let a learner and a contextual world play, round by round.
+    """Play a learner against a contextual world, round by round.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ def play_bandit(
         A learner of `dpoco.bandits` (whose ``run`` is faster), or your own: `decide` returns an arm
         for the context, `observe` ends the round with the arm's reward.
     world : ContextualWorld
-        Played from its current round on.
+        World, played from its current round on.
     rounds : int, optional
-        Rounds to play; None is all that are left of the world, and at least one.
+        Rounds to play; None: all remaining rounds of the world, and at least one.
     persons : array_like of int, str or bytes, optional
-        Whose rounds they are, one for each, where the learner enforces a participation.
+        The persons behind the rounds, one each, if the learner enforces a participation.
 
     Returns
     -------
@@ -127,16 +127,16 @@ def play_bandit(
 
 @dataclass(frozen=True, eq=False)
 class DelayedRun:
-    """What happened to T decisions with delayed feedback. **Not private**: a log of raw values.
+    """Log of T decisions with delayed feedback. **Not private**: it has raw values.
 
     Attributes
     ----------
     decisions : ndarray, shape (T,) of int64 or (T, d) of float64
         In the order of the tickets.
     values : ndarray of float64, shape (T,)
-        Loss of each decision on its own record; of a bandit, the reward.
+        Loss of each decision on its own record; for bandits, the reward.
     arrivals : ndarray of int64
-        Which decisions' feedback arrived, in the order of arrival.
+        Decisions whose feedback arrived, in the order of arrival.
     outstanding : int
         Most tickets that waited at the same time.
     """
@@ -152,27 +152,27 @@ def play_delayed(
 ) -> DelayedRun:
     """Let a learner decide T times, with feedback that comes later.
 
-    In step t the learner decides and issues ticket t; then all feedback that is due in step t
-    arrives, earlier tickets first. Behind the last step what is still under way arrives in the same
+    In step t the learner decides and issues ticket t. Then all feedback that is due in step t
+    arrives, earlier tickets first. After the last step the remaining feedback arrives in the same
     order. Without delay these are the decisions of ``run``, bit for bit.
 
     Parameters
     ----------
     learner : learner with tickets
-        With at least T rounds left. Of `losses.CustomLoss` there are no arrays to play.
+        Learner with at least T rounds left. `losses.CustomLoss` is not supported.
     records : tuple of array_like
         As for the learner's ``run``, T rows each: ``(features, labels)``, ``(gradients,)``,
         ``(losses,)``; for a bandit contexts and the rewards of all arms, ``(contexts, rewards)``.
     delays : int or array_like of int, shape (T,)
-        Steps between each decision and its feedback; -1: it never comes, and the ticket expires
-        behind the last step. Fixed in advance, as the guarantee asks.
+        Steps between each decision and its feedback. -1: the feedback never comes, and the ticket
+        expires after the last step. The delays are fixed in advance, as the guarantee requires.
     persons : array_like of int, str or bytes, optional
-        Whose rounds they are, one for each, where the learner enforces a participation.
+        The persons behind the rounds, one each, if the learner enforces a participation.
 
     Returns
     -------
     DelayedRun
-        Decisions and what they were worth; not private.
+        Decisions and their losses or rewards; not private.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def play_delayed(
 
     Notes
     -----
-    O(T) beside the learner's own work, and the tickets outstanding.
+    O(T) beside the learner's own work and the outstanding tickets.
     """
     rows = [float_array("records", part, (None, *np.shape(part)[1:])) for part in records]
     steps = int(rows[0].shape[0]) if rows else 0

@@ -1,6 +1,6 @@
-"""Measure what learners do: comparators, repeated runs, and a report of them all.
+"""Evaluation of learners: comparators in hindsight, repeated runs, and reports.
 
-Everything here looks at raw records and losses. The results are **not private**: they are for
+All functions here look at raw records and losses. The results are **not private**: use them for
 experiments and for tuning on public data.
 """
 

@@ -40,13 +40,13 @@ class FixedDecision:
     Attributes
     ----------
     decision : ndarray of float64, shape (d,), read-only
-        In the domain.
+        The decision, in the domain.
     total_loss, average_loss : float
         Sum and mean of its losses over the records, clipped as a learner clips them.
     gap : float
         Proven bound on how far `average_loss` is above the optimum.
     iterations : int
-        Iterations of the solver; 0 when the solution is closed.
+        Iterations of the solver; 0 for a closed-form solution.
     """
 
     decision: FloatArray
@@ -241,7 +241,7 @@ def suboptimality(
     loss : SquaredLoss, LogisticLoss, HuberLoss or LinearLoss
         Evaluated on raw records: nothing is clipped.
     decision, reference : array_like of shape (d,)
-        The decision to judge, and the best one (a simulated stream's ``target``).
+        The decision to evaluate, and the best one (a simulated stream's ``target``).
     features, labels : array_like of shapes (T, d) and (T,)
         Fresh records; labels None for a `LinearLoss`.
     relative : bool, default False
@@ -280,7 +280,7 @@ class FixedExpert:
     Attributes
     ----------
     decision : int
-        Its index; the lowest one of several.
+        Its index; the lowest one if several are best.
     total_loss, average_loss : float
         Sum and mean of its losses, clipped as a learner clips them.
     """
@@ -325,10 +325,9 @@ def best_expert(losses: Any, *, loss_range: tuple[float, float] = (0.0, 1.0)) ->
     Parameters
     ----------
     losses : array_like of shape (T, N)
-        Losses of all experts, one row a round, T and N at least 1.
+        Losses of all experts, one row per round, T and N at least 1.
     loss_range : (low, high), default (0, 1)
-        As the learner's: values outside are clipped, and entries that are not finite count as
-        `low`.
+        The learner's range: values outside are clipped, and non-finite entries count as `low`.
 
     Returns
     -------
@@ -348,25 +347,24 @@ def best_expert(losses: Any, *, loss_range: tuple[float, float] = (0.0, 1.0)) ->
 def best_switching_sequence(
     losses: Any, switches: int, *, loss_range: tuple[float, float] = (0.0, 1.0)
 ) -> BestSequence:
-    """Return the sequence of experts with the least total loss among those with few switches.
+    """Return the sequence of experts with the least total loss and few switches.
 
-    What dynamic regret is measured against: ``trace.regret(best_switching_sequence(losses, S))``.
+    The comparator of dynamic regret: ``trace.regret(best_switching_sequence(losses, S))``.
 
     Parameters
     ----------
     losses : array_like of shape (T, N)
-        Losses of all experts, one row a round, T and N at least 1.
+        Losses of all experts, one row per round, T and N at least 1.
     switches : int
         Largest number S >= 0 of rounds after which the sequence may change expert.
     loss_range : (low, high), default (0, 1)
-        As the learner's: values outside are clipped, and entries that are not finite count as
-        `low`.
+        The learner's range: values outside are clipped, and non-finite entries count as `low`.
 
     Returns
     -------
     BestSequence
-        Exact up to the rounding of sums. Of several best sequences it is one with the fewest
-        switches; the choice among those is deterministic.
+        Exact up to the rounding of sums. If several sequences are best, the result has the fewest
+        switches among them; the choice is deterministic.
 
     Raises
     ------
@@ -375,9 +373,9 @@ def best_switching_sequence(
 
     Notes
     -----
-    Dynamic programming over (switches so far, expert): O(N S T) time and O(S (N + T)) memory at
-    the worst. The costs of all limits come together, since they are not convex in the limit and no
-    penalty per switch finds them all.
+    Dynamic programming over (switches so far, expert): at worst O(N S T) time and O(S (N + T))
+    memory. All limits are computed together: the costs are not convex in the limit, so a penalty
+    per switch would not find them all.
     """
     most = whole_number("switches", switches, 0, LARGEST_HORIZON)
     rows = _admitted_table(losses, loss_range)
@@ -395,22 +393,22 @@ def interval_regret(
     allowance: float = 0.0,
     loss_range: tuple[float, float] = (0.0, 1.0),
 ) -> float:
-    """Return the largest regret over all intervals of rounds, against any one expert.
+    """Return the largest regret over all intervals of rounds, against any single expert.
 
     Parameters
     ----------
     own_losses : array_like of shape (T,)
-        What the learner lost in each round; for example the ``losses`` of its trace.
+        The learner's loss in each round, for example the ``losses`` of its trace.
     losses : array_like of shape (T, N)
-        Losses of all experts, one row a round, T and N at least 1.
+        Losses of all experts, one row per round, T and N at least 1.
     allowance : float, default 0
-        Non-negative c: only the part of an interval's regret above an allowance counts, which for
-        w rounds is between ``c sqrt(w)`` and ``1.061 c sqrt(w)`` (the lowest of the tangents at
-        1, 4, 16, ... rounds). An i.i.d. gambler's largest interval regret grows with the length
-        of the game; what exceeds an allowance does not.
+        Non-negative c. Only the part of an interval's regret above an allowance counts. For w
+        rounds the allowance is between ``c sqrt(w)`` and ``1.061 c sqrt(w)`` (the lowest of the
+        tangents at 1, 4, 16, ... rounds). The largest interval regret of an i.i.d. gambler grows
+        with the length of the game; the part above an allowance does not.
     loss_range : (low, high), default (0, 1)
-        As the learner's, for both arrays: values outside are clipped, and entries that are not
-        finite count as `low`.
+        The learner's range, for both arrays: values outside are clipped, and non-finite entries
+        count as `low`.
 
     Returns
     -------

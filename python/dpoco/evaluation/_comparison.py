@@ -39,25 +39,25 @@ Builder = Callable[[Budget | None, Source | None], Learner]
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One learner at one budget. **Not private**.
+    """Results of one learner at one budget. **Not private**.
 
     Attributes
     ----------
     learner : str
         Its name in the comparison.
     budget : dict or None
-        ``epsilon`` and ``delta`` that were asked for; None without privacy.
+        The requested ``epsilon`` and ``delta``; None without privacy.
     average_losses, regrets, switches : tuple
-        One entry a run: mean loss per round (of bandits, of the largest declared reward minus the
+        One entry per run: mean loss per round (for bandits: the largest declared reward minus the
         reward), total loss minus the comparator's, changes of decision. Empty if the learner was
-        refused. Batch baselines have losses only.
+        refused. Batch baselines have only losses.
     guarantee : dict or None
-        As of ``Guarantee.to_dict``; None if refused.
+        As from ``Guarantee.to_dict``; None if refused.
     refused : str or None
         Why the learner cannot be calibrated to this budget.
     access : {"online", "offline"}
-        "offline": one fit to all records, whose decision is judged on these same records. It saw
-        them beforehand: its losses are not those of an online learner, and it has no regret.
+        "offline": one fit to all records, whose decision is evaluated on these same records. It saw
+        them beforehand, so its losses are not those of an online learner, and it has no regret.
     """
 
     learner: str
@@ -71,18 +71,18 @@ class ComparisonRow:
 
     @property
     def average_loss(self) -> float | None:
-        """Median of the average losses; None if refused."""
+        """Median of the average losses; None if the learner was refused."""
         return statistics.median(self.average_losses) if self.average_losses else None
 
     @property
     def regret(self) -> float | None:
-        """Median of the regrets; None if refused."""
+        """Median of the regrets; None if the learner was refused."""
         return statistics.median(self.regrets) if self.regrets else None
 
 
 @dataclass(frozen=True)
 class Comparison(Report):
-    """What `compare` measured. **Not private**: computed from raw records.
+    """Results of `compare`. **Not private**: they are computed from raw records.
 
     Attributes
     ----------
@@ -91,11 +91,11 @@ class Comparison(Report):
     settings : dict
         Budgets, repeats and seed, and whatever the caller adds.
     comparator : dict
-        ``name``, ``average_loss`` and ``total_loss`` of what regret is measured against.
+        ``name``, ``average_loss`` and ``total_loss`` of the comparator of regret.
     rows : tuple of ComparisonRow
         In the order budgets x learners.
     versions : dict
-        Of this library, NumPy and Python.
+        Versions of this library, NumPy and Python.
     traces : dict
         Traces by (learner, index of the budget), for figures; not in `to_dict`.
     """
@@ -109,7 +109,7 @@ class Comparison(Report):
     traces: dict[tuple[str, int], list[Trace]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry; a function of stream, settings and seed."""
+        """Return a JSON-able dictionary, a function of stream, settings and seed."""
         rows = [
             {**asdict(row), "average_loss": row.average_loss, "regret": row.regret}
             for row in self.rows
@@ -120,7 +120,7 @@ class Comparison(Report):
 
     @property
     def runs(self) -> dict[str, list[Trace]]:
-        """Traces by learner and budget in words, as figures show them."""
+        """Traces by learner and budget, with the budget in words as figures show it."""
         words, found = self._budgets(), {}
         for (learner, index), traces in self.traces.items():
             asked = words[_key(self.settings["budgets"][index])]
@@ -128,10 +128,10 @@ class Comparison(Report):
         return found
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a dictionary a run: learner, budget, run and what was measured.
+        """Return one dictionary per run: learner, budget, run and measures.
 
-        ``epsilon`` is infinite without privacy. What was not measured is None; a refused learner
-        has one record, which says why.
+        ``epsilon`` is infinite without privacy. Values that were not measured are None. A refused
+        learner has one record with the reason.
         """
         found = []
         for row in self.rows:
@@ -148,7 +148,7 @@ class Comparison(Report):
         return pd.DataFrame(self.records())
 
     def to_csv(self) -> str:
-        """Return `records` as comma-separated text with a head."""
+        """Return `records` as comma-separated text with a header line."""
         text = io.StringIO()
         writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -156,12 +156,12 @@ class Comparison(Report):
         return text.getvalue()
 
     def to_table(self, measure: str = "average_loss", form: str = "markdown") -> str:
-        """Return a table of the medians, with ranges over the runs: learners by budgets.
+        """Return a table of learners by budgets, with medians and the range over the runs.
 
         Parameters
         ----------
         measure : {"average_loss", "regret", "switches"}
-            What is shown; "-" where it was not measured.
+            Measure to show; "-" where it was not measured.
         form : {"markdown", "latex"}
             Markdown, or a ``tabular`` that needs no package.
         """
@@ -237,11 +237,10 @@ def compare(
     persons: Sequence[Any] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Comparison:
-    """Play several learners at several budgets over one stream, each with independent noise.
+    """Play several learners at several budgets over one stream, with independent noise.
 
-    Every learner is held to the same budget, for the same rounds and the same change of
-    the data, of a round or of all that a person has; if its guarantee says otherwise, that is an
-    error.
+    Every learner gets the same budget, for the same rounds and the same change of the data (of a
+    round, or of all rounds of a person). If a guarantee differs in this, that is an error.
 
     Parameters
     ----------
@@ -251,20 +250,21 @@ def compare(
         The stream, as ``run`` takes it: ``(features, labels)``, ``(losses,)`` or, for bandits,
         ``(contexts, rewards)``; batch baselines are fitted to ``(features, labels)``.
     budgets : sequence of Budget or None
-        None is without noise: it is run once.
+        None: without noise, which is run once.
     comparator : FixedDecision, FixedExpert, or mapping
-        What regret is measured against: from `best_fixed_decision` or `best_expert`, or ``name``
-        and ``total_loss``; figures of average losses want ``average_loss``, and those of regret
-        over the rounds a ``decision``, too.
+        Comparator of regret: a result of `best_fixed_decision` or `best_expert`, or a dictionary
+        with ``name`` and ``total_loss``. Figures of average losses also need ``average_loss``, and
+        figures of regret over the rounds also need a ``decision``.
     repeats : int, default 5
         Runs of each learner at each budget.
     seed : int, optional
-        Root of the seeds; a cell's noise depends on it, the learner's name, the budget and the
-        number of the run, on nothing else. None is the operating system's entropy.
+        Root of the seeds. The noise of a cell depends only on it, the learner's name, the budget
+        and the number of the run. None: the operating system's entropy.
     stream, settings : mapping, optional
         JSON-able facts to keep.
     persons : array_like of int, str or bytes with shape (T,), optional
-        Whose rounds they are: for learners that enforce a participation, and only for them.
+        The persons behind the rounds; required for learners that enforce a participation, and only
+        for them.
     progress : callable, optional
         Called as ``progress(phase, done, total)``.
 
@@ -275,14 +275,14 @@ def compare(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, guarantees that are not about one change and one view, and learners that
-        enforce a participation without `persons`: nothing has been played.
+        For bad arguments, for guarantees about different changes or views, and for learners that
+        enforce a participation without `persons`; nothing has been played.
 
     Notes
     -----
     A batch baseline, of `dpoco.frank_wolfe`, is built for the number of records, so that its
-    guarantee is known. A learner that no noise scale brings to a budget is refused there, and the
-    row says why.
+    guarantee is known. If no noise scale meets a budget, the learner is refused there, and its row
+    gives the reason.
     """
     count = positive_int("repeats", repeats, maximum=10**6)
     if not learners or not budgets:
@@ -407,7 +407,7 @@ def compare_private(
     persons: Sequence[Any] | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play a private learner on a stream, and everything it should be compared with.
+    """Play a private learner on a stream, together with its comparators.
 
     The comparators: the same learner without noise, the best fixed decision in hindsight, and
     the best constant prediction. The report is for evaluation: it is **not private**.
@@ -415,19 +415,19 @@ def compare_private(
     Parameters
     ----------
     stream : Stream
-        Rounds past the horizon are left out.
+        The stream; rounds past the horizon are left out.
     domain, loss
         The learner's problem; a generalised linear loss.
     budget : Budget
-        Of one private run. Each repetition spends it anew.
+        Budget of one private run. Each repetition spends it again.
     learner : class, default `dpoco.frank_wolfe.TreeFrankWolfe`
         A learner of `dpoco.frank_wolfe` or `dpoco.oco` that takes ``(domain, loss)``.
     horizon : int, optional
-        Rounds the guarantee covers; default the stream's length, or what `resume` has.
+        Rounds that the guarantee covers; default: the stream's length, or that of `resume`.
     repeats : int, default 1
-        Private runs with independent noise.
+        Number of private runs, with independent noise.
     seed : int, optional
-        Makes the report reproducible but for its timing, and voids the guarantee. None is the
+        Makes the report reproducible except for its timing, and voids the guarantee. None: the
         operating system's entropy.
     progress : callable, optional
         Called as ``progress(phase, done, total)``.
@@ -437,17 +437,17 @@ def compare_private(
         State file of the private learner, written during the run, at its end, and on an
         interrupt. Only with ``repeats=1``.
     resume : learner, optional
-        A learner from `dpoco.load`, continued where it stopped: the stream's rows are new rounds
-        for it, and the report speaks of these; without noise, a learner starts anew with them. It
+        A learner from `dpoco.load`, which continues where it stopped. The stream's rows are new
+        rounds for it, and the report is about these; the learner without noise starts with them. It
         must have been built for the same problem.
     skip_played : bool, default False
-        The stream holds the rounds that `resume` has played, too: as many rows are skipped. Without
-        noise, these are played as well.
+        The stream also holds the rounds that `resume` has played: as many rows are skipped. The
+        learner without noise plays these rows, too.
     persons : array_like of int, str or bytes with shape (T,), optional
-        Whose rounds they are, where a participation is enforced.
+        The persons behind the rounds, if a participation is enforced.
     **options
         Further arguments of the learner: participation, calibration, noise, sum_method, batch, ...
-        With a participation the budget is for all rounds of a person.
+        With a participation the budget covers all rounds of a person.
 
     Returns
     -------
@@ -456,9 +456,9 @@ def compare_private(
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, a `resume` that is of another problem or has no rounds left, or a stream
-        without rows for it; for a participation that is enforced without `persons`, before anything
-        is played.
+        For bad arguments, for a `resume` of another problem or without rounds left, for a stream
+        without rows for it, and for an enforced participation without `persons`; nothing has been
+        played.
     CalibrationError
         If no noise scale meets the budget.
     """
@@ -478,10 +478,10 @@ def compare_private_experts(
     horizon: int | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play a private learner of experts, and everything it should be compared with.
+    """Play a private learner of experts, together with its comparators.
 
-    As `compare_private`. The comparators: the same learner without noise, the best expert in
-    hindsight, and an expert drawn anew each round, uniformly, in expectation.
+    It works like `compare_private`. The comparators are the same learner without noise, the best
+    expert in hindsight, and an expert drawn anew each round, uniformly, in expectation.
 
     Parameters
     ----------
@@ -490,7 +490,7 @@ def compare_private_experts(
     learner : class
         Of `dpoco.experts`.
     stream : dict, optional
-        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+        Public facts about the stream for the report: ``name``, ``description``, ``scaling``.
     budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
         As in `compare_private`.
     **options
@@ -519,12 +519,12 @@ def compare_private_bandit(
     horizon: int | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play a private contextual bandit, and everything it should be compared with.
+    """Play a private contextual bandit, together with its comparators.
 
-    As `compare_private`. A learner sees the reward of its own arm only; the comparators see all:
-    the linear policy that least squares fit in hindsight, the best single arm, and an arm drawn
-    anew each round, uniformly, in expectation. The best of all linear policies is hard to find:
-    regret is against the fitted one, and may be negative.
+    It works like `compare_private`. A learner sees only the reward of its own arm. The comparators
+    see all rewards: the linear policy that least squares fit in hindsight, the best single arm, and
+    an arm drawn anew each round, uniformly, in expectation. The best of all linear policies is hard
+    to find. Regret is against the fitted policy and may be negative.
 
     Parameters
     ----------
@@ -535,15 +535,15 @@ def compare_private_bandit(
     learner : class
         `dpoco.bandits.LinUCB` or `dpoco.bandits.HighDimensionalBandit`.
     reward_range : tuple of two floats, default (0, 1)
-        Public range of the rewards, declared to the learner; values outside are clipped, and one
-        that is missing counts as its middle (0 with a logistic link).
+        Public range of the rewards, declared to the learner. Values outside are clipped, and a
+        missing one counts as the middle of the range (0 with a logistic link).
     domain : Domain, optional
-        Where the coefficients of an arm lie: for `HighDimensionalBandit`, and only for it.
+        Set of the coefficients of an arm; only for `HighDimensionalBandit`, which requires it.
     stream : dict, optional
-        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+        Public facts about the stream for the report: ``name``, ``description``, ``scaling``.
     nonprivate_flags : mapping of str to ndarray of bool, optional
-        What was done to the stream before, of shape (T,) or (T, columns), for the report's
-        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+        Earlier changes to the stream, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``, as in `dpoco.datasets.Stream`.
     budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
         As in `compare_private`.
     **options
@@ -552,7 +552,7 @@ def compare_private_bandit(
     Returns
     -------
     RunReport
-        Losses are the largest reward of the range minus the reward: of a classification problem
+        Losses are the largest reward of the range minus the reward. For a classification problem
         without missing labels, the average loss is the share of wrong arms. ``best_fixed`` is the
         fitted policy, ``best_constant`` the best single arm, ``others`` the random one.
 
@@ -574,23 +574,23 @@ def compare_private_lipschitz(
     horizon: int | None = None,
     **options: Any,
 ) -> RunReport:
-    """Play `dpoco.oco.LipschitzLearner`, and everything it should be compared with.
+    """Play `dpoco.oco.LipschitzLearner`, together with its comparators.
 
-    As `compare_private`. The comparators: the same learner without noise, the best point of the
-    learner's net in hindsight, and the middle of the domain in every round.
+    It works like `compare_private`. The comparators are the same learner without noise, the best
+    point of the learner's net in hindsight, and the middle of the domain in every round.
 
     Parameters
     ----------
     losses : sequence of callable
-        One loss a round, from points, shape (N, d), to their losses, shape (N,); rounds past the
-        horizon are left out.
+        One loss per round, a function from points, shape (N, d), to their losses, shape (N,).
+        Rounds past the horizon are left out.
     domain, lipschitz
         The learner's problem, in one or two dimensions.
     stream : dict, optional
-        Public facts about the stream for the report; ``name``, ``description``, ``scaling``.
+        Public facts about the stream for the report: ``name``, ``description``, ``scaling``.
     nonprivate_flags : mapping of str to ndarray of bool, optional
-        What was done to the stream before, of shape (T,) or (T, columns), for the report's
-        ``nonprivate_records``: as `dpoco.datasets.Stream` has it.
+        Earlier changes to the stream, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``, as in `dpoco.datasets.Stream`.
     budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
         As in `compare_private`.
     **options
@@ -599,9 +599,9 @@ def compare_private_lipschitz(
     Returns
     -------
     RunReport
-        ``best_fixed`` is the best net point; its ``gap`` bounds how far its average loss is above
-        that of the best decision, for losses that keep to `lipschitz`. Regret is against it, and
-        may be negative. ``best_constant`` is the middle.
+        ``best_fixed`` is the best net point. Its ``gap`` bounds how far its average loss is above
+        that of the best decision, for losses that satisfy `lipschitz`. Regret is against it and may
+        be negative. ``best_constant`` is the middle.
 
     Raises
     ------
@@ -627,11 +627,11 @@ def compare_private_fit(
     progress: playing.Step | None = None,
     **options: Any,
 ) -> FitReport:
-    """Fit a batch baseline to a whole stream, and judge the decision it releases.
+    """Fit a batch baseline to a whole stream, and evaluate the decision that it releases.
 
-    The comparators: the same method without noise, the best decision there is, and predicting zero.
-    There are no rounds: every decision is judged on the records it was fitted to, which it saw all
-    beforehand, so that it has no regret. The report is for evaluation: it is **not private**.
+    The comparators are the same method without noise, the best possible decision, and predicting
+    zero. There are no rounds: every decision is evaluated on the records of its fit, all of which
+    it saw beforehand, so it has no regret. The report is for evaluation: it is **not private**.
 
     Parameters
     ----------
@@ -643,13 +643,13 @@ def compare_private_fit(
         `dpoco.frank_wolfe.NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent`, `NoisyFrankWolfe`
         or `SufficientStatistics`.
     budget : Budget
-        Of one fit. Each repetition spends it anew.
+        Budget of one fit. Each repetition spends it again.
     records : int, optional
-        How many records are fitted; default, and at most, the stream's length.
+        Number of records to fit; default and maximum: the stream's length.
     repeats : int, default 1
-        Private fits with independent noise.
+        Number of private fits, with independent noise.
     seed : int, optional
-        Makes the report reproducible but for its timing, and voids the guarantee. None is the
+        Makes the report reproducible except for its timing, and voids the guarantee. None: the
         operating system's entropy.
     progress : callable, optional
         Called as ``progress(phase, done, total)``, in gradients.
@@ -688,7 +688,7 @@ class Regret:
     curve : ndarray of float64, shape (T,), or None
         Regret so far, round by round; None for intervals.
     comparator : object
-        What it was compared with: `FixedDecision`, `ConstantPrediction`, `FixedExpert` or
+        The comparator that was used: `FixedDecision`, `ConstantPrediction`, `FixedExpert` or
         `BestSequence`; None for intervals.
     """
 
@@ -720,7 +720,7 @@ def regret(
     Parameters
     ----------
     trace : Trace
-        What a learner's ``run`` returned, or a loaded one; its losses, shape (T,), do, too.
+        The result of a learner's ``run``, or a loaded one; its losses, shape (T,), also work.
     data : array_like
         The stream of the run. Experts: losses of all of them, shape (T, N). Convex learners:
         features, shape (T, d) (gradients for a `LinearLoss`), with `domain` and `loss`.
@@ -768,9 +768,9 @@ def regret(
     own = float_array("losses of the run", getattr(trace, "losses", trace), (None,))
     rows = float_array("data", data, (len(own), None))
     if (domain is None) != (loss is None):
-        raise TypeError("domain and loss come together")
+        raise TypeError("pass domain and loss together")
     if (switches is not None) != (against == "switching"):
-        raise TypeError('switches belongs to against="switching"')
+        raise TypeError('switches is only for against="switching"')
     if domain is None and labels is not None:
         raise TypeError("losses of experts take no labels")
     if domain is None and against == "constant":

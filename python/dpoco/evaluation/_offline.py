@@ -22,16 +22,16 @@ from dpoco.datasets import column_names, read_columns
 
 @dataclass(frozen=True, eq=False)
 class LoggedBandit:
-    """What another policy did: events in order of arrival. Raw data, **not private**.
+    """Log of another policy: events in order of arrival. Raw data, **not private**.
 
     Attributes
     ----------
     contexts : ndarray of float64, shape (n, d)
-        One context an event.
+        One context per event.
     actions : ndarray of int64, shape (n,)
         Arms that were chosen, in 0..K-1.
     rewards : ndarray of float64, shape (n,)
-        Rewards of those arms; NaN where one never came.
+        Rewards of those arms; NaN if a reward never came.
     propensities : ndarray of float64, shape (n,), or None
         Probabilities in [1e-100, 1] with which the logging policy chose those arms.
     arms : int
@@ -99,9 +99,9 @@ def load_logged_bandit(
     path : path-like
         ``.csv``, ``.csv.gz``, ``.parquet`` or ``.npz``, as for `dpoco.datasets.load_file`.
     action, reward : str
-        Names of the columns of the arm that was chosen (an integer from 0) and of its reward.
+        Names of the columns of the chosen arm (an integer from 0) and of its reward.
     propensity : str, optional
-        Name of the column of the probability with which it was chosen.
+        Name of the column of the probability with which the arm was chosen.
     context : sequence of str, optional
         Names of the context's columns, in order; default all other columns.
     arms : int, optional
@@ -150,13 +150,13 @@ class ReplayResult:
     Attributes
     ----------
     value : float
-        Mean reward of the learner in the rounds it got; NaN for none.
+        Mean reward of the learner in its rounds; NaN if it had none.
     standard_error : float
-        Of `value`, as if rounds were independent; NaN for fewer than two.
+        Standard error of `value`, as if rounds were independent; NaN for fewer than two.
     rounds : int
-        Events that became rounds.
+        Number of events that became rounds.
     events : int
-        Events read; fewer than in the log if the learner's horizon was used up.
+        Number of events read; fewer than in the log if the learner's horizon was used up.
     """
 
     value: float
@@ -166,19 +166,19 @@ class ReplayResult:
 
 
 def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
-    """Let a learner live through a log by rejection.
+    """Replay a log to a learner, by rejection.
 
-    For every event the learner chooses an arm for its context. If that is the logged arm the event
-    is a round, with the logged reward; otherwise it is passed over and leaves no trace. If the log
-    comes from uniformly random actions, and contexts and rewards are independent and identically
-    distributed, the rounds have the law of a live experiment.
+    For every event the learner chooses an arm for its context. If that is the logged arm, the event
+    is a round with the logged reward. Otherwise it is skipped and leaves no trace. If the log has
+    uniformly random actions, and contexts and rewards are independent and identically distributed,
+    the rounds have the distribution of a live experiment.
 
     Parameters
     ----------
     learner : LinUCB or HighDimensionalBandit
         Any bandit of `dpoco.bandits`; continued from its current round.
     log : LoggedBandit
-        About K events are needed for a round.
+        A round needs about K events.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
     Notes
     -----
     Which events become rounds depends on their contexts, so the learner's guarantee does not cover
-    the estimates that come out: replay is for choosing methods on data that may be used for it.
+    the resulting estimates. Use a replay to choose methods on data that may be used for it.
     """
     if (learner.arms, learner.dimension) != (log.arms, log.contexts.shape[1]):
         raise ValueError(
@@ -208,18 +208,19 @@ def replay_log(learner: Any, log: LoggedBandit) -> ReplayResult:
 
 @dataclass(frozen=True)
 class OffPolicyEstimate:
-    """Value of a policy from the log of another. **Not private**.
+    """Value of a policy, estimated from the log of another. **Not private**.
 
     Attributes
     ----------
     ips, ips_error : float
         Inverse propensity score estimate of the mean reward, unbiased, and its standard error.
     snips, snips_error : float
-        The self-normalised one: a little biased, usually far less noisy.
+        The self-normalised estimate: slightly biased, usually far less noisy.
     effective_events : float
-        (sum of weights)^2 / sum of squared weights: how many events the estimates rest on.
+        (sum of weights)^2 / sum of squared weights: the effective number of events behind the
+        estimates.
     clipped : int
-        Weights that were clipped.
+        Number of weights that were clipped.
     """
 
     ips: float
@@ -243,7 +244,7 @@ def off_policy_value(
         Actions of a deterministic policy for the log's contexts, its probabilities, or a learner
         whose current estimates are the policy.
     largest_weight : float, optional
-        Weights above it are clipped: less noise, more bias.
+        Weights above this value are clipped: less noise, more bias.
 
     Returns
     -------
@@ -252,7 +253,7 @@ def off_policy_value(
     Raises
     ------
     ValueError, TypeError
-        For a log without propensities or with missing rewards, and for a policy that is none.
+        For a log without propensities or with missing rewards, or an invalid policy.
     """
     if log.propensities is None:
         raise ValueError("the log has no propensities: use replay_log")

@@ -31,31 +31,31 @@ _WINDOWS = 20
 
 
 class Learner(Protocol):
-    """What a class must have to be played, compared, swept, drawn and checked.
+    """The protocol of learners that can be played, compared, swept, drawn and checked.
 
-    Every online learner of the library is one. A class of your own takes ``horizon`` and ``source``
-    by name, derives from nothing, and needs no more than this; `dpoco.audit.check_learner` tells
-    whether it keeps the rules.
+    Every online learner of the library follows it. Your own class needs no base class and nothing
+    beyond this protocol; it takes ``horizon`` and ``source`` by name. `dpoco.audit.check_learner`
+    tests whether it keeps the rules.
 
     Attributes
     ----------
     horizon, round : int
         Rounds that the guarantee covers, and rounds played.
     guarantee : Guarantee
-        About everything that is released, for example of `dpoco.Guarantee.gaussian`.
+        Guarantee of everything that is released, for example from `dpoco.Guarantee.gaussian`.
     domain, loss
-        The problem, of a learner whose decisions are vectors: it is judged by
-        ``loss.batch_values``. One whose decisions are experts has neither; its ``loss_range`` is
-        (0, 1) unless it says otherwise.
+        The problem, for a learner whose decisions are vectors: it is evaluated by
+        ``loss.batch_values``. A learner whose decisions are experts has neither; its ``loss_range``
+        is (0, 1) unless it says otherwise.
     observe : callable
-        Takes the parts of a round's record: features and label, a gradient, losses of experts. Ends
-        the round; a malformed record raises `ValueError` or `TypeError` that quotes no data, and
-        one that is not finite counts as zero.
+        Takes the parts of a round's record: features and label, a gradient, or losses of experts.
+        It ends the round. A malformed record raises `ValueError` or `TypeError` that quotes no
+        data, and a non-finite record counts as zero.
 
     Notes
     -----
-    ``run(*data, record_decisions=, progress=)``, which returns a `dpoco.Trace`, is used if there is
-    one; else rounds are played one by one.
+    ``run(*data, record_decisions=, progress=)``, which returns a `dpoco.Trace`, is used if it
+    exists; otherwise rounds are played one by one.
     """
 
     @property
@@ -67,27 +67,27 @@ class Learner(Protocol):
     @property
     def observe(self) -> Callable[..., None]: ...
     def decide(self) -> Any:
-        """Return the round's decision, float64 of shape (d,), read-only, or the int of an expert.
+        """Return the round's decision: read-only float64 of shape (d,), or an expert's index.
 
-        The same one until `observe`. Past the horizon `HorizonExceeded`; `observe` without it is a
-        `RoundOrderError`.
+        It stays the same until `observe`. Past the horizon it raises `HorizonExceeded`; `observe`
+        without it raises `RoundOrderError`.
         """
 
 
 class SeedTree:
-    """A root seed and a path of names; every node has a seed of its own.
+    """A root seed and a path of names; every node has its own seed.
 
     Parameters
     ----------
     seed : int, optional
-        At least 0. None takes the root from the operating system; `seed` tells it.
+        At least 0. None takes the root from the operating system; `seed` holds it.
     *path : str or int
         Names from the root to this node.
 
     Attributes
     ----------
     seed : int
-        The root's seed: what reproduces the whole tree.
+        The root's seed, which reproduces the whole tree.
     path : tuple of str and int
         The names.
 
@@ -98,9 +98,9 @@ class SeedTree:
 
     Notes
     -----
-    The seed of a node is SHA-256 of the root and the names, so it depends on nothing else: runs may
-    be added, left out, reordered or spread over machines, and each stays the same to the bit.
-    Seeded noise voids guarantees; this is for experiments.
+    The seed of a node is SHA-256 of the root and the names and depends on nothing else. You may add
+    runs, leave them out, reorder them or spread them over machines, and each stays the same to the
+    bit. Seeded noise voids guarantees; use it for experiments.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class SeedTree:
         self.path = tuple(name if isinstance(name, str) else int(name) for name in path)
 
     def child(self, *names: str | int) -> SeedTree:
-        """Return the node below this one with these names."""
+        """Return the node with these names below this one."""
         return SeedTree(self.seed, *self.path, *names)
 
     def _digest(self, use: bytes) -> bytes:
@@ -173,10 +173,10 @@ def repeat_runs(
     repeats : int
         Number of runs.
     seed : int, optional
-        Makes all runs reproducible; run i does not depend on `repeats`. None is the operating
+        Makes all runs reproducible; run i does not depend on `repeats`. None: the operating
         system's entropy.
     persons : array_like of int, str or bytes with shape (T,), optional
-        Whose rounds they are, where the learner enforces a participation.
+        The persons behind the rounds, if the learner enforces a participation.
     progress : callable, optional
         Called as ``progress(done, total)`` with rounds over all runs.
 
@@ -203,7 +203,7 @@ def repeat(
     persons: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, Trace]:
-    """Play the same stream several times, the noise of every run hanging on its number alone.
+    """Play the same stream several times; the noise of a run depends only on its number.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def repeat(
         Root of the runs' seeds: run i is ``SeedTree(seed).child("run", i)``. None is the operating
         system's entropy.
     persons : array_like of int, str or bytes with shape (T,), optional
-        Whose rounds they are, where the learner enforces a participation.
+        The persons behind the rounds, if the learner enforces a participation.
     progress : callable, optional
         Called as ``progress(done, total)`` with rounds over all runs.
 
@@ -235,15 +235,15 @@ def repeat(
 
     Notes
     -----
-    Run i has the same bits whichever other runs are played, in which order, in which process: a
-    long experiment may be split over machines, or extended later. `repeat_runs` is the form that
-    also takes fresh entropy by default and returns a list. Every run is a release of its own:
-    publishing several costs several budgets.
+    Run i has the same bits whichever other runs are played, in which order, and in which process.
+    You may therefore split a long experiment over machines, or extend it later. `repeat_runs` also
+    takes fresh entropy by default and returns a list. Every run is a release of its own: publishing
+    several costs several budgets.
     """
     if isinstance(repeats, Iterable):
         numbers = [whole_number("numbers of runs", number) for number in repeats]
         if len(set(numbers)) != len(numbers):
-            raise ValueError("numbers of runs must differ")
+            raise ValueError("the numbers of the runs must all be different")
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
@@ -295,7 +295,7 @@ def keeps_decisions(learner: Any) -> bool:
 def play(
     learner: Learner, *data: Any, record_decisions: bool = True, persons: Any = None, **options: Any
 ) -> Any:
-    """Play a learner over a stream: by its ``run``, if it has one, else round by round.
+    """Play a learner over a stream: with its ``run`` if it has one, otherwise round by round.
 
     Parameters
     ----------
@@ -305,22 +305,22 @@ def play(
         The stream, one part for each argument of ``observe``: features and labels, gradients, or
         losses of experts.
     record_decisions : bool, default True
-        Keep decisions that are vectors in the trace.
+        Keep vector decisions in the trace.
     persons : array_like of int, str or bytes with shape (T,), optional
-        Whose rounds they are, where the learner enforces a participation.
+        The persons behind the rounds, if the learner enforces a participation.
     **options
-        Of the learner's own ``run``; without one, ``progress``, called as ``progress(done,
-        total)``.
+        Further arguments of the learner's own ``run``. If it has none: ``progress``, called as
+        ``progress(done, total)``.
 
     Returns
     -------
     Trace
-        Not private; of a learner of experts `ExpertTrace`.
+        Not private; for a learner of experts an `ExpertTrace`.
 
     Raises
     ------
     HorizonExceeded
-        If fewer rounds are left: no round is played.
+        If fewer rounds are left; no round is played.
     ValueError, TypeError
         As the learner's.
     """
@@ -337,7 +337,7 @@ def play(
         raise TypeError(f"{type(learner).__name__} has no run() that takes {sorted(options)}")
     rounds, first = len(data[0]), learner.round
     if rounds > learner.horizon - first:
-        raise HorizonExceeded(f"{rounds} rounds asked for, {learner.horizon - first} left")
+        raise HorizonExceeded(f"rounds asked for: {rounds}, left: {learner.horizon - first}")
     played = []
     for t, record in enumerate(zip(*data, strict=True), 1):
         played.append(learner.decide())
@@ -371,22 +371,23 @@ def root_source(seed: int | None) -> Source:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A learner's record so far. **Not private**: losses are computed from raw records.
+    """Results of a learner so far. **Not private**: losses are computed from raw records.
 
     Attributes
     ----------
     round : int
-        Rounds played so far, those before a resume included.
+        Number of rounds played so far, including those before a resume.
     average_loss : float
         Mean loss per round of this run so far.
     since_last : float
         Mean loss per round since the snapshot before.
     regret : float
-        Total loss so far minus that of the decision that is best over the whole stream.
+        Total loss so far minus that of the best decision for the whole stream.
     switches : int
-        Rounds of this run so far after which the decision changed.
+        Number of rounds of this run so far after which the decision changed.
     epsilon : float
-        Of the guarantee: it covers all rounds from the first one on; infinite without privacy.
+        Epsilon of the guarantee, which covers all rounds from the first one on; infinite without
+        privacy.
     """
 
     round: int
@@ -419,7 +420,7 @@ def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
 class PrequentialResult(Report):
     """Measures of a run over windows of rounds. **Not private**: computed from raw records.
 
-    In records NaN is None.
+    NaN is None in records.
 
     Attributes
     ----------
@@ -460,12 +461,12 @@ def prequential(
     persons: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PrequentialResult:
-    """Play a stream and judge every decision on the record that comes next, before it is learned.
+    """Play a stream and evaluate every decision on the next record before learning from it.
 
     Parameters
     ----------
     learner : learner of `dpoco.frank_wolfe`, `dpoco.oco` or `dpoco.experts`
-        With a generalised linear loss, or of experts; continued from its current round.
+        Learner with a generalised linear loss, or of experts; continued from its current round.
     stream : Stream, or array_like of shape (T, d)
         Records; for experts, their losses, shape (T, N).
     labels : array_like of shape (T,), optional
@@ -476,23 +477,23 @@ def prequential(
         Further measures for records with labels: ``measure(margins, labels)``, both of shape (n,),
         returns a value for each round; the margin of a round is ``<decision, record>``.
     persons : array_like of int, str or bytes with shape (T,), optional
-        Whose rounds they are, where the learner enforces a participation. Records beyond it are
-        judged, too; they are only not learned from.
+        The persons behind the rounds, if the learner enforces a participation. Records beyond a
+        person's limit are also evaluated; the learner just does not learn from them.
     progress : callable, optional
         Called as ``progress(done, total)``.
 
     Returns
     -------
     PrequentialResult
-        ``loss`` always, clipped as the learner clips it. Logistic loss: ``error`` (share of rounds
+        Always ``loss``, clipped as the learner clips it. Logistic loss: ``error`` (share of rounds
         whose more likely label was wrong) and ``brier`` (squared error of the probability). Squared
-        and Huber loss: ``absolute_error`` and ``squared_error``. Of raw records: nothing is
-        clipped; rounds with a missing record or label do not count.
+        and Huber loss: ``absolute_error`` and ``squared_error``. These use raw records without
+        clipping; rounds with a missing record or label do not count.
 
     Raises
     ------
     HorizonExceeded
-        If fewer than T rounds are left: no round is played.
+        If fewer than T rounds are left; no round is played.
     ValueError, TypeError
         For bad arguments.
 
@@ -523,7 +524,9 @@ def prequential(
     size = -(-rounds // _WINDOWS) if window is None else positive_int("window", window)
     check_people(learner, persons, rounds)
     if rounds > learner.horizon - learner.round:
-        raise HorizonExceeded(f"{rounds} rounds asked for, {learner.horizon - learner.round} left")
+        raise HorizonExceeded(
+            f"rounds asked for: {rounds}, left: {learner.horizon - learner.round}"
+        )
     if experts:
         trace = learner.run(rows, persons=persons, progress=progress)
         switches, values = trace.switches, {"loss": trace.losses}
@@ -578,7 +581,7 @@ def _measured(
     else:
         found = {"absolute_error": np.abs(z - y), "squared_error": (z - y) ** 2}
     if further.keys() & {"loss", *found}:
-        raise ValueError(f"there are measures {sorted(found)} and 'loss' already")
+        raise ValueError(f"there are already measures {sorted(found)} and 'loss'")
     found |= {name: float_array(name, measure(z, y), z.shape) for name, measure in further.items()}
     columns = {name: np.full(len(targets), np.nan) for name in found}
     for name, values in found.items():

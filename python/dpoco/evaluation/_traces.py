@@ -104,8 +104,8 @@ _COMPARATOR = "comparator:"
 class SavedTrace(Trace):
     """A trace that was loaded from a file. **Not private**.
 
-    The stream is not in the file, only the losses of the comparators that were named on saving, so
-    regret is known against these.
+    The file does not hold the stream, only the losses of the comparators that were named on saving,
+    so regret is known only against these.
 
     Attributes
     ----------
@@ -114,14 +114,14 @@ class SavedTrace(Trace):
     comparators : dict of str to ndarray of float64, shape (T,)
         Losses of the named comparators.
     settings : dict
-        What was given to `save`.
+        The `meta` that was passed to `save`.
     """
 
     comparators: dict[str, FloatArray]
     settings: dict[str, Any]
 
     def comparator_losses(self, decision: Any) -> FloatArray:
-        """Return the losses, shape (T,), of a comparator by its name.
+        """Return the losses, shape (T,), of a comparator, given its name.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class SavedTrace(Trace):
         return self.comparators[decision]
 
     def regret(self, comparator: Any) -> FloatArray:
-        """Return cumulative regret, shape (T,), against a comparator by its name."""
+        """Return cumulative regret, shape (T,), against a comparator, given its name."""
         return np.cumsum(self.losses - self.comparator_losses(comparator))
 
     def __repr__(self) -> str:
@@ -151,18 +151,17 @@ def save(
     comparators: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a trace or a report to a file. The file is **not private**, and says so.
+    """Write a trace or a report to a file. The file is **not private** and states this.
 
     Parameters
     ----------
     item : Trace, ExpertTrace, BanditTrace or RunReport
-        What to save. Decisions are saved where they were recorded; of a bandit's run, actions and
-        rewards.
+        Object to save. Recorded decisions are saved; for a bandit's run, actions and rewards.
     path : path-like
         ``.jsonl`` (a header, then a line a round) or ``.parquet`` (needs pyarrow). Replaced at
         once: a crash leaves the old file.
     comparators : mapping of str to comparator, optional
-        For traces: what `Trace.regret` takes, whose losses are saved under these names.
+        For traces: comparators as for `Trace.regret`, whose losses are saved under these names.
     settings : mapping, optional
         JSON-able facts to keep with it.
 
@@ -175,8 +174,8 @@ def save(
 
     Notes
     -----
-    Numbers come back bit for bit. 8 bytes a round and column (Parquet, before compression); some 20
-    as JSON.
+    Numbers are restored bit for bit. They take 8 bytes per round and column (Parquet, before
+    compression), or about 20 as JSON.
     """
     header: dict[str, Any] = {"settings": dict(settings or {})}
     if comparators and not isinstance(item, Trace):
@@ -209,7 +208,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace | RunReport:
-    """Return what `save` wrote.
+    """Return the object written by `save`.
 
     Parameters
     ----------
@@ -219,7 +218,7 @@ def load(path: str | os.PathLike[str]) -> SavedTrace | BanditTrace | RunReport:
     Returns
     -------
     SavedTrace, BanditTrace or RunReport
-        A bandit's trace without its world: actions and rewards, no regret.
+        A bandit's trace without its world: it has actions and rewards but no regret.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""What can be played: a learner, a stream, and what the learner should be compared with.
+"""Games: a learner, a stream, and the comparators of the learner.
 
 Classification data become a bandit problem as in Beygelzimer and Langford, "The offset tree for
-learning with partial labels" (2009): an arm is a class, and only the chosen one is told right or
-wrong.
+learning with partial labels" (2009): an arm is a class, and the learner only finds out whether the
+chosen class is right.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Comparators", "Game", "game_of_arms", "game_of_experts",
 
 @dataclass(frozen=True)
 class Comparators:
-    """What is best in hindsight: facts of the players, and the losses of two of them, shape (T,).
+    """The best decisions in hindsight: facts about the players, and losses of two, shape (T,).
 
     Attributes
     ----------
@@ -61,21 +61,21 @@ class Game:
     problem : tuple
         Its first arguments.
     horizon : int
-        Rounds (of a batch baseline, records) that the guarantee covers.
+        Rounds (for a batch baseline: records) that the guarantee covers.
     options : dict
         Its further arguments.
     data : tuple of array_like
-        What its ``run`` takes, one row a round.
+        Arguments of its ``run``, one row per round.
     comparators : callable
-        From a slice of the rows, and a learner, to their `Comparators`.
+        Function of a slice of the rows and a learner that returns their `Comparators`.
     domain, loss, stream : dict
-        What the report says of them.
+        Description of the rows in the report.
     nonprivate_flags : mapping of str to ndarray of bool
-        What was done to the stream before.
+        Earlier changes to the stream.
     persons : sequence of int, str or bytes, or None
-        Whose rows they are, where the learner enforces a participation.
+        The persons behind the rows, if the learner enforces a participation.
     chosen : str
-        Why this learner, if it was chosen for the user.
+        The reason for this learner, if it was chosen for the user.
     """
 
     learner: Callable[..., Any]
@@ -94,12 +94,12 @@ class Game:
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """What a learner that is to be continued must share: names of its attributes."""
+        """Names of the attributes that a learner must share with the one it continues."""
         arguments = list(inspect.signature(self.learner).parameters)
         return (*arguments[: len(self.problem)], "parameters")
 
     def build(self, budget: Budget | None, source: Source | None = None) -> Any:
-        """Return an unstarted learner; it is calibrated once for every budget."""
+        """Return an unstarted learner; it is calibrated once per budget."""
         arguments = inspect.signature(self.learner).parameters
         covered = "records" if "records" in arguments else "horizon"
         options = dict(self.options)
@@ -168,9 +168,10 @@ def game_of_experts(
     stream: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Game:
-    """Return the game of a learner of experts on their losses, shape (T, N).
+    """Return the game of a learner of experts on losses, shape (T, N).
 
-    It is compared with the best expert, and one drawn anew each round, uniformly, in expectation.
+    It is compared with the best expert, and with one drawn anew each round, uniformly, in
+    expectation.
     """
     rows = float_array("losses", losses, (None, None))
     if rows.size == 0:
@@ -212,8 +213,8 @@ def class_rewards(labels: Any, classes: int, *, first: int = 0) -> FloatArray:
     Returns
     -------
     ndarray of float64, shape (T, classes)
-        1 for the arm of the right class and 0 for the others; 0 for all where the label is none of
-        the classes, NaN where it is not finite.
+        1 for the arm of the right class and 0 for the others; 0 for all arms if the label is none
+        of the classes, NaN if it is not finite.
 
     Raises
     ------
@@ -242,9 +243,9 @@ def game_of_arms(
 ) -> Game:
     """Return the game of a contextual bandit on contexts, (T, d), and rewards of all arms, (T, K).
 
-    Learners declare rewards in [-b, b]: rewards of a range are shifted to its middle, so that the
-    noise is for a range that is used. With a logistic link they are in [0, 1] as they are. It is
-    compared with the linear policy that least squares fit, the best single arm, and a random one.
+    Learners declare rewards in [-b, b]. The rewards are shifted so that their range is symmetric,
+    and no noise is wasted. With a logistic link they are in [0, 1] as they are. The comparators are
+    the linear policy that least squares fit, the best single arm, and a random one.
     """
     if (learner is HighDimensionalBandit) != isinstance(domain, Domain):
         raise TypeError("domain belongs to HighDimensionalBandit, which needs one")

@@ -1,4 +1,4 @@
-"""What evaluations and reruns found, as values that JSON carries."""
+"""Results of evaluations and reruns, as JSON-able values."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Self = TypeVar("Self", bound="Report")
 
 
 class Report:
-    """Base of the reports: a frozen dataclass whose fields say what JSON holds.
+    """Base of the reports: frozen dataclasses with JSON-able fields.
 
-    Subclasses name their `schema`. The record begins with it, and may hold what follows from the
-    fields, for example a ``summary``.
+    Subclasses name their `schema`. The record begins with it and may hold derived values, for
+    example a ``summary``.
     """
 
     schema: ClassVar[str]
     _beside: ClassVar[tuple[str, ...]] = ()  # what the record holds besides the fields
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry and `from_dict` restores exactly."""
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
         fields_of: dict[str, Any] = _plain(asdict(self))  # type: ignore[call-overload]
         return {"schema": self.schema, **self._stated(), **fields_of}
 
@@ -44,7 +44,7 @@ class Report:
         Raises
         ------
         ValueError
-            If the record is not one, or of another version.
+            If the record is not a report, or has another version.
         """
         if not isinstance(record, Mapping) or record.get("schema") != cls.schema:
             raise ValueError(f"not a report of schema {cls.schema}")
@@ -95,7 +95,7 @@ def spread_of(values: Sequence[float]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class PlayedRuns:
-    """Repeated runs of one learner on one stream; one entry per repetition.
+    """Repeated runs of one learner on one stream, with one entry per repetition.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class PlayedRuns:
 
 @dataclass(frozen=True)
 class Curves:
-    """Cumulative losses at chosen rounds, each of the same length.
+    """Cumulative losses at selected rounds, each of the same length.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class Curves:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedReport(Report):
-    """What all reports on a private learner hold: see `RunReport`."""
+    """Base of reports on a private learner: see `RunReport`."""
 
     _beside: ClassVar[tuple[str, ...]] = ("summary",)
     stream: dict[str, Any]
@@ -199,16 +199,16 @@ class PlayedReport(Report):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunReport(PlayedReport):
-    """A private learner against its comparators on one stream; not private itself.
+    """A private learner and its comparators on one stream; not private.
 
-    Every field but `timing` is a function of the stream, the settings and the seed.
+    Every field except `timing` is a function of the stream, the settings and the seed.
 
     Attributes
     ----------
     stream : dict
         Public facts: name, rounds, dimension, names, source, scaling.
     settings : dict
-        Every argument, echoed; ``seed`` is None for operating-system entropy.
+        Every argument as passed; ``seed`` is None for operating-system entropy.
     domain, loss, parameters, guarantee : dict
         As written by their ``to_dict``; ``from_dict`` of each restores them.
     guarantee_text : str
@@ -223,7 +223,7 @@ class RunReport(PlayedReport):
     curves : Curves
         Cumulative losses.
     versions : dict
-        Of this library, NumPy and Python.
+        Versions of this library, NumPy and Python.
     timing : dict
         Seconds and rounds per second.
     first_round : int
@@ -234,13 +234,13 @@ class RunReport(PlayedReport):
         How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
         ``beyond_horizon``.
     nonprivate_records : dict
-        How the rows that were played were read, as of `dpoco.RecordShares`. Earlier reports lack
-        this and `rows`.
+        How the played rows were read, as in `dpoco.RecordShares`. Earlier reports lack this and
+        `rows`.
 
     Notes
     -----
-    Losses of bandits are the largest declared reward minus the reward; `best_fixed` and
-    `best_constant` of every report but those on records have a ``name``.
+    Losses of bandits are the largest declared reward minus the reward. In every report except those
+    on records, `best_fixed` and `best_constant` have a ``name``.
     """
 
     schema: ClassVar[str] = SCHEMA
@@ -254,12 +254,12 @@ class RunReport(PlayedReport):
 
     @property
     def rounds(self) -> int:
-        """Rounds played and evaluated."""
+        """Number of rounds played and evaluated."""
         return self.curves.rounds[-1]
 
     @property
     def price_of_privacy(self) -> float:
-        """Average loss of the private learner (median) minus that of the same without noise."""
+        """Median average loss of the private learner minus that of the same without noise."""
         return self.private.average_loss - self.nonprivate.average_loss
 
     def summary(self) -> dict[str, Any]:
@@ -276,18 +276,18 @@ class RunReport(PlayedReport):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FitReport(PlayedReport):
-    """Private fits to a whole data set against their comparators; not private itself.
+    """Private fits to a whole data set and their comparators; not private.
 
-    Every loss is the average over the records of the fit, clipped as a learner clips them: how a
-    decision does on new records is not measured. Every field but `timing` is a function of the
-    stream, the settings and the seed.
+    Every loss is the average over the records of the fit, clipped as a learner clips them. The
+    report does not measure how a decision performs on new records. Every field except `timing` is a
+    function of the stream, the settings and the seed.
 
     Attributes
     ----------
     stream : dict
         Public facts: name, rounds (here records), dimension, names, source, scaling.
     settings : dict
-        Every argument, echoed; ``seed`` is None for operating-system entropy.
+        Every argument as passed; ``seed`` is None for operating-system entropy.
     domain, loss, parameters, guarantee : dict
         As written by their ``to_dict``; ``from_dict`` of each restores them.
     guarantee_text : str
@@ -299,7 +299,7 @@ class FitReport(PlayedReport):
     zero : dict
         ``average_loss`` and ``total_loss`` of predicting zero for every record.
     versions : dict
-        Of this library, NumPy and Python.
+        Versions of this library, NumPy and Python.
     timing : dict
         Seconds.
     rows, nonprivate_records : dict
@@ -317,7 +317,7 @@ class FitReport(PlayedReport):
 
     @property
     def price_of_privacy(self) -> float:
-        """Average loss of the private fits (median) minus that of the same without noise."""
+        """Median average loss of the private fits minus that of the same without noise."""
         return statistics.median(self.private) - statistics.median(self.nonprivate)
 
     def summary(self) -> dict[str, Any]:

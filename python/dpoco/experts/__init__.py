@@ -1,7 +1,7 @@
 """Private prediction with expert advice: static, shifting, oblivious and adaptive losses.
 
-Every learner plays the index of one of N experts a round and then sees the losses of all of them;
-the whole sequence of indices is differentially private.
+In each round every learner plays the index of one of N experts and then sees the losses of all of
+them. The whole sequence of indices is differentially private.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ __all__ = ["BatchShare", "BatchShareParameters", "EpochSelector",
 
 @dataclass(frozen=True)
 class ExpertPlan:
-    """One learner, calibrated, with what is proved about it.
+    """One calibrated learner with its proved bound.
 
     Attributes
     ----------
     learner : str
-        Its class in `dpoco.experts`.
+        Class of the learner in `dpoco.experts`.
     parameters : object
-        What calibration chose; goes into the class as ``parameters=``.
+        Result of the calibration; pass it to the class as ``parameters=``.
     guarantee : Guarantee
         Privacy of all decisions together.
     regret_bound : float
         Bound on the regret against the best sequence of experts with the planned number of
-        switches, in units of the loss range. A worst case over all losses of `scope`, in
-        expectation; for ``EpochSelector``, ``WindowSelector`` and ``ShiftDetector`` as their
-        accountants say.
+        switches, in units of the loss range. It is a worst case over all losses of `scope`, in
+        expectation; for ``EpochSelector``, ``WindowSelector`` and ``ShiftDetector`` see their
+        accountants.
     scope : str
-        For which losses the bound holds, one of ``ADVERSARIES``.
+        Losses for which the bound holds, one of ``ADVERSARIES``.
     """
 
     learner: str
@@ -67,11 +67,11 @@ class ExpertPlan:
 
     @property
     def useful(self) -> bool:
-        """Whether the bound says anything: losses in [0, 1] never have more regret than T."""
+        """Whether the bound is useful: losses in [0, 1] never have more regret than T."""
         return self.regret_bound < self.guarantee.horizon
 
     def make(self, **options: Any) -> Any:
-        """Return the learner; `options` are its ``loss_range``, ``on_violation`` and ``source``."""
+        """Return the learner; `options` takes ``loss_range``, ``on_violation`` and ``source``."""
         p = self.parameters
         budget = None
         if self.guarantee.private and self.guarantee.epsilon > 0.0:
@@ -89,7 +89,7 @@ def plan_experts(
     adversary: str = "oblivious",
     gap: float = 0.0,
 ) -> tuple[ExpertPlan, ...]:
-    """Return every learner whose regret is bounded for these losses, smallest bound first.
+    """Return every learner with a regret bound for these losses, smallest bound first.
 
     Parameters
     ----------
@@ -98,16 +98,18 @@ def plan_experts(
     horizon : int
         Rounds T.
     budget : Budget
-        Of all decisions together; ``delta = 0`` asks for pure privacy.
+        Budget of all decisions together; ``delta = 0`` asks for pure privacy.
     switches : int, default 0
         S: the learner is compared with the best sequence of experts that changes at most S times.
     adversary : {"stationary", "shifting", "oblivious", "adaptive"}
-        How the losses arise: drawn independently from one law; from a law that changes S times;
-        fixed in advance; in reaction to the decisions. It is never weakened silently: a bound for
-        special losses is not offered for general ones.
+        How the losses arise: "stationary": drawn independently from one distribution; "shifting":
+        from a distribution that changes S times; "oblivious": fixed in advance; "adaptive": in
+        reaction to the decisions. It is never weakened silently: a bound for special losses is not
+        offered for general ones.
     gap : float, default 0
-        For "stationary" and "shifting" losses: how much worse than the best expert's mean loss all
-        others' are, as a share of the range, in [0, 1]. ``WindowSelector`` makes use of it.
+        For "stationary" and "shifting" losses: how much larger the mean losses of all other experts
+        are than that of the best expert, as a share of the range, in [0, 1]. ``WindowSelector``
+        uses it.
 
     Returns
     -------
@@ -120,10 +122,11 @@ def plan_experts(
 
     Notes
     -----
-    Privacy holds for all losses, whatever `adversary` is: it concerns regret only. The bounds are
-    in units of the range of the losses, and for the worst losses there are: where the law of losses
-    shifts, ``WindowSelector`` often has many times less regret than learners with smaller bounds;
-    `dpoco.choose` ranks by what is to be expected. A second or two, without any data.
+    Privacy holds for all losses, whatever `adversary` is: it concerns only the regret. The bounds
+    are in units of the range of the losses and for the worst possible losses. Where the
+    distribution of losses shifts, ``WindowSelector`` often has many times less regret than learners
+    with smaller bounds; `dpoco.choose` ranks by expected regret. The function takes a second or two
+    and needs no data.
 
     Examples
     --------

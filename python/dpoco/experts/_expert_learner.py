@@ -41,7 +41,7 @@ def _rescaled(guarantee: Guarantee, width: float) -> Guarantee:
 class ExpertTrace(Trace):
     """Losses and decisions of a run with experts. **Not private**: losses are raw data.
 
-    Comparisons read the losses that were given to ``run``: leave that array as it is.
+    Comparisons read the losses that were passed to ``run``; do not change that array.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class ExpertTrace(Trace):
     switches : ndarray of int64
         Round indices (0-based, increasing) after which the decision changed.
     first_round : int
-        Rounds the learner had consumed before this run.
+        Number of rounds that the learner had consumed before this run.
     """
 
     @property
@@ -70,7 +70,7 @@ class ExpertTrace(Trace):
         Raises
         ------
         ValueError, TypeError
-            For other shapes, other types, or an expert that does not exist.
+            For other shapes or types, or an expert that does not exist.
         """
         sequence = np.asarray(decision)
         if sequence.dtype.kind not in "iu":
@@ -104,7 +104,7 @@ class ExpertTrace(Trace):
         first_round: int,
         loss_range: tuple[float, float],
     ) -> ExpertTrace:
-        """Return the trace of a run on `rows` (T, N) that lost `own` (T,), in units of [0, 1]."""
+        """Return the trace of a run on `rows` (T, N) with losses `own` (T,), in units of [0, 1]."""
         low, high = loss_range
         losses = low + (high - low) * own
         for array in (losses, decisions):
@@ -186,21 +186,21 @@ class ExpertLearner(OnlineLearner):
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]: ...
 
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]:
-        """Return this round's expert, in 0..N-1; the same one until `observe`.
+        """Return this round's expert, in 0..N-1; it stays the same until `observe`.
 
         Parameters
         ----------
         ticket : bool, default False
-            Return ``(decision, Ticket)``: the feedback comes later, out of order or never, with
-            ``observe(losses, ticket=ticket)`` or `expire`. The decision is the same one until
-            some feedback arrives; a ticket reserves a round of the horizon.
+            Return ``(decision, Ticket)``. The feedback may come later, out of order or never, with
+            ``observe(losses, ticket=ticket)`` or `expire`. The decision stays the same until some
+            feedback arrives. A ticket reserves a round of the horizon.
 
         Raises
         ------
         HorizonExceeded
-            After `horizon` rounds, played or promised to tickets.
+            After `horizon` rounds, played or reserved by tickets.
         StateError
-            For a suspended copy.
+            If the learner is a suspended copy.
         """
         decision: int | tuple[int, Ticket] = super().decide(ticket=ticket)
         return decision
@@ -217,26 +217,26 @@ class ExpertLearner(OnlineLearner):
         Parameters
         ----------
         losses : array_like of shape (N,)
-            In the declared range; values outside are clipped and non-finite ones count as the
-            lowest loss, silently.
+            Losses in the declared range. Values outside are silently clipped, and non-finite ones
+            count as the lowest loss.
         person : int, str or bytes
-            Whose losses they are, where a participation is enforced: one too many counts as zero,
-            silently.
+            The person behind the losses, if the learner enforces a participation. Losses beyond her
+            limit silently count as zero.
         ticket : Ticket, optional
-            The decision that the losses are of, made earlier: the round played now is the
-            learner's current one, whatever the ticket's.
+            Ticket of the earlier decision that the losses belong to. The round is still played at
+            the learner's current decision, whatever the ticket's.
 
         Raises
         ------
         RoundOrderError
             If `decide` was not called in this round, or the ticket is not outstanding.
         StateError
-            For a ticket of another learner, or a forged one: nothing changed.
+            For a ticket of another learner, or a forged one; nothing changes.
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         ValueError, TypeError
-            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for losses
-            out of the range.
+            For a wrong shape or dtype; nothing changes. With ``on_violation="raise"`` also for
+            losses out of range.
         """
         if ticket is not None:
             return self._arrive(ticket, losses, person=person)
@@ -280,13 +280,13 @@ class ExpertLearner(OnlineLearner):
         Parameters
         ----------
         losses : array_like of shape (T, N)
-            Losses of all experts, one row a round.
+            Losses of all experts, one row per round.
         persons : array_like of int, str or bytes with shape (T,)
-            Whose losses they are, where a participation is enforced.
+            The persons behind the losses, if the learner enforces a participation.
         progress : callable, optional
             Called as ``progress(done, total)`` between chunks of rounds.
         checkpoint : path-like, optional
-            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
+            State file that is rewritten atomically every `checkpoint_every` rounds and at the end.
         checkpoint_every : int, default 100000
             Rounds between checkpoints.
 
@@ -298,14 +298,14 @@ class ExpertLearner(OnlineLearner):
         Raises
         ------
         HorizonExceeded
-            If fewer than T rounds are left: no round is played.
+            If fewer than T rounds are left; no round is played.
         ValueError, TypeError
-            Wrong shape or dtype: no round is played.
+            For a wrong shape or dtype; no round is played.
 
         Notes
         -----
-        The same decisions, bit for bit, as calling `decide` and `observe` T times. An interrupt
-        (Ctrl-C) stops between rounds: `round` tells how many were played.
+        The decisions equal those of T calls of `decide` and `observe`, bit for bit. An interrupt
+        (Ctrl-C) stops between rounds; `round` is then the number of rounds played.
         """
         rows = float_array("losses", losses, (None, self._experts))
         rounds = rows.shape[0]
@@ -331,8 +331,8 @@ class ExpertLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Losses clipped or not finite so far. **Not private**: publishing it is a leak.
+        """Losses clipped or not finite so far. **Not private**: do not publish it.
 
-        Losses that a participation does not let in count as not finite.
+        Losses beyond the limit of a participation count as not finite.
         """
         return int(self._engine.nonprivate_violations())

@@ -56,36 +56,36 @@ class EpochSelector(Selector):
 
     In rounds 2^l, ..., 2^(l+1) - 1 it plays a noisy argmin of the losses of the 2^(l-1) rounds
     before. The whole sequence of decisions is epsilon-differentially private for replacing the
-    losses of one round, also when they react to the decisions, and over any number of rounds.
+    losses of one round, even if they react to the decisions, and over any number of rounds.
 
     Parameters
     ----------
     experts : int
         Number of experts N, at most 2^32.
     horizon : int or None
-        Number of rounds T, at most 1e12; None: unknown, at no price. Keyword-only, as all that
-        follow.
+        Number of rounds T, at most 1e12. None: unknown, at no price. This and all following
+        arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; its delta may be 0. None switches privacy off (baselines).
+        The target guarantee; its delta may be 0. None: no privacy (for baselines).
     parameters : EpochSelectorParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight", "corrected", "paper"}
-        "tight" (default): the noise that errs least. "corrected", "paper": the published Laplace
-        noise; both keep to the budget.
+        "tight" (default): the noise with the smallest error. "corrected", "paper": the published
+        Laplace noise. All of them keep to the budget.
     selection : {"exponential", "gumbel", "laplace"}, optional
-        Law of the noise; default "exponential".
+        Distribution of the noise; default "exponential".
     first : int, optional
-        Expert of the first round; None (default) draws it uniformly.
+        Expert of the first round; None (default): drawn uniformly.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
-        data: the exception depends on them).
+        Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
+        trusted data, since the exception depends on them).
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -96,12 +96,11 @@ class EpochSelector(Selector):
 
     Notes
     -----
-    Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1.
-    O(N) time a round and O(N) memory; log2 T draws of N variates in all. The losses of an epoch
-    that is not complete at the end are never used.
-    `parameters.regret_bound` holds in expectation, against the best expert in hindsight, for losses
-    drawn independently from one law. For laws that change see `ShiftDetector`.
-    Proofs: ``docs/privacy/epoch_selector.md``.
+    Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1. O(N) time per
+    round and O(N) memory; log2 T draws of N variates in total. If an epoch is not complete at the
+    end, its losses are never used. `parameters.regret_bound` holds in expectation, against the best
+    expert in hindsight, for losses drawn independently from one distribution. If the distribution
+    changes, see `ShiftDetector`. Proofs: ``docs/privacy/epoch_selector.md``.
 
     Examples
     --------
@@ -142,49 +141,52 @@ class EpochSelector(Selector):
 
 
 class WindowSelector(Selector):
-    """Noisy argmin on windows of bounded length: pure privacy for losses whose law changes.
+    """Noisy argmin on windows of bounded length: pure privacy when distributions shift.
 
-    Plays as `EpochSelector`, but windows stop doubling at `window` rounds: in each it plays a noisy
-    argmin of the losses of the one before, so that a change of the law is forgotten after two
-    windows. The whole sequence of decisions is epsilon-differentially private for replacing the
-    losses of one round, also when they react to the decisions, and over any number of rounds.
+    It plays like `EpochSelector`, but windows stop doubling at `window` rounds. In each window it
+    plays a noisy argmin of the losses of the previous window, so it forgets a change of the
+    distribution after two windows. The whole sequence of decisions is epsilon-differentially
+    private for replacing the losses of one round, even if they react to the decisions, and over any
+    number of rounds.
 
     Parameters
     ----------
     experts : int
         Number of experts N, at most 2^32.
     horizon : int or None
-        Number of rounds T, at most 1e12; None: unknown, at no price, but that the window is chosen
-        for 1e12 rounds unless it is given. Keyword-only, as all that follow.
+        Number of rounds T, at most 1e12. None: unknown, at no price, except that the window is then
+        chosen for 1e12 rounds unless you pass it. This and all following arguments are
+        keyword-only.
     budget : Budget or None
-        The target guarantee; its delta may be 0. None switches privacy off (baselines).
+        The target guarantee; its delta may be 0. None: no privacy (for baselines).
     parameters : WindowSelectorParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight"}
         Nothing is published.
     expected_shifts : int, default 0
-        Changes S of the law to plan for: a guess, which privacy does not depend on.
+        Number S of changes of the distribution to plan for. This is a guess; privacy does not
+        depend on it.
     gap : float, default 0
         How much worse than the best expert all others are at all times, as a share of the range of
-        losses, in [0, 1]. Only the window and the regret bound rest on it: rather too small than
-        too large.
+        losses, in [0, 1]. Only the window and the regret bound depend on it. If unsure, choose it
+        too small rather than too large.
     window : int, optional
-        Rounds W of the longest window; default: that of the least regret bound for S and `gap`.
-        With the horizon's length it is `EpochSelector`.
+        Number W of rounds of the longest window; default: the one with the least regret bound for S
+        and `gap`. If it equals the horizon, the learner is `EpochSelector`.
     selection : {"exponential", "gumbel"}, optional
-        Law of the noise; default "exponential".
+        Distribution of the noise; default "exponential".
     first : int, optional
-        Expert of the first round; None (default) draws it uniformly.
+        Expert of the first round; None (default): drawn uniformly.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
-        data: the exception depends on them).
+        Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
+        trusted data, since the exception depends on them).
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -196,13 +198,12 @@ class WindowSelector(Selector):
     Notes
     -----
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1, with epochs that
-    stop growing.
-    O(N) time a round and O(N) memory; T/W draws of N variates in all.
-    `parameters.regret_bound` is for losses drawn independently from a law that changes at most S
-    times, a worst case over such laws: on most of them regret is many times smaller. Against
-    losses that know the windows, such as blocks of W rounds that each punish the last one's best
-    expert, regret is linear: see `ObliviousTracker` and `BatchShare`.
-    Proofs: ``docs/privacy/epoch_selector.md``, section "Windows".
+    stop growing. O(N) time per round and O(N) memory; T/W draws of N variates in total.
+    `parameters.regret_bound` is for losses drawn independently from a distribution that changes at
+    most S times. It is a worst case over such distributions: for most of them the regret is many
+    times smaller. Against losses that know the windows, such as blocks of W rounds that each punish
+    the best expert of the block before, the regret is linear: see `ObliviousTracker` and
+    `BatchShare`. Proofs: ``docs/privacy/epoch_selector.md``, section "Windows".
 
     Examples
     --------
@@ -245,55 +246,59 @@ class WindowSelector(Selector):
 
 
 class ShiftDetector(Selector):
-    """Selection on epochs that starts afresh when a private test finds a change: pure privacy.
+    """Selection on epochs that restarts when a private test finds a change: pure privacy.
 
-    Plays as `EpochSelector` and tests after every round whether some recent window went worse than
-    stationary losses explain, with the sparse vector technique; an alarm restarts the selection in
-    the round after. All decisions and all `alarms` together are epsilon-differentially private for
-    replacing the losses of one round, also when they react to the decisions.
+    It plays like `EpochSelector`. After every round it tests, with the sparse vector technique,
+    whether some recent window had larger losses than stationary losses explain. An alarm restarts
+    the selection in the next round. All decisions and all `alarms` together are
+    epsilon-differentially private for replacing the losses of one round, even if they react to the
+    decisions.
 
     Parameters
     ----------
     experts : int
         Number of experts N, at most 2^32.
     horizon : int or None
-        Number of rounds T, at most 1e12; None: unknown, with the same noise and thresholds made for
-        `nominal_horizon` rounds. Keyword-only, as all that follow.
+        Number of rounds T, at most 1e12. None: unknown, with the same noise and with thresholds for
+        `nominal_horizon` rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; its delta may be 0. None switches privacy off (baselines).
+        The target guarantee; its delta may be 0. None: no privacy (for baselines).
     parameters : ShiftDetectorParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight", "corrected", "paper"}
-        "tight" (default): one-sided exponential noises, and thresholds that are provably rare.
-        "corrected": the published Laplace noises with scales that keep to the budget. "paper": as
-        printed; it spends 1.25 times the budget, which the guarantee states.
+        "tight" (default): one-sided exponential noises, and thresholds for which false alarms are
+        provably rare. "corrected": the published Laplace noises with scales that keep to the
+        budget. "paper": as printed; it spends 1.25 times the budget, which the guarantee states.
     false_alarm : float, default 0.05
-        Probability of an alarm without a change, in (0, 1), for each instance; for all of them
-        together with `expected_shifts`.
+        Probability of an alarm without a change, in (0, 1), for each instance; with
+        `expected_shifts` for all instances together.
     select_share : float, default 0.5
-        Part of epsilon for selection, in (0, 1]; the detector has the rest. 1: no detector.
+        Part of epsilon for selection, in (0, 1]; the detector gets the rest. 1: no detector.
     windows : {"tangent", "dyadic", "naive"}
-        Which windows are tested: all of them, by the tangents of the square root (default); aligned
-        blocks of 2^k rounds, cheaper and later; all of them, by brute force (up to 4096 rounds).
+        Windows that are tested: all of them, by the tangents of the square root (default); aligned
+        blocks of 2^k rounds, which is cheaper and later; all of them, by brute force (up to 4096
+        rounds).
     expected_shifts : int, optional
-        Changes S to plan for; `parameters.regret_bound` is then against sequences of experts with
-        S switches. None: not known; the bound is for no change.
+        Number S of changes to plan for; `parameters.regret_bound` is then against sequences of
+        experts with S switches. None: unknown; the bound is for no change.
     threshold_scale : float, default 1.0
-        In (0, 1]: smaller thresholds, earlier alarms, more false ones. Privacy is the same.
+        Factor in (0, 1]: smaller thresholds mean earlier alarms and more false ones. Privacy is the
+        same.
     nominal_horizon : int, optional
-        Rounds the thresholds are made for; default: the horizon, 1e6 without one.
+        Number of rounds for which the thresholds are made; default: the horizon, or 1e6 without
+        one.
     first : int, optional
-        Expert of the first round; None (default) draws it uniformly.
+        Expert of the first round; None (default): drawn uniformly.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
-        data: the exception depends on them).
+        Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
+        trusted data, since the exception depends on them).
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -305,11 +310,10 @@ class ShiftDetector(Selector):
     Notes
     -----
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 2, with the
-    sensitivity, the restart and the thresholds corrected.
-    K = ceil(log4 T) + 1 tangents: O(N K) time a round and memory ("dyadic": O(N) and O(N log T)).
-    With fewer than four rounds there is no detector, and the whole budget goes into selection.
-    `parameters.regret_bound` holds in expectation, for losses drawn independently from a law that
-    changes at most S times.
+    sensitivity, the restart and the thresholds corrected. K = ceil(log4 T) + 1 tangents: O(N K)
+    time per round and memory ("dyadic": O(N) and O(N log T)). With fewer than four rounds there is
+    no detector, and the whole budget goes into selection. `parameters.regret_bound` holds in
+    expectation, for losses drawn independently from a distribution that changes at most S times.
     Proofs: ``docs/privacy/shift_detector.md``.
 
     Examples
@@ -385,9 +389,9 @@ class ShiftDetector(Selector):
 
     @property
     def alarms(self) -> NDArray[np.int64]:
-        """Rounds (0-based, increasing) that ended with an alarm, int64; covered by the guarantee.
+        """Rounds (0-based, increasing) that ended with an alarm, int64; the guarantee covers them.
 
-        The selection starts afresh in the round after each. None is raised in the last round.
+        The selection restarts in the round after each alarm. The last round raises none.
         """
         self._check_active()
         return np.array(self._engine.alarms(), dtype=np.int64)

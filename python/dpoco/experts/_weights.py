@@ -29,17 +29,17 @@ _LARGEST_STATE = 2**33
 
 
 class Weighted(ExpertLearner):
-    """Base of the learners whose decisions are drawn from weights that may be published."""
+    """Base of the learners that draw decisions from weights that may be published."""
 
     _noise: ClassVar[str] = "fresh"
 
     @property
     def weights(self) -> FloatArray:
-        """Law of the current decision, shape (N,), read-only; entries >= 0 that add up to 1.
+        """Distribution of the current decision, shape (N,), read-only; entries sum to 1.
 
-        Computed from released sums alone: it is covered by the guarantee and may be published.
-        Playing the experts in these proportions costs the same expected loss. After the last
-        round, the weights of that round.
+        They are computed only from released sums: the guarantee covers them, and you may publish
+        them. Playing the experts in these proportions costs the same expected loss. After the last
+        round, these are the weights of that round.
         """
         self._check_active()
         self._check_alone()
@@ -50,48 +50,48 @@ class Weighted(ExpertLearner):
 class PrefixHedge(Weighted):
     """Hedge on privately summed losses: static regret at (epsilon, delta)-privacy.
 
-    The decision after t rounds is drawn from softmax(-eta S_t), S_t the noisy sums of the experts'
-    losses so far. The whole sequence of decisions, and of `weights`, is (epsilon, delta)-private
-    for replacing the losses of one round, also when they are chosen adaptively. The right tool for
-    few experts: the noise grows like the square root of their number.
+    The decision after t rounds is drawn from softmax(-eta S_t), where S_t are the noisy sums of the
+    experts' losses so far. The whole sequence of decisions, and of `weights`, is (epsilon,
+    delta)-private for replacing the losses of one round, even if they are chosen adaptively. It is
+    for few experts: the noise grows like the square root of their number.
 
     Parameters
     ----------
     experts : int
         Number of experts N, at most 2^32.
     horizon : int
-        Number of rounds T, at most 1e12. Keyword-only, as all that follow.
+        Number of rounds T, at most 1e12. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; None switches privacy off (baselines).
+        The target guarantee; None: no privacy (for baselines).
     parameters : PrefixHedgeParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight"}
         Exact Gaussian accounting.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
-        The continual sum; "auto" (default) has the least regret bound, "blt_normalised" unless
-        another is more than 1 % better.
+        The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
+        another sum is more than 1 % better.
     learning_rate : float, optional
-        eta, per unit of losses in [0, 1]; default: the least regret bound.
+        eta, per unit of losses in [0, 1]; default: the one with the least regret bound.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
-        data: the exception depends on them).
+        Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
+        trusted data, since the exception depends on them).
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
     ValueError, TypeError
-        For bad or contradictory arguments; ``horizon=None`` is one.
+        For bad or contradictory arguments, including ``horizon=None``.
     CalibrationError
-        If no noise meets the budget, as for delta = 0.
+        If no noise meets the budget, for example with delta = 0.
     BudgetExceeded
         If `parameters` spend more than `budget`.
 
@@ -161,57 +161,59 @@ class BatchShare(Weighted):
     """Exponential weights with sharing on privately released sums of batches of losses.
 
     In every round the expert is drawn afresh from the current weights. When a batch of B rounds
-    ends, the sum of its losses is released once with noise, the weights are multiplied by
-    exp(-eta * noisy sum), and a share sigma of each is given to the others, so that an expert who
-    becomes good is found again. All decisions together are differentially private for replacing
-    one round's losses, also when losses react to the decisions, over any number of rounds.
+    ends, the sum of its losses is released once with noise and the weights are multiplied by
+    exp(-eta * noisy sum). Each expert also gives a share sigma of its weight to the others, so that
+    the learner finds an expert who becomes good later. All decisions together are differentially
+    private for replacing one round's losses, even if losses react to the decisions, over any number
+    of rounds.
 
     Parameters
     ----------
     experts : int
         Number of experts N.
     horizon : int or None
-        Number of rounds, at most 1e12. None: unknown; the guarantee does not need it.
-        Keyword-only, as all that follow.
+        Number of rounds, at most 1e12. None: unknown; the guarantee does not need it. This and all
+        following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; ``delta=0`` asks for pure privacy. None switches privacy off
-        (baselines).
+        The target guarantee; ``delta=0`` asks for pure privacy. None: no privacy (for baselines).
     parameters : BatchShareParameters, optional
-        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight", "paper"}
         "paper": the algorithm as printed, for comparison; it spends the budget N times, and its
         guarantee says so.
     switches : int, default 0
-        The regret is measured against sequences of experts with at most that many switches.
+        The regret is measured against sequences of experts with at most this many switches.
     noise : {"auto", "knorm", "gaussian", "laplace", "coordinate_rr"}
-        "knorm": density exp(-max |z| / scale), pure; "gaussian" needs delta > 0 and is better from
-        some 50 experts on; "auto" takes the smaller regret bound of these two. "laplace": pure, of
-        six times the variance of "knorm". "coordinate_rr": randomised response on one coordinate a
-        round, private also towards whoever collects it.
+        "knorm": density exp(-max |z| / scale), pure. "gaussian": needs delta > 0 and is better from
+        some 50 experts on. "auto": the one of these two with the smaller regret bound. "laplace":
+        pure, with six times the variance of "knorm". "coordinate_rr": randomised response on one
+        coordinate per round, which is private also against the party that collects it.
     adversary : {"oblivious", "adaptive"}
-        Whose regret bound is minimised and stated: losses fixed in advance, or all losses. Privacy
-        never depends on it.
+        Losses for which the regret bound is minimised and stated: losses fixed in advance, or all
+        losses. Privacy never depends on it.
     learning_rate : float, optional
-        eta, per unit of loss in [0, 1]; default, as for the two below: the least regret bound.
+        eta, per unit of loss in [0, 1]. The default of this and the next two arguments has the
+        least regret bound.
     batch : int, optional
         Rounds B between two updates; an incomplete last batch is never used.
     share_rate : float, optional
         sigma, in [0, 1 - 1/N]; 0 is right for ``switches=0`` only.
     nominal_horizon : int, optional
-        Rounds to plan an endless stream for; it may go on.
+        Number of rounds to plan for on an endless stream, which may go on longer.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of sums and noise: exact integers, for "gaussian" and "laplace", or doubles,
-        whose rounding the guarantee leaves out. "auto" (default): integers where possible.
+        whose rounding is not part of the guarantee. "auto" (default): integers if possible.
     loss_range : (float, float), default (0.0, 1.0)
-        Losses are mapped from it to [0, 1]; what is outside is clipped.
+        Losses are mapped from this range to [0, 1]; values outside are clipped.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        "clip" (default): losses out of range are clipped, non-finite ones count as the lowest,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip losses out of range and count non-finite ones as the lowest.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -304,56 +306,58 @@ class BatchShare(Weighted):
 
 
 class ObliviousTracker(ExpertLearner):
-    """Follow the best sequence of experts with few switches: losses fixed in advance.
+    """Follow the best sequence of experts with few switches, for losses fixed in advance.
 
-    One sequence of experts is held and played. After every `batch` rounds it is kept with
-    probability (1 - p) exp(-eta * its loss in them) and otherwise drawn afresh from exponential
-    weights over all sequences, which are never listed: the part of a sequence that is not yet
-    played is decided when its time comes. The whole sequence of experts is
-    (epsilon, delta)-differentially private for replacing the losses of one round, also when they
-    are chosen adaptively; the bound on the regret needs losses fixed in advance.
+    The learner holds one sequence of experts and plays it. After every `batch` rounds it keeps the
+    sequence with probability (1 - p) exp(-eta * its loss in them). Otherwise it draws a new one
+    from exponential weights over all sequences. These are never listed: the part of a sequence that
+    is not yet played is decided when its time comes. The whole sequence of experts is (epsilon,
+    delta)-differentially private for replacing the losses of one round, even if they are chosen
+    adaptively. The bound on the regret needs losses fixed in advance.
 
     Parameters
     ----------
     experts : int
         Number of experts N, at most 2^32.
     horizon : int or None
-        Number of rounds T, at most 1e12. None: unknown, with the prior "share" and a `share_rate`,
-        which must be given and, if private, be positive. Keyword-only, as all that follow.
+        Number of rounds T, at most 1e12. None: unknown; this needs the prior "share" and a
+        `share_rate`, which must be positive if there is a budget. This and all following arguments
+        are keyword-only.
     budget : Budget or None
-        The target guarantee, pure for delta = 0; None switches privacy off (baselines).
+        The target guarantee, pure for delta = 0. None: no privacy (for baselines).
     parameters : ObliviousTrackerParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight"}
-        Renyi divergences of the released experts.
+        The only calibration: Renyi divergences of the released experts.
     switches : int, default 0
         Switches S of the sequences of experts to compare with.
     prior : {"share", "at_most"}
-        Law of a sequence before any loss. "share" (default): it leaves its expert with probability
-        `share_rate` after every round. "at_most": uniform over all sequences with at most S
-        switches; needs a horizon and costs S + 1 times as much.
+        Distribution of a sequence before any loss. "share" (default): it leaves its expert with
+        probability `share_rate` after every round. "at_most": uniform over all sequences with at
+        most S switches; needs a horizon and costs S + 1 times as much.
     learning_rate : float, optional
-        eta, per unit of losses in [0, 1]; this and the next three by default those of the least
-        regret bound (on an endless stream that never switches none is best: eta = 1).
+        eta, per unit of losses in [0, 1]. The default of this and the next three arguments has the
+        least regret bound (an endless stream that never switches has none: eta = 1).
     forced_switch : float, optional
-        p, probability of a fresh draw whatever the losses: costs switches, saves privacy.
+        p, probability of a fresh draw whatever the losses are. A larger p costs switches and
+        reduces the privacy cost.
     batch : int, optional
-        Rounds B between draws. From T on nothing is learned.
+        Number B of rounds between draws. From T on the learner learns nothing.
     share_rate : float, optional
         sigma in [0, 1 - 1/N], 0 or at least 1e-100; for the prior "share" only.
     max_resamples : int, optional
-        Cap on fresh draws, after which the last one is followed to the end. The regret bound then
-        holds no more. On an endless stream every cap is used up sooner or later.
+        Cap on fresh draws; afterwards the learner follows the last one to the end. The regret bound
+        then no longer holds. An endless stream sooner or later reaches every cap.
     loss_range : (float, float), default (0, 1)
         Public range of the losses, enforced by clipping.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        What happens to losses out of the range: clipped silently, or ``ValueError`` (for trusted
-        data: the exception depends on them).
+        Treatment of losses out of range: clip them silently, or raise ``ValueError`` (only for
+        trusted data, since the exception depends on them).
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -371,11 +375,11 @@ class ObliviousTracker(ExpertLearner):
 
     Notes
     -----
-    Source: Asi, Raman and Saha, "Tracking the best expert privately" (2025), Section 4,
-    there with one meta-expert per sequence; the law of the decisions is the same here.
-    Per round: one exponential per expert and O(N) time (S + 1 times that with "at_most", and a
-    logarithm); O(N) memory (times S + 1). A fresh draw costs N exponential variates.
-    Exactness: ``docs/privacy/oblivious_tracker.md``; privacy and `parameters.regret_bound`:
+    Source: Asi, Raman and Saha, "Tracking the best expert privately" (2025), Section 4. The paper
+    uses one meta-expert per sequence; the distribution of the decisions is the same here. Per
+    round: one exponential per expert and O(N) time (S + 1 times that with "at_most", and a
+    logarithm); O(N) memory (times S + 1). A fresh draw costs N exponential variates. Exactness:
+    ``docs/privacy/oblivious_tracker.md``; privacy and `parameters.regret_bound`:
     ``docs/privacy/tracker_accounting.md``.
 
     Examples
@@ -453,5 +457,5 @@ class ObliviousTracker(ExpertLearner):
 
     @property
     def resamples(self) -> int:
-        """Fresh draws so far; as public as the decisions, the guarantee covers both."""
+        """Number of fresh draws so far; the guarantee covers it like the decisions."""
         return int(self._engine.resamples)

@@ -1,11 +1,11 @@
 """Private online Frank-Wolfe learners (Han et al.).
 
-`TreeFrankWolfe` (DP-TOFW) follows a private sum of gradients: l_p balls, boxes, simplices and
-polytopes. `PolyhedralFrankWolfe` (DP-POFW) selects vertices privately: l_1 balls, simplices, boxes
-and lists of vertices in many dimensions.
+`TreeFrankWolfe` (DP-TOFW) uses a private sum of gradients, on l_p balls, boxes, simplices and
+polytopes. `PolyhedralFrankWolfe` (DP-POFW) selects vertices privately, on l_1 balls, simplices,
+boxes and lists of vertices in many dimensions.
 
-Baselines that are not streams, but fit one model to a data set at once: `NoisyFrankWolfe`,
-`NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent` and, for squared losses, `SufficientStatistics`.
+Baselines that fit one model to a data set at once, without a stream: `NoisyFrankWolfe`, `NoisySGD`,
+`PhasedSGD`, `LocalizedMirrorDescent` and, for squared losses, `SufficientStatistics`.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ _STARTING = threading.Lock()
 
 
 class BatchLearner(Calibrated, ABC):
-    """Base of the batch baselines: built once, fitted once, then a released value.
+    """Base of the batch baselines: built once, fitted once, then their value is released.
 
-    Subclasses name their compiled method, too.
+    Subclasses also name their compiled method.
     """
 
     _method: ClassVar[str]
@@ -114,7 +114,7 @@ class BatchLearner(Calibrated, ABC):
         Parameters
         ----------
         X : array_like of shape (n, d)
-            One record a row. The number of rows n is taken to be public.
+            One record per row. The number of rows n counts as public.
         y : array_like of shape (n,)
             Labels.
         progress : callable, optional
@@ -123,24 +123,24 @@ class BatchLearner(Calibrated, ABC):
         Returns
         -------
         self
-            Fitted: a released value, with `theta` and `predict`.
+            The fitted learner: a released value, with `theta` and `predict`.
 
         Raises
         ------
         BudgetExceeded
-            If the learner has been fitted: a second fit is a second release. `clone` makes another
-            learner, with a budget of its own.
+            If the learner has been fitted already, since a second fit is a second release. `clone`
+            makes another learner with its own budget.
         ValueError, TypeError
-            For a wrong shape or dtype: nothing is drawn, nothing released. With
-            ``on_violation="raise"`` also for records over the bounds.
+            For a wrong shape or dtype; nothing is drawn or released. With ``on_violation="raise"``
+            also for records beyond the bounds.
         CalibrationError
-            If the budget cannot be kept to with n records.
+            If n records do not allow the budget to be met.
 
         Notes
         -----
-        Records over the bounds are clipped and non-finite ones count as zero, silently. The
-        interpreter lock is released. A fit that is interrupted (Ctrl-C) releases nothing, and may
-        be tried again. Time: see the class; one copy of the data is made.
+        Records beyond the bounds are silently clipped, and non-finite ones count as zero. The
+        interpreter lock is released. A fit that is interrupted (Ctrl-C) releases nothing and may be
+        repeated. Time: see the class. The method makes one copy of the data.
         """
         d = self._domain.dimension
         features = float_array("X", X, (None, d))
@@ -209,12 +209,12 @@ class BatchLearner(Calibrated, ABC):
         return record_clipper(self._domain, loss.feature_bound, loss.feature_bound_l2)
 
     def clone(self: Self, *, source: Source | None = None) -> Self:
-        """Return an unfitted learner of the same arguments: its fit is another release.
+        """Return an unfitted learner with the same arguments; its fit is another release.
 
         Parameters
         ----------
         source : Source, optional
-            Randomness of the new learner; None is the operating system's entropy.
+            Source of randomness of the new learner; None: the operating system.
 
         Notes
         -----
@@ -225,13 +225,13 @@ class BatchLearner(Calibrated, ABC):
     def predict(self, X: Any) -> FloatArray:
         """Return the margins ``<theta, x>`` of records, shape (T,): predictions of a regression.
 
-        For a logistic loss these are log-odds. Post-processing of `theta`: free for any X that is
-        not itself private.
+        For a logistic loss these are log-odds. This is post-processing of `theta`: it costs no
+        privacy for any X that is not itself private.
 
         Parameters
         ----------
         X : array_like of shape (T, d)
-            Records as they are, not clipped.
+            Records as they are, without clipping.
         """
         margins: FloatArray = float_array("X", X, (None, self._domain.dimension)) @ self.theta
         return margins
@@ -251,14 +251,14 @@ class BatchLearner(Calibrated, ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the one fit; known before it if the number of records is."""
+        """The guarantee of the single fit; known before it if the number of records is known."""
         if self._guarantee is None:
             raise RoundOrderError("fit() comes first, or the number of `records`")
         return self._guarantee
 
     @property
     def parameters(self) -> Any:
-        """Everything calibration fixed; known before the fit if the number of records is."""
+        """Everything that calibration fixed; known before the fit if the number of records is."""
         if self._parameters is None:
             raise RoundOrderError("fit() comes first, or the number of `records`")
         return self._parameters

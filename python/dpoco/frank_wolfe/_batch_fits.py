@@ -40,11 +40,11 @@ _LONGEST_DESCENT = 10_000
 
 
 class NoisySGD(BatchLearner):
-    """Private stochastic gradient descent on a whole data set, noise at every step.
+    """Private stochastic gradient descent on a whole data set, with noise at every step.
 
-    K times: the gradient of a record drawn uniformly with replacement, Gaussian noise, a step, the
-    Euclidean projection; the average of all iterates is released. The secrecy of the draws is what
-    makes K = n^2 steps affordable.
+    K times: draw a record uniformly with replacement, take its gradient, add Gaussian noise, make a
+    step, project onto the domain. The average of all iterates is released. The budget suffices for
+    K = n^2 steps because the draws are secret.
 
     Parameters
     ----------
@@ -53,14 +53,14 @@ class NoisySGD(BatchLearner):
     loss : SquaredLoss, LogisticLoss or HuberLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     budget : Budget or None
-        The target guarantee of one fit; None switches privacy off. Keyword-only, as all that
-        follow.
+        The target guarantee of one fit; None: no privacy. This and all following arguments are
+        keyword-only.
     parameters : NoisySGDParameters, optional
-        Overrides calibration; the guarantee is computed from them and must keep to `budget`, if
-        one is given.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` if you pass one.
     records : int, optional
-        Number of records n, if known beforehand: the guarantee is then known, too, and `fit` takes
-        just so many. None (default): whatever `fit` is given; n counts as public.
+        Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
+        exactly this many. None (default): whatever `fit` is given; n counts as public.
     calibration : {"tight", "paper"}
         "tight" (default): numerical composition of the sampled Gaussian mechanism. "paper":
         sigma^2 = 8 L^2 ln(1/delta) / epsilon^2 with n^2 steps, which spends about 0.7 of epsilon.
@@ -69,16 +69,17 @@ class NoisySGD(BatchLearner):
     step_scale : float, default 1.0
         Factor on the step size; it affects neither privacy nor noise.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of releases: exact integers with noise of exactly the right law, or doubles,
-        whose rounding the guarantee leaves out. "auto" (default): integers where they cost next
-        to nothing.
+        Arithmetic of releases: exact integers with noise of exactly the right distribution, or
+        doubles, whose rounding is not part of the guarantee. "auto" (default): integers if they
+        cost next to nothing.
     start : array_like of shape (d,), optional
         Public first iterate; default the domain's centre.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness of draws and noise; None is the operating system's entropy.
+        Source of randomness for draws and noise; None: the operating system.
 
     Raises
     ------
@@ -144,7 +145,7 @@ class NoisySGD(BatchLearner):
 
 
 class PhasedSGD(BatchLearner):
-    """Private stochastic gradient descent in phases, noise once a phase.
+    """Private stochastic gradient descent in phases, with noise once per phase.
 
     Phase i walks once over n/2^i fresh records with step size 4^-i eta and releases its average
     iterate with noise; the next phase starts there. Every record is used once, in linear time.
@@ -157,26 +158,27 @@ class PhasedSGD(BatchLearner):
         The family of losses and the public bounds of its data, enforced by clipping. Derivatives
         are clipped, not gradients: the loss stays convex and smooth, which the guarantee needs.
     budget : Budget or None
-        The target guarantee of one fit; None switches privacy off. Keyword-only, as all that
-        follow.
+        The target guarantee of one fit; None: no privacy. This and all following arguments are
+        keyword-only.
     parameters : PhasedSGDParameters, optional
-        Overrides calibration; the guarantee is computed from them and must keep to `budget`, if
-        one is given. Steps beyond 2 / smoothness are refused.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` if you pass one. Steps beyond 2 / smoothness are refused.
     records : int, optional
-        Number of records n, if known beforehand: the guarantee is then known, too, and `fit` takes
-        just so many. None (default): whatever `fit` is given; n counts as public.
+        Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
+        exactly this many. None (default): whatever `fit` is given; n counts as public.
     calibration : {"tight", "paper"}
-        "tight" (default): exact Gaussian accounting. "paper": sigma_i = 4 L eta_i / rho with
-        rho = epsilon / (2 sqrt(ln(1/delta))), 2.8 times the noise or so.
+        "tight" (default): exact Gaussian accounting. "paper": sigma_i = 4 L eta_i / rho with rho =
+        epsilon / (2 sqrt(ln(1/delta))), about 2.8 times the noise.
     step_scale : float, default 1.0
-        Factor on the step size. Noise is proportional to it.
+        Factor on the step size. The noise is proportional to it.
     start : array_like of shape (d,), optional
         Public first iterate; default the domain's centre.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -243,12 +245,12 @@ class PhasedSGD(BatchLearner):
 
 
 class LocalizedMirrorDescent(BatchLearner):
-    """Private mirror descent in phases, each in a smaller ball around the last one's model.
+    """Private mirror descent in phases, each in a smaller ball around the previous model.
 
     Phase i takes `steps` mirror steps on the noisy mean gradient of n/2^i fresh records, with a
-    regulariser that keeps it near its start. A baseline for reference: the published constants do
-    not converge (Han et al. report so for every learning rate tried), these are our own, and no
-    rate is claimed for them.
+    regulariser that keeps it near its start. This is a baseline for reference. The published
+    constants do not converge (Han et al. report so for every learning rate tried). The constants
+    here are our own, and no rate is claimed for them.
 
     Parameters
     ----------
@@ -257,36 +259,37 @@ class LocalizedMirrorDescent(BatchLearner):
     loss : SquaredLoss, LogisticLoss or HuberLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     budget : Budget or None
-        The target guarantee of one fit; None switches privacy off. Keyword-only, as all that
-        follow.
+        The target guarantee of one fit; None: no privacy. This and all following arguments are
+        keyword-only.
     parameters : LocalizedMirrorDescentParameters, optional
-        Overrides calibration; the guarantee is computed from them and must keep to `budget`, if
-        one is given.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` if you pass one.
     records : int, optional
-        Number of records n, if known beforehand: the guarantee is then known, too, and `fit` takes
-        just so many. None (default): whatever `fit` is given; n counts as public.
+        Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
+        exactly this many. None (default): whatever `fit` is given; n counts as public.
     calibration : {"tight"}
-        Exact Gaussian accounting; there is no other.
+        Exact Gaussian accounting, the only calibration.
     steps : int, default 100
-        Mirror steps per phase. Noise grows with its square root and averages out again.
+        Mirror steps per phase. The noise grows with its square root and averages out again.
     step_scale : float, default 1.0
         Factor on the step size, which sets how far a phase may go.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of releases: exact integers with noise of exactly the right law, or doubles,
-        whose rounding the guarantee leaves out. "auto" (default): integers where they cost next
-        to nothing.
+        Arithmetic of releases: exact integers with noise of exactly the right distribution, or
+        doubles, whose rounding is not part of the guarantee. "auto" (default): integers if they
+        cost next to nothing.
     start : array_like of shape (d,), optional
         Public first iterate; default the domain's centre.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, other domains included.
+        For bad arguments, including other domains.
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
@@ -356,9 +359,9 @@ class LocalizedMirrorDescent(BatchLearner):
 class NoisyFrankWolfe(BatchLearner):
     """Private stochastic Frank-Wolfe on a whole data set: a baseline for `TreeFrankWolfe`.
 
-    Half of the records give the first gradient estimate; each of about sqrt(n) steps then adds the
-    mean change of the gradients of sqrt(n)/2 fresh records. Every record is used once, so that one
-    Gaussian mechanism is all the model costs. Not a stream: the data are there at once, and one
+    Half of the records give the first gradient estimate. Each of about sqrt(n) steps then adds the
+    mean change of the gradients of sqrt(n)/2 fresh records. Every record is used once, so the model
+    costs only one Gaussian mechanism. This is not a stream: the data are all there at once, and one
     model is released.
 
     Parameters
@@ -368,32 +371,33 @@ class NoisyFrankWolfe(BatchLearner):
     loss : SquaredLoss, LogisticLoss or HuberLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     budget : Budget or None
-        The target guarantee of one fit; None switches privacy off. Keyword-only, as all that
-        follow.
+        The target guarantee of one fit; None: no privacy. This and all following arguments are
+        keyword-only.
     parameters : NoisyFrankWolfeParameters, optional
-        Overrides calibration; the guarantee is computed from them and must keep to `budget`, if
-        one is given.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` if you pass one.
     records : int, optional
-        Number of records n, if known beforehand: the guarantee is then known, too, and `fit` takes
-        just so many. None (default): whatever `fit` is given; n counts as public.
+        Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
+        exactly this many. None (default): whatever `fit` is given; n counts as public.
     calibration : {"tight", "paper"}
         "tight" (default): exact Gaussian accounting. "paper": sigma = s sqrt(2 ln(1/delta)) /
-        epsilon, Lemma 2.1 of Han et al.; `CalibrationError` where its claim is false.
+        epsilon, Lemma 2.1 of Han et al.; `CalibrationError` where that lemma is false.
     step_scale : float, optional
         Factor on the published step size ln(n) / (2 sqrt(n)). It does not affect privacy, but
         smaller steps need less noise. Default 0.1, without noise 1: with noise, published steps
         diverge at a budget of epsilon = 1.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of releases: exact integers with noise of exactly the right law, or doubles,
-        whose rounding the guarantee leaves out. "auto" (default): integers where they cost next
-        to nothing.
+        Arithmetic of releases: exact integers with noise of exactly the right distribution, or
+        doubles, whose rounding is not part of the guarantee. "auto" (default): integers if they
+        cost next to nothing.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -468,10 +472,10 @@ class NoisyFrankWolfe(BatchLearner):
 class SufficientStatistics(BatchLearner):
     """Ridge regression on the second moments of a whole data set, released once with noise.
 
-    All that a squared loss needs of n records are the sums of x x' and y x. They get Gaussian noise
-    once; the model is the least-squares solution of the domain, with eigenvalues that the noise
-    made negative cut off, and a ridge at the edge of the noise's spectrum. For squared losses in a
-    few dimensions usually far better than descent with noise at every step.
+    A squared loss needs only the sums of x x' and y x of n records. They get Gaussian noise once.
+    The model is the least-squares solution in the domain; eigenvalues that the noise made negative
+    are cut off, and a ridge is added at the edge of the noise's spectrum. For squared losses in a
+    few dimensions this is usually far better than descent with noise at every step.
 
     Parameters
     ----------
@@ -480,26 +484,27 @@ class SufficientStatistics(BatchLearner):
     loss : SquaredLoss
         The public bounds of the data, enforced by clipping.
     budget : Budget or None
-        The target guarantee of one fit; None switches privacy off. Keyword-only, as all that
-        follow.
+        The target guarantee of one fit; None: no privacy. This and all following arguments are
+        keyword-only.
     parameters : SufficientStatisticsParameters, optional
-        Overrides calibration; the guarantee is computed from them and must keep to `budget`, if
-        one is given.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` if you pass one.
     records : int, optional
-        Number of records n, if known beforehand: the guarantee is then known, too, and `fit` takes
-        just so many. None (default): whatever `fit` is given; n counts as public.
+        Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
+        exactly this many. None (default): whatever `fit` is given; n counts as public.
     calibration : {"tight"}
         Exact Gaussian accounting.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
     ValueError, TypeError
-        For bad arguments, and losses that are not squared.
+        For bad arguments, and for losses that are not squared.
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded

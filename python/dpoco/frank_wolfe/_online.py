@@ -42,10 +42,10 @@ def model_settings(
     parameters: Any,
     claim: dict[str, Any],
 ) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
-    """Return what clips records, and what a compiled model and its noise are built from.
+    """Return the clipper of records, and what a compiled model and its noise are built from.
 
-    `claim` is the stream of the noise. What privacy rests on is the mechanism's, which states
-    nothing of the domain without noise, but that a single point is one.
+    `claim` is the stream of the noise. Privacy relies on the mechanism, which without noise states
+    nothing about the domain except whether it is a single point.
     """
     p, leaf = parameters, enforced_leaf_bounds(loss, parameters)
     model = {
@@ -78,7 +78,7 @@ def model_settings(
 
 
 class LeafLearner(RecordLearner):
-    """Base of the learners that move from a start towards vertices, by clipped gradient leaves."""
+    """Base of the learners that step towards vertices, along clipped gradients."""
 
     _noise: ClassVar[str] = "fresh"
     _rule: ClassVar[str]  # how data reach decisions: by a "sum", or by a "selection"
@@ -118,9 +118,9 @@ class LeafLearner(RecordLearner):
 class TreeFrankWolfe(LeafLearner):
     """Private online Frank-Wolfe on a continual sum: DP-TOFW, corrected.
 
-    Every round publishes a decision in `domain`; the whole sequence of decisions is
-    (epsilon, delta)-differentially private for replacing one round's data, also when the stream is
-    chosen adaptively. Data reach the decisions only through one private running sum.
+    Every round publishes a decision in `domain`. The whole sequence of decisions is (epsilon,
+    delta)-differentially private for replacing one round's data, even if the stream is chosen
+    adaptively. Data reach the decisions only through one private running sum.
 
     Parameters
     ----------
@@ -129,19 +129,19 @@ class TreeFrankWolfe(LeafLearner):
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     horizon : int or None
-        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of a noise
-        1.1 to 1.6 times larger. Keyword-only, as all that follow.
+        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of noise
+        that is 1.1 to 1.6 times larger. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; None switches privacy off (baselines).
+        The target guarantee; None: no privacy (for baselines).
     parameters : TreeFrankWolfeParameters, optional
-        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight", "corrected", "paper"}
         "tight" (default): exact Gaussian accounting, weights w_k = k. "corrected": the published
         algorithm and composition with every proof step repaired. "paper": the published noise
         scale, for comparison.
     noise : {"gaussian", "generalized_gaussian"}, optional
-        Default: Gaussian, or what `calibration` prescribes.
+        Distribution of the noise; default: Gaussian, or what `calibration` prescribes.
     norm_order : float, optional
         Order r of the generalized Gaussian, in [2, q].
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
@@ -154,19 +154,20 @@ class TreeFrankWolfe(LeafLearner):
     batch : int, default 1
         Rounds per update; an incomplete last batch is discarded.
     relation : {"replace", "zero_out"}
-        Neighbouring streams differ in one round's data, replaced or emptied.
+        Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -179,9 +180,9 @@ class TreeFrankWolfe(LeafLearner):
 
     Notes
     -----
-    Time O(d) a round: two inner products, one linear minimisation, one noise vector. Memory about
-    12 d doubles with the default sum, plus O(d log horizon) for the trees.
-    Proof: ``docs/privacy/tree_frank_wolfe.md`` (corrects Han et al., Theorem 3.1).
+    Time O(d) per round: two inner products, one linear minimisation, one noise vector. Memory about
+    12 d doubles with the default sum, plus O(d log horizon) for the trees. Proof:
+    ``docs/privacy/tree_frank_wolfe.md`` (corrects Han et al., Theorem 3.1).
 
     Examples
     --------
@@ -239,33 +240,33 @@ class TreeFrankWolfe(LeafLearner):
 class PolyhedralFrankWolfe(LeafLearner):
     """Private online Frank-Wolfe on a polytope: DP-POFW, corrected and in batches.
 
-    The tool for many dimensions with bounded features: its error grows with the logarithm of the
-    number of vertices. Every round publishes a decision in `domain`; the whole sequence of
-    decisions is (epsilon, delta)-differentially private for replacing one round's data, also when
-    the stream is chosen adaptively. Data reach the decisions only through private selections of
-    one vertex after every `batch` rounds.
+    It is for many dimensions with bounded features: its error grows with the logarithm of the
+    number of vertices. Every round publishes a decision in `domain`. The whole sequence of
+    decisions is (epsilon, delta)-differentially private for replacing one round's data, even if the
+    stream is chosen adaptively. Data reach the decisions only through private selections of one
+    vertex after every `batch` rounds.
 
     Parameters
     ----------
     domain : LpBall with p = 1, Simplex, Box or VertexSet
-        The decision set. Features and gradients are clipped in the maximum norm, whatever the
-        domain, a box included.
+        The decision set. Features and gradients are clipped in the maximum norm for every domain,
+        including boxes.
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     horizon : int
-        Number of rounds. Keyword-only, as all that follow.
+        Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee, delta = 0 allowed; None switches privacy off (baselines).
+        The target guarantee; delta = 0 is allowed. None: no privacy (for baselines).
     parameters : PolyhedralFrankWolfeParameters, optional
-        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight", "corrected", "paper"}
         "tight" (default): the best of Renyi, zCDP and pure composition. "corrected": the published
         algorithm with every proof step repaired. "paper": the published noise scale, for
         comparison.
     selector : {"gumbel", "laplace"}, optional
-        How a vertex is chosen: "gumbel" (default) is the exponential mechanism, "laplace" (the
-        paper's) adds Laplace noise to every score, for twice the noise.
+        How a vertex is chosen. "gumbel" (default) is the exponential mechanism. "laplace" (the
+        paper's) adds Laplace noise to every score, with twice the noise.
     exponent : float, optional
         alpha in [0, 0.9] of the noise scales b_1 k^-alpha; default 2/3, which spends the budget
         best, 1/2 if delta = 0 or if `calibration` says so.
@@ -275,16 +276,17 @@ class PolyhedralFrankWolfe(LeafLearner):
         Rounds per update; an incomplete last batch is never used. "auto" (default) minimises the
         predicted error, at most horizon / 16.
     relation : {"replace", "zero_out"}
-        Neighbouring streams differ in one round's data, replaced or emptied.
+        Neighbouring streams differ in the data of one round, which are replaced or emptied.
     start : array_like of shape (d,), optional
         Public first decision; default the domain's centre.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -297,9 +299,9 @@ class PolyhedralFrankWolfe(LeafLearner):
 
     Notes
     -----
-    Time O(d) a round, and O(d) an update: a few exponentials of 2 d scores; O(N d) for a list of N
-    vertices. Memory 9 d doubles.
-    Proof: ``docs/privacy/polyhedral_frank_wolfe.md`` (corrects Han et al., Theorem 3.4).
+    Time O(d) per round, and O(d) per update: a few exponentials of 2 d scores; O(N d) for a list of
+    N vertices. Memory 9 d doubles. Proof: ``docs/privacy/polyhedral_frank_wolfe.md`` (corrects Han
+    et al., Theorem 3.4).
 
     Examples
     --------
@@ -359,11 +361,11 @@ class PolyhedralFrankWolfe(LeafLearner):
         return domain
 
     def user_rho(self, round: int) -> float:
-        """Return the zCDP parameter against a change of one round's data: less for later rounds.
+        """Return the zCDP parameter for a change of one round's data; later rounds have less.
 
         Parameters
         ----------
         round : int
-            Counted from 0, below the horizon.
+            Round, counted from 0, below the horizon.
         """
         return polyhedral_frank_wolfe.user_rho(self.domain, self._loss, self.parameters, round)

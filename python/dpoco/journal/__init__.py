@@ -1,8 +1,8 @@
-"""The release journal: after a crash, learners repeat themselves instead of drawing new noise.
+"""The release journal: after a crash, learners repeat their releases with the same noise.
 
-Every release is stored durably, with a keyed digest of its record, before anybody sees it; a round
-that comes again gets its stored release, and is refused if its record is another one. Guide:
-``docs/journal.md``; what is promised, and proved: ``docs/privacy/journal.md``.
+Every release is stored durably, with a keyed digest of its record, before anybody sees it. If a
+round is sent again, it gets its stored release; with another record it is refused. Guide:
+``docs/journal.md``; guarantee and proof: ``docs/privacy/journal.md``.
 """
 
 from __future__ import annotations

@@ -27,42 +27,44 @@ from dpoco.journal._transaction import Transaction, round_number
 
 
 class Journal:
-    """Learners whose every release is durable before it is seen, and made exactly once.
+    """Learners whose every release is made exactly once, and is durable before it is seen.
 
     Parameters
     ----------
     store : path-like or Store
-        SQLite file, made if there is none; or a `Store` such as `PostgresStore`.
+        SQLite file, which is made if there is none, or a `Store` such as `PostgresStore`.
     key : bytes, sequence of bytes, KeyFile or None
-        Secret key of the digests of records, 32 bytes; of a sequence, the last one is used for
-        what is new and the others for what was written under them. None (default): a `KeyFile`
-        beside the SQLite file, `<path>.key`, made with a fresh key and mode 0600. Keyword-only, as
-        all below.
+        Secret key for the digests of records, 32 bytes. In a sequence, the last key is used for new
+        records and the others for what was written with them. None (default): a `KeyFile` beside
+        the SQLite file, `<path>.key`, made with a fresh key and mode 0600. This and all following
+        arguments are keyword-only.
     ledger : Ledger, optional
-        Budget of all streams together. Stored with the journal when that is made, which alone
-        charges it from then on; later, None or a ledger of the same terms.
+        Budget of all streams together. It is stored in a new journal, and from then on only the
+        journal charges it. Later, pass None or a ledger with the same terms.
     releases : {"stored", "recompute"}, default "stored"
-        What is kept of the releases made while the journal is open in this way: themselves; or,
-        where that is less, the state before each batch, from which they are computed again when
-        the batch comes again with the same records (its digests say so). The latter are not there
-        for `Stream.release` without records, and replays begin where a batch began.
+        What the journal keeps of the releases made while it is open in this way: the releases
+        themselves ("stored"), or, if this is less, the state before each batch ("recompute"). It
+        computes releases again from such a state when the batch is sent again with the same
+        records, which the digests verify. `Stream.release` cannot read them without records, and
+        replays begin where a batch began.
     mark : path-like or False, optional
-        File that notices a journal set back to an older copy; default `<path>.mark`, False for
+        File that detects a journal set back to an older copy; default `<path>.mark`, False for
         none.
 
     Raises
     ------
     StateError
-        If the store is not a journal, is corrupt or locked, was restored from an old copy, was
+        If the store is not a journal, is corrupt or locked, was restored from an old copy, or was
         made with another key or with a ledger of other terms.
     OSError
         If it cannot be written.
 
     Notes
     -----
-    Opening takes the journal over: whoever had it open raises `JournalFenced` from then on, before
-    drawing anything. Methods may be called from several threads; transactions run one by one. A
-    journal inherited through fork raises `JournalFenced`, too. Guide: ``docs/journal.md``.
+    Opening a journal takes it over: another writer that had it open raises `JournalFenced` from
+    then on, before it draws anything. Methods may be called from several threads; transactions run
+    one by one. A journal inherited through fork raises `JournalFenced`, too. Guide:
+    ``docs/journal.md``.
 
     Examples
     --------
@@ -207,40 +209,43 @@ class Journal:
         group_size: int | None = None,
         same_unit: bool = False,
     ) -> Stream:
-        """Return the stream of that name; the first time, made, charged and stored.
+        """Return the stream of this name; the first call makes, charges and stores it.
 
         Parameters
         ----------
         name : str
-            Any text.
+            Name of the stream; any text.
         make : callable or learner, optional
-            Returns an unstarted learner or mechanism, or is one. One that begins the stream belongs
-            to the journal from then on and is suspended.
+            An unstarted learner or mechanism, or a callable that returns one. If it begins the
+            stream, it belongs to the journal from then on and is suspended.
         check : bool, default True
-            If the stream exists, and something to make it is given: raise unless that has the
-            arguments of the stream. A callable is called for this once for each stream and time
-            that the journal is opened, and what it returns is dropped; False: it is not called.
+            If the stream exists and you pass something to make it: raise an error unless the stream
+            has the same arguments. For this, a callable is called once for each stream and each
+            opening of the journal, and its result is dropped. False: it is not called.
         group : str, optional
-            Promise that the streams of this group see disjoint data, each person's in one of them,
-            and that names and times of records are public. The group is charged once, with its
-            first stream, for all that it will ever have: one learner's guarantee where that is
-            proved, else more; see "Groups" in ``docs/privacy/journal.md``. All must be alike.
+            Promise that the streams of this group see disjoint data, with each person's data in one
+            of them, and that names and times of records are public. The group is charged once, with
+            its first stream, for all its future streams: the guarantee of one learner where this is
+            proved, otherwise more; see "Groups" in ``docs/privacy/journal.md``. All streams must be
+            alike.
         group_size : int, optional
-            Largest number of streams in the group, ever; public. Required for its first stream.
+            Largest number of streams that the group will ever have; public. Required for its first
+            stream.
         same_unit : bool, default False
-            Promise that the guarantee's unit is the ledger's in other words: see `Ledger.charge`.
+            Promise that the guarantee's unit is the ledger's unit in other words: see
+            `Ledger.charge`.
 
         Raises
         ------
         BudgetExceeded
-            If the ledger does not pay for it; nothing was drawn, nothing changed.
+            If the ledger does not pay for it; nothing was drawn and nothing changed.
         CalibrationError
             If the learner's delta is too small for a group of that size.
         StateError
             If there is no such stream and nothing to make it, if `check` fails, if the group is
             full, or if the learner has started (see `adopt`).
         TypeError
-            If it is no learner that a journal can hold, or a new group has no size.
+            If a journal cannot hold this learner, or a new group has no size.
         ValueError
             If the group has another size, or learners of another guarantee.
         """
@@ -274,18 +279,18 @@ class Journal:
         group_size: int | None = None,
         same_unit: bool = False,
     ) -> Stream:
-        """Bind a started learner, also one that waits after unpickling, and return its stream.
+        """Bind a started learner, even one that waits after unpickling, and return its stream.
 
-        Its state is stored, with tickets that wait, its whole guarantee charged, and it goes on
-        here only: the object given is suspended. Releases before are not known to the journal and
-        cannot be replayed.
+        The journal stores its state, including waiting tickets, and charges its whole guarantee.
+        The learner continues only here: the given object is suspended. The journal does not know
+        earlier releases and cannot replay them.
 
         Parameters
         ----------
         name : str
-            Of the new stream; no stream may have it.
+            Name of the new stream, not used by any stream.
         learner : learner or mechanism
-            The only copy that is ever used again, as for `resume`; of no other stream.
+            The only copy that is ever used again, as for `resume`; it belongs to no other stream.
         group, group_size, same_unit
             As for `open`.
 
@@ -301,7 +306,7 @@ class Journal:
         return self._enroll(name, learner, origin, group, size, same_unit, apart=True)
 
     def streams(self) -> list[str]:
-        """Return the names of all streams, in the order of their opening."""
+        """Return the names of all streams, in the order in which they were opened."""
         with self._guard():
             return self._rows.names()
 
@@ -332,7 +337,7 @@ class Journal:
                 raise ValueError(f"there is a stream {name!r} already")
             place = (self._rows.head.uid, name)
             if learner._taken not in (None, place):  # the same, after a failure: it may go on there
-                raise StateError("a journal has this learner already: it goes on there, and once")
+                raise StateError("a journal already holds this learner: continue it there")
             if group is None:
                 self._accounts.charge(learner.guarantee, name, same_unit=same_unit)
             else:
@@ -383,7 +388,7 @@ class Journal:
 
     @property
     def ledger(self) -> Ledger | None:
-        """A copy of the ledger, to be read; None if the journal has none."""
+        """A copy of the ledger, for reading; None if the journal has none."""
         with self._guard():
             return self._accounts.snapshot()
 
@@ -395,14 +400,14 @@ class Journal:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What holds for everything released by all streams; None without a ledger."""
+        """The guarantee of everything that all streams release; None without a ledger."""
         ledger = self.ledger
         return None if ledger is None else ledger.guarantee
 
     # -- upkeep -----------------------------------------------------------------------------------
 
     def transaction(self) -> Transaction:
-        """Return a transaction for the rounds of any number of streams: one commit for all.
+        """Return a transaction for rounds of any number of streams, with a single commit.
 
         Examples
         --------
@@ -416,10 +421,10 @@ class Journal:
     def forget(self, name: str, before_round: int) -> int:
         """Delete releases and digests of old rounds, and return the first round kept.
 
-        Rounds are stored in the batches they were committed in: the batch of `before_round` is kept
-        as a whole. A forgotten round can be neither read nor replayed: a replay raises
-        `StateError`, it is never played again. Where a participation is enforced, all people are
-        stored as a whole if these rounds say who came: so much is written, some 24 bytes each.
+        Rounds are stored in the batches in which they were committed: the batch of `before_round`
+        is kept as a whole. A forgotten round can be neither read nor replayed; a replay raises
+        `StateError`, and the round is never played again. If a participation is enforced and these
+        rounds say who came, the whole table of people is stored, some 24 bytes each.
 
         Raises
         ------
@@ -447,7 +452,7 @@ class Journal:
         return kept
 
     def compact(self, name: str) -> int:
-        """Merge small batches of a stream, as rounds played one by one leave; return how many."""
+        """Merge small batches of a stream, such as single rounds; return their number."""
         with self.transaction():
             stream = self._existing(name)
             return self._rows.merge(stream._row.id, stream._row.kept_from, stream._round)
@@ -460,22 +465,20 @@ class Journal:
         return stream
 
     def rotate_key(self, key: bytes | None = None) -> None:
-        """Use another key for all digests to come.
+        """Use another key for all future digests.
 
-        Digests of past rounds stay under their keys, which are needed for replays until `forget`;
-        keys that nothing needs any more are deleted, also from the key file.
+        Digests of past rounds stay under their keys, which replays need until `forget`. Keys that
+        nothing needs any more are deleted, also from the key file.
 
         Parameters
         ----------
         key : bytes, optional
-            32 bytes, never used before; default: a fresh one. Required unless keys are in a
-            `KeyFile`: the caller has to keep it, beside the older ones.
+            32 bytes, never used before; default: a fresh key. Required unless keys are in a
+            `KeyFile`: you must then keep it, beside the older ones.
         """
         if key is None:
             if not self._rows.keeps_keys:
-                raise ValueError(
-                    "keys that are not in a KeyFile are the caller's: name the new one"
-                )
+                raise ValueError("the keys are not in a KeyFile: pass the new key")
             key = secrets.token_bytes(KEY_BYTES)
         with self.transaction():
             unneeded = self._rows.rotate(key)
@@ -485,9 +488,9 @@ class Journal:
                 self._rows.retire(unneeded)
 
     def close(self) -> None:
-        """Let go of the store; streams raise `StateError` from then on.
+        """Close the store; from then on, streams raise `StateError`.
 
-        A pipeline that is not over is cut off: what it has not committed was seen by nobody.
+        An unfinished pipeline is cut off: nobody saw what it has not committed.
         """
         if os.getpid() != self._owner:
             return  # a thread of the parent may have held the lock, for ever

@@ -146,24 +146,25 @@ def refuse_readable(path: Path, status: os.stat_result) -> None:
 
 
 class KeyFile:
-    """Keys in a file of their own, readable by its owner only; several journals may share it.
+    """Keys in a separate file that only its owner can read; several journals may share it.
 
     Parameters
     ----------
     path : path-like
-        The file, links followed; a journal that is made with it adds a fresh key of its own.
+        The key file; links are followed. A journal that is made with it adds a fresh key of its
+        own.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()  # a link would be replaced by a file
 
     def read(self) -> list[bytes]:
-        """Return the keys, oldest first; none if there is no file.
+        """Return the keys, oldest first; an empty result if there is no file.
 
         Raises
         ------
         StateError
-            If others than the owner may read or write it, or it is no key file.
+            If others than the owner may read or write it, or it is not a key file.
         """
         try:
             with open(self.path, "rb") as file:
@@ -182,19 +183,19 @@ class KeyFile:
         return keys
 
     def change(self, *, add: Sequence[bytes] = (), drop: Collection[bytes] = ()) -> list[bytes]:
-        """Add keys to the file as it is, or drop some, and return all; atomic and durable.
+        """Add keys to the file, or drop some, and return all; atomic and durable.
 
         Parameters
         ----------
         add : sequence of bytes
             Keys of 32 bytes.
         drop : collection of bytes
-            Keys to delete. All that the caller does not name stay.
+            Keys to delete. All other keys stay.
 
         Raises
         ------
         StateError
-            As `read`; if another process is changing the file for longer than some seconds.
+            As for `read`, or if another process is changing the file for longer than some seconds.
         OSError
             If it cannot be written.
         """
@@ -306,7 +307,7 @@ _MARK = re.compile(rb"dpoco journal mark 1 ([0-9a-f]{32}) (\d{20}) (\d{20})\n")
 def default_key(path: Path | None) -> KeyFile:
     """Return the key file of a store that is a file."""
     if path is None:
-        raise ValueError("a store that is no file needs a key: bytes or a KeyFile")
+        raise ValueError("a store that is not a file needs a key: bytes or a KeyFile")
     return KeyFile(path.with_name(path.name + ".key"))
 
 
@@ -316,7 +317,7 @@ def mark_path(path: Path | None, mark: str | os.PathLike[str] | bool | None) -> 
         return None
     if mark is None or mark is True:
         if path is None:
-            raise ValueError("a store that is no file needs the path of its mark")
+            raise ValueError("a store that is not a file needs the path of its mark")
         return path.with_name(path.name + ".mark")
     return Path(mark)
 

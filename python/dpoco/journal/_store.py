@@ -48,38 +48,38 @@ class Row(NamedTuple):
 
 @runtime_checkable
 class Store(Protocol):
-    """Rows behind transactions that are durable, and exclude each other, from `begin` on.
+    """Rows in durable transactions that exclude each other from `begin` on.
 
-    A store must keep these promises, on which the proof in ``docs/privacy/journal.md`` rests:
+    A store must keep these promises, on which the proof in ``docs/privacy/journal.md`` relies:
 
     * between `begin` and `commit` or `rollback` no other connection writes or begins;
-    * what was written before `commit` returned survives crashes and power cuts, all of it;
-    * what was written without a `commit` that returned is there wholly or not at all.
+    * all data written before `commit` returned survive crashes and power cuts;
+    * data written without a `commit` that returned are there as a whole or not at all.
 
-    Reads outside of a transaction see the last commit. Methods are called by one thread at a time.
+    Reads outside of a transaction see the last commit. Only one thread at a time calls methods.
     """
 
     @property
     def path(self) -> Path | None:
-        """File of the store, beside which the key and the mark are kept; None if it is none."""
+        """File of the store, beside which the key and the mark are kept, or None."""
 
     def check(self) -> None:
-        """Raise `JournalFenced` or `StateError` unless this still is the store that was opened."""
+        """Raise `JournalFenced` or `StateError` if another writer has taken over the store."""
 
     def begin(self) -> bool:
         """Begin a transaction that excludes other writers, or raise `StateError`.
 
-        True if the store is made in this transaction: only then it may be empty.
+        True if this transaction makes the store; only then may it be empty.
         """
 
     def commit(self) -> None:
-        """Make durable what was written since `begin`."""
+        """Make everything written since `begin` durable."""
 
     def rollback(self) -> None:
-        """Forget what was written since `begin`; nothing if there was no `begin`."""
+        """Discard everything written since `begin`; do nothing without a `begin`."""
 
     def settle(self) -> None:
-        """Return once no power cut can undo what was committed; outside of transactions."""
+        """Return once no power cut can undo past commits; call it outside of transactions."""
 
     def listed(self) -> list[tuple[int, int, int, bytes]]:
         """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
@@ -94,7 +94,7 @@ class Store(Protocol):
         """Write or replace rows."""
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows; a second one at the same place must fail."""
+        """Add rows; adding a second row at the same place must fail."""
 
     def drop(self, kind: int, owner: int, start: int, stop: int) -> None:
         """Remove the rows with start <= number < stop."""
@@ -115,8 +115,8 @@ _ROW = ", ".join(Row._fields)
 class SqlStore:
     """Base of the stores in SQL.
 
-    Subclasses connect, begin and end transactions, and run statements. Statements are written with
-    ``?`` for parameters.
+    Subclasses connect, begin and end transactions, and run statements. Statements have ``?`` for
+    parameters.
     """
 
     table = "sealed"
@@ -169,7 +169,7 @@ class SqlStore:
         )
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows; a second one at the same place violates the primary key."""
+        """Add rows; a second row at the same place violates the primary key."""
         self._run_many(f"INSERT INTO {self.table} ({_ROW}) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def drop(self, kind: int, owner: int, start: int, stop: int) -> None:
@@ -193,22 +193,22 @@ class SqliteStore(SqlStore):
     Parameters
     ----------
     path : path-like
-        The file; made, readable by the owner only, if there is none. On a local disk: SQLite's
-        write-ahead log does not work over network file systems.
+        The file. If there is none, it is made, readable only by its owner. Use a local disk:
+        SQLite's write-ahead log does not work over network file systems.
     durability : {"disk", "process"}, default "disk"
         What a commit waits for. "disk": the disk (``synchronous = FULL``); releases survive power
         cuts. "process": the operating system (``synchronous = NORMAL``); releases survive crashes
-        of the process, but a power cut, or a crash of the system, may set the journal back by its
-        last transactions: what that means is in ``docs/operations.md``, "Restore". Keyword-only,
-        as below.
+        of the process. A power cut, or a crash of the system, may then set the journal back by its
+        last transactions: ``docs/operations.md``, "Restore", explains the consequences. This and
+        all following arguments are keyword-only.
     timeout : float, default 5.0
         Seconds to wait for another connection's transaction.
 
     Raises
     ------
     StateError
-        If the file is not a journal, is corrupt, is of another format, has two names, may be read
-        by others than its owner, or is locked for longer than `timeout`.
+        If the file is not a journal, is corrupt, has another format or two names, may be read by
+        others than its owner, or is locked for longer than `timeout`.
     OSError
         If it cannot be read or written, or the disk is full.
     """
@@ -309,7 +309,7 @@ class SqliteStore(SqlStore):
             raise JournalFenced("the journal's file was replaced while it was open")
 
     def begin(self) -> bool:
-        """Take the write lock; True if the table is made."""
+        """Take the write lock; return True if the table was made."""
         self._run("BEGIN IMMEDIATE")
         if self._known or self._made():
             self._known = True
@@ -324,7 +324,7 @@ class SqliteStore(SqlStore):
         self._run("COMMIT")
 
     def rollback(self) -> None:
-        """Forget what was written since `begin`."""
+        """Discard everything written since `begin`."""
         if self._connection is not None and self._connection.in_transaction:
             self._run("ROLLBACK")
 
@@ -350,8 +350,8 @@ class PostgresStore(SqlStore):
     dsn : str
         Connection string, as ``psycopg.connect`` takes it.
     prefix : str
-        What the names of the tables begin with, ``dpoco_`` by default: one journal for each prefix.
-        Keyword-only, as below.
+        Prefix of the names of the tables, by default ``dpoco_``; each prefix is a journal. This and
+        all following arguments are keyword-only.
     timeout : float, default 5.0
         Seconds to wait for another connection's transaction.
 
@@ -360,14 +360,14 @@ class PostgresStore(SqlStore):
     ImportError
         Without psycopg.
     StateError
-        If the tables are of another format.
+        If the tables have another format.
     OSError
-        If the server cannot be reached. A store whose server went away connects again on next use.
+        If the server cannot be reached. The next use of the store connects again.
 
     Notes
     -----
     Transactions wait for the log on disk (``synchronous_commit = on``). A server that fails over to
-    an asynchronous replica may lose the last commits: give the journal a `mark` on another machine.
+    an asynchronous replica may lose the last commits: put the journal's `mark` on another machine.
     """
 
     path = None
@@ -430,7 +430,7 @@ class PostgresStore(SqlStore):
             self._connect()
 
     def begin(self) -> bool:
-        """Begin, and keep other writers out until the end; True if the table is made."""
+        """Begin, and keep other writers out until the end; return True if the table was made."""
         self._run("BEGIN")
         self._begun = True
         made = False
@@ -451,13 +451,13 @@ class PostgresStore(SqlStore):
         self._run("COMMIT")
 
     def rollback(self) -> None:
-        """Forget what was written since `begin`."""
+        """Discard everything written since `begin`."""
         if self._begun and not self._connection.closed:
             self._begun = False
             self._run("ROLLBACK")
 
     def settle(self) -> None:
-        """Nothing: every commit has waited."""
+        """Do nothing: every commit has already waited."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -35,9 +35,9 @@ _WRITTEN = 128  # bytes a round, about, that storing all people may take in the 
 
 
 class Stream:
-    """A learner or mechanism whose releases are kept in a journal; see `Journal.open`.
+    """A learner or mechanism whose releases a journal keeps; see `Journal.open`.
 
-    The learner itself is not handed out: all that it releases goes through the journal.
+    You cannot get the learner itself: all its releases go through the journal.
     """
 
     _learner: Any  # None: to be loaded from the journal
@@ -60,28 +60,28 @@ class Stream:
     # -- rounds -----------------------------------------------------------------------------------
 
     def decide(self, context: Any = None, *, ticket: bool = False) -> Any:
-        """Return this round's decision; the same one until its round is over, and after restarts.
+        """Return this round's decision; the same until the round ends, even after restarts.
 
         Parameters
         ----------
         context : array_like of shape (d,)
-            For bandits, and only for them.
+            Only for bandits, which require it.
         ticket : bool, default False
             Return ``(decision, Ticket)``, for feedback that comes later: see `observe`, `skip`,
-            `expire`. Each such call issues one, which is durable before it is returned. Any number
-            may be outstanding; each reserves a round of the horizon, and takes some 50 bytes of
-            every commit of the stream.
+            `expire`. Each such call issues a ticket, which is durable before it is returned. Any
+            number may be outstanding. Each reserves a round of the horizon and takes some 50 bytes
+            of every commit of the stream.
 
         Raises
         ------
         HorizonExceeded
-            Past the horizon, with tickets outstanding counted as rounds.
+            Past the horizon; outstanding tickets count as rounds.
         ReplayMismatch
             If a bandit's round was begun with another context.
         RoundOrderError
-            For a ticket, while a bandit's decision without one waits for its reward.
+            For a ticket, while a bandit's decision without a ticket waits for its reward.
         TypeError
-            For mechanisms: they answer records, see `observe`.
+            For mechanisms, which answer records: see `observe`.
         """
         if self._family.answers or (context is not None and not self._family.contextual):
             raise TypeError("only bandits decide for a context, and mechanisms do not decide")
@@ -103,37 +103,39 @@ class Stream:
         Parameters
         ----------
         *record
-            What the learner's own ``observe`` takes; of a mechanism, what ``push``, ``select`` or
-            ``test`` takes. Bandits: the reward, after `decide`; or context and reward together.
+            Arguments of the learner's own ``observe``; for a mechanism, those of ``push``,
+            ``select`` or ``test``. Bandits: the reward, after `decide`; or context and reward
+            together.
         round : int, optional
-            The round that this record is for. One that is over already is compared with the record
-            it was released for, and nothing else happens.
+            The round of this record. If the round is already over, the record is compared with the
+            first one, and nothing else happens.
         person : int, str or bytes
-            Whose record it is, where the learner enforces a participation: one too many counts as
-            zero, silently. The same record of somebody else is another one.
+            The person behind the record, if the learner enforces a participation. A record beyond
+            her limit silently counts as zero. The same record of another person counts as a
+            different record.
         ticket : Ticket, optional
-            The decision, made earlier, that the record is for: it ends the current round. Bandits:
-            the reward alone. A ticket that was redeemed already is compared with the record it was
-            redeemed with, and nothing else happens.
+            Ticket of the earlier decision that the record belongs to; the record ends the current
+            round. Bandits: the reward alone. If the ticket was already redeemed, the record is
+            compared with the first one, and nothing else happens.
 
         Raises
         ------
         ReplayMismatch
-            If that round was released for another record; if the ticket was redeemed with another
-            one, or has expired.
+            If that round was released for another record, or if the ticket was redeemed with
+            another record or has expired.
         RoundOrderError
-            If `round` is beyond the current one, or a bandit's reward comes without its context; if
-            a ticket comes while a decision without one waits for its reward.
+            If `round` is beyond the current one, if a bandit's reward comes without its context, or
+            if a ticket comes while a decision without one waits for its reward.
         StateError
-            For a ticket of another stream or learner, or a forged one; for one redeemed in a round
-            that is not kept any more.
+            For a ticket of another stream or learner, a forged one, or one redeemed in a round that
+            is no longer kept.
         HorizonExceeded, ValueError, TypeError
-            As the learner's own ``observe``; nothing changed.
+            As for the learner's own ``observe``; nothing changes.
 
         Notes
         -----
-        To look a redeemed ticket up takes time in the rounds since it was redeemed, or, if the
-        record is another one, since it was issued.
+        Looking up a redeemed ticket takes time proportional to the rounds since it was redeemed,
+        or, if the record differs, since it was issued.
         """
         if self._family.contextual and ticket is None:
             with self._journal.transaction() as transaction:
@@ -153,20 +155,20 @@ class Stream:
     def skip(
         self, *, round: int | None = None, person: Person = None, ticket: Ticket | None = None
     ) -> None:
-        """End a bandit's round whose reward, or context, is lost: an empty record.
+        """End a bandit's round whose reward or context is lost, with an empty record.
 
-        It counts as zero for every arm, and the noise advances as in any other round.
+        The record counts as zero for every arm, and the noise advances as in any other round.
 
         Parameters
         ----------
         round : int, optional
-            The round of the decision; default: the current one. One that is over already must have
+            The round of the decision; default: the current one. If it is already over, it must have
             been skipped, and nothing else happens.
         person : int, str or bytes
-            The round's user, where the learner enforces a participation: the round counts. If that
-            is lost, too, a name that nobody has.
+            The round's user, if the learner enforces a participation; the round counts. If her name
+            is lost, too, pass a name that nobody has.
         ticket : Ticket, optional
-            The decision, made earlier, whose reward never came: see `observe`.
+            Ticket of the earlier decision whose reward never came: see `observe`.
 
         Raises
         ------
@@ -177,7 +179,7 @@ class Stream:
         StateError
             As `observe`.
         TypeError
-            For learners that are no bandits: end their rounds with a record of NaNs.
+            For learners that are not bandits: end their rounds with a record of NaNs.
         """
         if not self._family.contextual:
             raise TypeError("only bandits skip: end the round with a record of NaNs")
@@ -190,15 +192,14 @@ class Stream:
                 raise TypeError("a ticket needs no round: it ends the current one")
 
     def expire(self, ticket: Ticket | int) -> None:
-        """Give up a ticket whose feedback will never come, for public reasons: no round is played.
+        """Give up a ticket whose feedback will never come, for public reasons. No round is played.
 
-        Where it is a person who does not answer, end a round instead: with a record of NaNs, or
-        `skip`.
+        If a person does not answer, end a round instead, with a record of NaNs or with `skip`.
 
         Parameters
         ----------
         ticket : Ticket or int
-            A ticket of this stream, or the number of one that was lost: see `outstanding`.
+            A ticket of this stream, or the number of a lost ticket: see `outstanding`.
 
         Raises
         ------
@@ -217,44 +218,45 @@ class Stream:
     def process(
         self, *batch: Any, first_round: int | None = None, person: Any = None
     ) -> NDArray[Any]:
-        """Play a micro-batch: its releases are committed in one transaction, then returned.
+        """Play a micro-batch: commit its releases in one transaction, then return them.
 
         Parameters
         ----------
         *batch : array_like
             Records of n rounds, as the learner's ``run`` takes them: features and labels, losses,
-            contexts and rewards of all arms, values.
+            contexts and rewards of all arms, or values.
         first_round : int, optional
-            The round of the first record; default: the current round. Name it to be safe against
-            doubled batches: rounds that are over are compared with the records they were released
-            for, and their stored releases are returned.
+            The round of the first record; default: the current round. Pass it to be safe against
+            repeated batches: records of completed rounds are compared with the first ones, and
+            their stored releases are returned.
         person : array_like of int, str or bytes with shape (n,)
-            Whose records they are, where the learner enforces a participation.
+            The persons behind the records, if the learner enforces a participation.
 
         Returns
         -------
         ndarray of int64, shape (n,), or of float64, shape (n, d)
-            One release a record, read-only: the decision made before it, or the answer to it.
+            One release per record, read-only: the decision before it, or the answer to it.
 
         Raises
         ------
         ReplayMismatch
-            If a round was released for another record; nothing of the batch is played.
+            If a round was released for another record; no part of the batch is played.
         RoundOrderError
-            If `first_round` is beyond the current round: rounds are missing, or the journal was
-            restored from an old copy. If there is no room for more people.
+            If `first_round` is beyond the current round (rounds are missing, or the journal was
+            restored from an old copy), or if there is no room for more people.
         HorizonExceeded, ValueError, TypeError
-            As the learner's ``run``; nothing changed.
+            As for the learner's ``run``; nothing changes.
         JournalFenced
             If another writer has taken over; nothing was drawn.
         OSError, StateError
-            If the journal cannot be written; nothing was released, nothing is lost.
+            If the journal cannot be written; nothing was released and nothing is lost.
 
         Notes
         -----
-        One commit, which waits for the disk; 16 bytes a round, the releases (repeated ones once),
-        and one state. Where a participation is enforced, 16 bytes more, a person's digest, and now
-        and then all that is known of people: at most some 150 bytes a round, in the long run.
+        One commit, which waits for the disk. It writes 16 bytes per round, the releases (repeated
+        ones once), and one state. If a participation is enforced, it also writes a person's digest,
+        16 bytes per round, and from time to time the whole table of people: in the long run at most
+        some 150 bytes per round.
         """
         with self._journal.transaction() as transaction:
             work = transaction.process(self, *batch, first_round=first_round, person=person)
@@ -267,21 +269,23 @@ class Stream:
         first_round: int | None = None,
         together: int = 32,
     ) -> Iterator[NDArray[Any]]:
-        """Play micro-batches while those before them are being committed.
+        """Play micro-batches while earlier ones are being committed.
 
-        Releases of a batch are yielded once they are durable, in order, as `process` returns them.
-        Some batches share a commit; while the disk is waited for, the following ones are played.
+        The releases of a batch are yielded once they are durable, in order, as `process` returns
+        them. Several batches share a commit. While the method waits for the disk, it plays the next
+        batches.
 
         Parameters
         ----------
         batches : iterable of tuples
-            What `process` would be called with, one after the other; where the learner enforces a
-            participation, with the records' people at the end. It is read up to
-            ``2 together`` batches beyond the releases yielded so far: it must not wait for them.
+            Arguments of `process` for one batch after the other; if the learner enforces a
+            participation, with the records' persons at the end. The method reads up to ``2
+            together`` batches beyond the releases yielded so far, so the iterable must not wait for
+            them.
         first_round : int, optional
-            Of the first batch, as for `process`; the others follow.
+            First round of the first batch, as for `process`; the others follow.
         together : int, default 32
-            Number of batches in a commit. Keyword-only, as `first_round`.
+            Number of batches per commit. Keyword-only, like `first_round`.
 
         Yields
         ------
@@ -291,21 +295,21 @@ class Stream:
         Raises
         ------
         RoundOrderError
-            While it runs, for everything else that is asked of the journal's releases: it has the
-            journal for itself until its end, or `close`.
+            For all other requests for the journal's releases while it runs: it owns the journal
+            until its end, or until `close`.
         Exception
-            As `process`, and whatever `batches` raises. Batches whose releases were not yielded may
-            or may not be committed: send them again, with their `first_round`.
+            As for `process`, and whatever `batches` raises. Batches whose releases were not yielded
+            may or may not be committed: send them again, with their `first_round`.
 
         Notes
         -----
-        A writer that was fenced off in the meantime notices at the next commit: what it played
-        since is discarded, and was seen by nobody.
+        A writer that was fenced off notices this at the next commit. What it played since then is
+        discarded, and nobody saw it.
         """
         return Pipeline(self, first_round, together).run(batches)
 
     def release(self, round: int) -> Any:
-        """Return the stored release of a round; of the current one, if it is decided already.
+        """Return the stored release of a round; for the current round, if it is already decided.
 
         Raises
         ------
@@ -341,24 +345,24 @@ class Stream:
             return self._stored(first, last)
 
     def fork(self, name: str) -> Stream:
-        """Return a second continuation of this stream, with noise of its own from here on.
+        """Return a second continuation of this stream, with its own noise from here on.
 
-        Both have the same past and may see different data. What is released by all of them is
-        accounted for by a second charge of the guarantee: see ``docs/privacy/journal.md``.
+        Both have the same past and may see different data. A second charge of the guarantee
+        accounts for the releases of both: see ``docs/privacy/journal.md``.
 
         Parameters
         ----------
         name : str
-            Of the new stream; no stream may have it.
+            Name of the new stream, not used by any stream.
 
         Raises
         ------
         BudgetExceeded
-            If the ledger does not pay for it; nothing changed.
+            If the ledger does not pay for it; nothing changes.
         StateError
-            If the journal has no ledger: a fork costs as much as the learner itself.
+            If the journal has no ledger, since a fork costs as much as the learner itself.
         TypeError
-            For kinds of learners for which no proof covers two continuations.
+            For learners without a proof for two continuations.
         ValueError
             If the name is taken.
         """
@@ -373,16 +377,16 @@ class Stream:
 
     @property
     def round(self) -> int:
-        """Rounds that are over; durable, except within a transaction or pipeline."""
+        """Number of completed rounds; durable, except within a transaction or pipeline."""
         with self._journal._guard():
             self._ready()
             return self._round
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Numbers of the tickets that wait for feedback, in the order of issue.
+        """Numbers of the tickets that wait for feedback, in the order in which they were issued.
 
-        A crash may leave one that nobody was given: `expire` takes its number.
+        A crash may leave a ticket that nobody received: `expire` takes its number.
         """
         with self._journal._guard(committed=True):
             self._ready()
@@ -390,7 +394,7 @@ class Stream:
 
     @property
     def kept_from(self) -> int:
-        """First round whose release is kept: see `Journal.forget`."""
+        """First round whose release is still kept: see `Journal.forget`."""
         return self._row.kept_from
 
     @property
@@ -406,7 +410,7 @@ class Stream:
         return self._guarantee
 
     def unload(self) -> None:
-        """Give the learner's memory back; it is loaded from the journal on next use."""
+        """Free the learner's memory; the next use loads it from the journal."""
         with self._journal._guard(committed=True):
             self._drop()
 
@@ -508,7 +512,7 @@ class Stream:
     def _tickets(self) -> TicketBook:
         """Return the learner's book; an empty one if it has issued no ticket."""
         if self._family.answers:
-            raise TypeError("mechanisms do not decide, so that they have no tickets")
+            raise TypeError("mechanisms make no decisions, so they have no tickets")
         self._ready()
         book: TicketBook | None = self._learner._book
         return TicketBook() if book is None else book

@@ -38,13 +38,13 @@ class Work:
     Attributes
     ----------
     stream : Stream
-        Whose rounds these are.
+        Stream of these rounds.
     first : int
-        The first round that is new; earlier ones of the batch were committed before.
+        The first new round; earlier ones of the batch were committed before.
     parts : tuple of ndarray
-        Records of the new rounds, as the learner sees them; first axis the rounds.
+        Records of the new rounds, as the learner sees them; the first axis is the rounds.
     people : bytes
-        16 bytes a round where a participation is enforced: whose they are.
+        Digests of the persons, 16 bytes per round, if a participation is enforced.
     """
 
     stream: Stream
@@ -58,7 +58,7 @@ class Work:
 
     @property
     def learner(self) -> Any:
-        """The learner in round `first`: for callers of `Transaction.put`, and nobody else."""
+        """The learner in round `first`; only for callers of `Transaction.put`."""
         return self.stream._learner
 
     @property
@@ -78,7 +78,8 @@ class Work:
         Raises
         ------
         RoundOrderError
-            Before the transaction is committed: nothing leaves a journal before it is durable.
+            Before the transaction is committed, since nothing leaves a journal before it is
+            durable.
         """
         if not self._committed:
             raise RoundOrderError("releases are handed out once their transaction is committed")
@@ -93,8 +94,8 @@ class Transaction:
 
     Notes
     -----
-    Whatever goes wrong before the commit, in this block or in the database, nothing has been
-    released: learners that have moved are dropped, and come back from the journal on next use.
+    If anything goes wrong before the commit, in this block or in the database, nothing has been
+    released. Learners that have moved are dropped, and the next use loads them from the journal.
     """
 
     def __init__(self, journal: Journal, line: object | None = None) -> None:
@@ -114,7 +115,7 @@ class Transaction:
         Returns
         -------
         Work
-            Its `decisions` are there once the transaction is committed.
+            Its `decisions` are available once the transaction is committed.
         """
         work = self.take(stream, *batch, first_round=first_round, person=person)
         if work.rounds:
@@ -124,10 +125,11 @@ class Transaction:
     def take(
         self, stream: Stream, *batch: Any, first_round: int | None = None, person: Any = None
     ) -> Work:
-        """Check a batch and its replayed part, and hand out what is to be played.
+        """Check a batch and its replayed part, and return what is to be played.
 
-        For callers that play many learners at once: they play the rounds ``work.parts`` on
-        ``work.learner`` and give the releases to `put` before they take from the same stream again.
+        For callers that play many learners at once. They play the rounds ``work.parts`` on
+        ``work.learner`` and pass the releases to `put` before they call `take` for the same stream
+        again.
         """
         self._check_own(stream)
         stream._ready()
@@ -158,7 +160,7 @@ class Transaction:
         return work
 
     def put(self, work: Work, releases: NDArray[Any]) -> None:
-        """Enter the releases of the rounds that `take` handed out, and that were played."""
+        """Enter the releases of the rounds that `take` returned and that were then played."""
         stream = work.stream
         if releases.shape[0] != work.rounds or stream._learner.round != work.first + work.rounds:
             raise StateError("the rounds handed out are not the rounds played")
@@ -169,9 +171,9 @@ class Transaction:
         work._fresh = releases
 
     def redeem(self, stream: Stream, ticket: Ticket, *record: Any, person: Person = None) -> None:
-        """Play the round of a ticket's record, if that was not done before: see `Stream.observe`.
+        """Play the round of a ticket's record, if not already played: see `Stream.observe`.
 
-        Without a record: the reward of a bandit's user never came.
+        Without a record, the reward of a bandit's user never came.
         """
         self._check_own(stream)
         book = stream._tickets()

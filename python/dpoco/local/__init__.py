@@ -1,8 +1,8 @@
 """Online distribution learning from locally private reports.
 
-K known hypotheses map a public context to a distribution over labels. Each round one user's device
-sends a report on her private label that is private by itself; the server learns which hypothesis
-is true, and publishes predictions.
+K known hypotheses map a public context to a distribution over labels. In each round one user's
+device sends a report on her private label; the report is private by itself. The server learns which
+hypothesis is true, and publishes predictions.
 
 With ``protect="label"`` only the label is protected: **the context is disclosed** to the server.
 With ``protect="label_and_context"`` the report protects both, and the context stays on the device.

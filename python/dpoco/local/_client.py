@@ -25,7 +25,7 @@ _TOLERANCE = 1e-6
 
 
 class Devices(NotCopied):
-    """What one device and a pool of them share: hypotheses, limits of a user, noise."""
+    """Base of a device and a pool of devices: hypotheses, limits per user, noise."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Devices(NotCopied):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised about all reports of one user together, spent or not."""
+        """The guarantee for all reports of one user together, spent or not."""
         return client_guarantee(
             epsilon=self._epsilon_max,
             reports=self._max_reports,
@@ -85,20 +85,20 @@ class LocalClient(Devices):
     Parameters
     ----------
     hypotheses : Hypotheses
-        The class the server learns over; the device's own copy, not one that came with the round.
+        The server's class of hypotheses; the device's own copy, not one that came with the round.
         Rounds about other arrays are refused; what functions compute cannot be compared.
     epsilon_max : float
         Budget of all reports together.
     max_reports : int, default 1
-        How many reports the device sends at most.
+        Largest number of reports that the device sends.
     protect : {"label", "label_and_context"}, default "label"
-        With "label", **the context is known to the server**: the report protects the label only.
-        With "label_and_context" it protects both; the device answers channel "coordinate" only.
+        With "label", **the server knows the context**: the report protects only the label. With
+        "label_and_context" it protects both; the device then answers only channel "coordinate".
     ledger : path-like, optional
-        File that holds what was spent: it survives crashes and restarts, and one client at a time
-        may hold it. By default the budget is that of this object.
+        File with the spent budget. It survives crashes and restarts, and only one client at a time
+        may hold it. By default the budget belongs to this object.
     simulation_seed : int, optional
-        Reproducible noise, for simulations: the reports say so and the guarantee is void.
+        Reproducible noise, for simulations; the reports say so, and the guarantee is void.
 
     Raises
     ------
@@ -108,9 +108,9 @@ class LocalClient(Devices):
 
     Notes
     -----
-    Privacy does not depend on the server: specifications are checked, their numbers are used only
-    inside clamped functions, and the ledger is charged, on disk, before noise is drawn. The label
-    decides over nothing but the law of the report: not its size, not whether it is sent.
+    Privacy does not depend on the server: the client checks specifications, uses their numbers only
+    inside clamped functions, and charges the ledger, on disk, before noise is drawn. The label
+    influences only the distribution of the report, not its size and not whether it is sent.
     """
 
     _copies = "a client cannot be copied or pickled: copies would spend one budget twice"
@@ -136,25 +136,25 @@ class LocalClient(Devices):
         spec : RoundSpec or bytes
             The round to answer, as the server published it.
         x : object, optional
-            The context; None for hypotheses without.
+            The context; None for hypotheses without contexts.
         y : object
-            The label; None, or anything that is no label in [0, M), is "no event", which is
+            The label. None, or anything that is not a label in [0, M), is "no event", which is
             protected as well.
 
         Returns
         -------
         Report
-            Of a size that depends on `spec` only.
+            The report; its size depends only on `spec`.
 
         Raises
         ------
         ValueError, TypeError
-            For a specification this device must not answer, or a public context that the
-            hypotheses do not know. Nothing was drawn or spent.
+            For a specification that this device must not answer, or a public context that the
+            hypotheses do not know. Nothing is drawn or spent.
         BudgetExceeded
-            If it would exceed the budget. Nothing was drawn or spent.
+            If it would exceed the budget. Nothing is drawn or spent.
         StateError
-            If the ledger's lock was removed or replaced meanwhile. Nothing was drawn or spent.
+            If the ledger's lock was removed or replaced meanwhile. Nothing is drawn or spent.
         OSError
             If the ledger cannot be written. No report is made; the budget counts as spent.
         """
@@ -170,23 +170,23 @@ class LocalClient(Devices):
 
     @property
     def spent(self) -> float:
-        """Epsilon of all reports so far, together."""
+        """Epsilon of all reports so far together."""
         return float(self._ledger.epsilon)
 
     @property
     def remaining(self) -> float:
-        """Epsilon that is left; 0 when all reports were sent."""
+        """Remaining epsilon; 0 once all reports were sent."""
         if self.reports_left == 0:
             return 0.0
         return max(0.0, self._epsilon_max - self.spent)
 
     @property
     def reports_left(self) -> int:
-        """How many reports the device may still send."""
+        """Number of reports that the device may still send."""
         return max(0, self._max_reports - self._ledger.reports)
 
     def close(self) -> None:
-        """Release the ledger file; the client answers nothing afterwards if it has one."""
+        """Release the ledger file; if there is one, the client answers nothing afterwards."""
         self._ledger.close()
 
     def __enter__(self) -> LocalClient:
@@ -204,22 +204,23 @@ class LocalClient(Devices):
 
 
 class ClientPool(Devices):
-    """The devices of many users, each with a budget of its own.
+    """The devices of many users, each with its own budget.
 
-    For simulations, and for gateways that users trust with their labels: a pool sees them all.
+    For simulations, and for gateways that users trust with their labels, since a pool sees them
+    all.
 
     Parameters
     ----------
     hypotheses : Hypotheses
-        The class the server learns over.
+        The server's class of hypotheses.
     users : int
         Number of users, 0 ... users - 1.
     epsilon_max, max_reports, protect, simulation_seed
-        Of each user, as for `LocalClient`.
+        Budget of each user, as for `LocalClient`.
 
     Notes
     -----
-    Budgets are kept in memory, 24 bytes a user: they end with the pool.
+    Budgets are kept in memory, 24 bytes per user: they end with the pool.
     """
 
     _copies = "a pool cannot be copied or pickled: copies would spend budgets twice"
@@ -241,20 +242,20 @@ class ClientPool(Devices):
     def respond(
         self, spec: RoundSpec | bytes, x: Any, labels: Any, users: Any = None
     ) -> ReportBatch:
-        """Return one private report of each user named, and charge their ledgers.
+        """Return one private report of each named user, and charge their ledgers.
 
         Parameters
         ----------
         spec : RoundSpec or bytes
             The round to answer.
         x : object
-            The context all share; with ``protect="label_and_context"`` a sequence of one context a
-            user (or None for hypotheses without contexts).
+            The context that all share. With ``protect="label_and_context"``: a sequence of one
+            context per user (or None for hypotheses without contexts).
         labels : sequence or integer array of shape (n,)
-            One label a user; None, -1 or anything that is no label is "no event". Arrays must be
-            of integers or objects.
+            One label per user; None, -1 or anything that is not a label is "no event". Arrays must
+            be of integers or objects.
         users : integer array of shape (n,), optional
-            Who reports, each at most once; by default all users, in order.
+            Users who report, each at most once; by default all users, in order.
 
         Returns
         -------
@@ -264,9 +265,9 @@ class ClientPool(Devices):
         Raises
         ------
         ValueError, TypeError
-            As `LocalClient.respond`, and for users unknown or named twice. Nothing changed.
+            As for `LocalClient.respond`, and for users unknown or named twice. Nothing changes.
         BudgetExceeded
-            If one of the users has not enough budget left: nobody has reported.
+            If one of the users does not have enough budget left; nobody has reported.
         """
         with self._lock:
             self._ledgers.check_process()
@@ -288,12 +289,12 @@ class ClientPool(Devices):
 
     @property
     def spent(self) -> NDArray[np.float64]:
-        """Epsilon of all reports so far, of each user, shape (users,)."""
+        """Epsilon of all reports so far, for each user, shape (users,)."""
         return self._ledgers.spent
 
     @property
     def reports(self) -> IntArray:
-        """Number of reports so far, of each user, shape (users,)."""
+        """Number of reports so far, for each user, shape (users,)."""
         return self._ledgers.reports.copy()
 
     def can_answer(self, epsilon: float) -> NDArray[np.bool_]:
@@ -332,7 +333,7 @@ def _check_labels(labels: Any, count: int | None) -> None:
 
 
 class DevicePredictor:
-    """Forms predictions from broadcast weights and a context that never leaves the device.
+    """Computes predictions from broadcast weights and a context that stays on the device.
 
     Parameters
     ----------
@@ -349,7 +350,7 @@ class DevicePredictor:
         Parameters
         ----------
         weights : array of shape (K,)
-            As the server published them: nonnegative, summing to 1.
+            The weights that the server published: nonnegative, with sum 1.
         x : object, optional
             The private context.
         mixing : float, default 0

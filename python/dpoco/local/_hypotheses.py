@@ -54,16 +54,16 @@ class Hypotheses:
     Raises
     ------
     ValueError
-        For rows that are no distributions (not finite, negative, or a sum further than 1e-6 from
-        1): the message names the row. For shapes that contradict each other.
+        For rows that are not distributions (not finite, negative, or a sum further than 1e-6 from
+        1); the message names the row. For shapes that contradict each other.
     TypeError
         For sources of another kind.
 
     Notes
     -----
-    Arrays are converted once to read-only float64, O(K M) memory (O(C K M) for a table); an array
-    that is read-only, contiguous and owns its float64 data is not copied. A callable is asked once
-    a context; its last answer is kept. Hypotheses are public: nothing in them is protected.
+    Arrays are converted once to read-only float64, O(K M) memory (O(C K M) for a table). An array
+    that is read-only, contiguous and owns its float64 data is not copied. A callable is called once
+    per context; its last answer is kept. Hypotheses are public: nothing in them is protected.
     """
 
     def __init__(
@@ -170,9 +170,9 @@ class Hypotheses:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Digest of what is public about the class, 16 bytes.
+        """Digest of the public facts about the class, 16 bytes.
 
-        Kind, K, M and, for arrays, every number; a callable's inside cannot be seen.
+        It covers kind, K, M and, for arrays, every number; a callable is opaque.
         """
         digest = hashlib.blake2b(digest_size=16, person=b"dpoco.hypotheses"[:16])
         shape = (self.count, -1 if self.labels is None else self.labels, self.contexts or 0)
@@ -183,11 +183,11 @@ class Hypotheses:
 
     @property
     def public_fingerprint(self) -> bytes:
-        """`fingerprint` for arrays and tables; 16 zeros for callables, whose inside is not seen."""
+        """`fingerprint` for arrays and tables; 16 zeros for callables, which are opaque."""
         return bytes(16) if self.array is None else self.fingerprint
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what can be said about the class without its numbers."""
+        """Return a description of the class without its numbers."""
         return {
             "kind": self.kind,
             "hypotheses": self.count,
@@ -336,11 +336,11 @@ class Prediction:
 
     @property
     def labels(self) -> int | None:
-        """Number of labels M; None where labels form no finite set."""
+        """Number of labels M; None if the labels are not a finite set."""
         return None if self._matrix is None else int(self._matrix.shape[1])
 
     def prob(self, y: Any) -> float:
-        """Return the probability (or density) of label `y`; 0 for no label. O(K)."""
+        """Return the probability (or density) of label `y`; 0 for anything else. O(K)."""
         if self._matrix is None:
             assert self._column is not None
             likelihoods = self._column(y)

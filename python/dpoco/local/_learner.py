@@ -25,10 +25,10 @@ from dpoco.local._settings import settings_of
 
 
 class DistributionLearner(Server):
-    """Learns which of K conditional distributions labels come from, from private reports.
+    """Learns from private reports which of K conditional distributions the labels follow.
 
-    Under the default scope **the context of every round is known to the server**: a report
-    protects the label, and nothing else. ``protect="label_and_context"`` protects both.
+    By default **the server knows the context of every round**: a report protects the label and
+    nothing else. ``protect="label_and_context"`` protects both.
 
     Parameters
     ----------
@@ -39,23 +39,23 @@ class DistributionLearner(Server):
     horizon : int, optional
         Rounds T; None for an endless stream.
     learner : {"posterior", "hedge"}
-        ``posterior``: tempered Bayes on the messages, best where one hypothesis is right;
-        ``hedge``: a guarantee for arbitrary labels, and private contexts.
+        ``posterior``: tempered Bayes on the messages, best if one hypothesis is right. ``hedge``: a
+        guarantee for arbitrary labels, and private contexts.
     learning_rate : float or "worst_case", optional
-        Of the posterior: power of the likelihood, in (0, 1]; by default 0.75. Of hedge: a fixed
-        rate, "worst_case" for the one of the bound; by default AdaHedge.
+        For the posterior: power of the likelihood, in (0, 1]; default 0.75. For hedge: a fixed
+        rate, or "worst_case" for the rate of the bound; default AdaHedge.
     channel : {"auto", "bit", "subset", "coordinate"}
-        What a report is. ``auto``: the posterior picks one bit or a subset of labels by mutual
-        information, from public data; hedge asks for one coordinate. Else "bit" or "subset" for the
-        posterior, "coordinate" (one bit about one loss) or "subset" for hedge.
+        Kind of report. ``auto``: the posterior picks one bit or a subset of labels by mutual
+        information, from public data; hedge asks for one coordinate. Otherwise "bit" or "subset"
+        for the posterior, "coordinate" (one bit about one loss) or "subset" for hedge.
     query : {"auto", "bisection", "scheffe", "mean_test", "hadamard", "loss"}
-        Family of the questions behind bits. ``auto`` is bisection, or if `interactive` a question
-        that splits the present weights.
+        Family of the questions behind bits. ``auto`` is bisection, or with `interactive` a question
+        that splits the current weights.
     bits : int or "auto", default 1
-        Bits a report, each with epsilon / bits.
+        Number of bits per report, each with epsilon / bits.
     interactive : bool, default False
-        Whether current weights may shape the next question: devices must then be told it. Hedge
-        then draws likelier what it is uncertain about.
+        Whether current weights may shape the next question, which devices must then be told. Hedge
+        then prefers questions about what it is uncertain about.
     protect : {"label", "label_and_context"}
         What one report protects; the latter needs ``learner="hedge"``.
     mixing : float, optional
@@ -67,7 +67,7 @@ class DistributionLearner(Server):
     public_seed : int, optional
         Seed of the public coins in [0, 2^64); by default from the operating system. Public.
     open_rounds : int, default 1
-        How many of the latest rounds take reports; of a callable's, each keeps its (K, M) array.
+        Number of latest rounds that accept reports; with callables, each keeps its (K, M) array.
     track_information : bool, default False
         Keep the K x K matrix behind `information`; K <= 512, posterior only.
     max_message_bits : int, default 4096
@@ -80,9 +80,9 @@ class DistributionLearner(Server):
 
     Notes
     -----
-    Everything here is post-processing of reports that are private already: the server adds no
-    noise, and its copies share none. The state is a function of specifications and reports, bit
-    for bit, on every machine. Methods may be called from several threads, one at a time each.
+    Everything here is post-processing of reports that are already private: the server adds no
+    noise, and its copies share none. The state is a function of specifications and reports, bit for
+    bit, on every machine. Methods may be called from several threads, one at a time each.
     """
 
     _kind = "DistributionLearner"
@@ -142,14 +142,15 @@ class DistributionLearner(Server):
         Returns
         -------
         RoundSpec
-            To be sent to the devices. The oldest open round closes if there are too many.
+            Specification to send to the devices. The oldest open round closes if there are too
+            many.
 
         Raises
         ------
         HorizonExceeded
             After `horizon` rounds.
         ValueError, TypeError
-            For a context the hypotheses do not know: no round is opened.
+            For a context that the hypotheses do not know; no round is opened.
         """
         with self._lock:
             self._check_left(1)
@@ -172,7 +173,7 @@ class DistributionLearner(Server):
         horizon = self.settings.horizon
         if horizon is not None and self.round + count > horizon:
             raise HorizonExceeded(
-                f"{count} rounds asked for, {horizon - self.round} left of {horizon}"
+                f"rounds asked for: {count}, left: {horizon - self.round} of {horizon}"
             )
 
     def predict(self, x: Any = None) -> Prediction:
@@ -184,7 +185,7 @@ class DistributionLearner(Server):
         Raises
         ------
         ValueError
-            Under private contexts: devices predict, with `DevicePredictor`.
+            With private contexts, since devices then predict, with `DevicePredictor`.
         """
         if self.settings.protect != "label":
             raise ValueError("contexts are private: use DevicePredictor on the device")
@@ -194,7 +195,7 @@ class DistributionLearner(Server):
 
     @property
     def mixing(self) -> float:
-        """Share of the uniform mixture in the present prediction; broadcast with the weights."""
+        """Current share of the uniform mixture in the prediction; broadcast with the weights."""
         with self._lock:
             return self._rule.mixing(self._turn())
 
@@ -220,7 +221,7 @@ class DistributionLearner(Server):
             If the round is closed (late reports) or was never opened. Nothing changes.
         ValueError
             For reports that are malformed, answer another specification (foreign) or have been
-            taken before (duplicated). Nothing changes, whatever else came along.
+            taken before (duplicated). Nothing changes, not even by the other reports of the call.
         """
         with self._lock:
             opened = self._opened(spec)
@@ -266,7 +267,7 @@ class DistributionLearner(Server):
             return self._rule.risk_certificate()
 
     def risk_bound(self, rounds: int | None = None) -> float:
-        """Return an upper bound on the expected KL-risk, in nats, with one report a round.
+        """Return an upper bound on the expected KL-risk, in nats, with one report per round.
 
         Parameters
         ----------
@@ -283,7 +284,7 @@ class DistributionLearner(Server):
         Warns
         -----
         NoiseDominatesWarning
-            If it exceeds T log K, which ignoring all reports would have.
+            If it exceeds T log K, the risk of ignoring all reports.
         """
         number = self.settings.horizon if rounds is None else positive_int("rounds", rounds)
         if number is None:

@@ -36,7 +36,7 @@ _ROUNDING = Fraction(1, 2**52)
 
 
 class NotCopied:
-    """Base of what holds a budget: it is neither copied nor pickled."""
+    """Base of objects that hold a budget; they can be neither copied nor pickled."""
 
     _copies: ClassVar[str]  # why not
 

@@ -116,7 +116,7 @@ class RoundSpec:
 
     @property
     def width(self) -> int:
-        """How many integers a report has."""
+        """Number of integers in a report."""
         return self.subset_size or len(self.queries)
 
     @property
@@ -127,7 +127,7 @@ class RoundSpec:
         return query
 
     def check_reports(self, reports: Report | ReportBatch) -> None:
-        """Raise ``ValueError`` unless these are reports that devices can send to this round.
+        """Raise ``ValueError`` unless devices can send these reports in this round.
 
         Bits are 0 or 1, subsets ascending and within the labels, and the digest is that of this
         specification. No message holds a value.
@@ -149,7 +149,7 @@ class RoundSpec:
 
     @cached_property
     def digest(self) -> bytes:
-        """Eight bytes that stand for the whole specification."""
+        """Eight bytes that identify the whole specification."""
         return hashlib.sha256(self._body).digest()[:_CHECK]
 
     @cached_property
@@ -205,13 +205,13 @@ class Report:
     digest : bytes
         Digest of that specification, 8 bytes.
     nonce : bytes
-        8 random bytes, independent of all data: let the server see duplicates.
+        8 random bytes, independent of all data, by which the server detects duplicates.
     channel : str
         Channel of that specification.
     values : tuple of int
         Bits, or a sorted subset.
     simulated : bool
-        Whether the noise was reproducible: then nothing is promised.
+        Whether the noise was reproducible; the guarantee is then void.
     """
 
     round: int
@@ -231,7 +231,7 @@ class Report:
             _check_range(self.channel, min(self.values), max(self.values))
 
     def to_bytes(self) -> bytes:
-        """Return the report as bytes; their number depends on the specification only."""
+        """Return the report as bytes; their number depends only on the specification."""
         values = np.array(self.values, dtype=_FORMATS[self.channel])
         return _head(b"dpr", self) + _ONE.pack(self.nonce, len(self.values)) + values.tobytes()
 
@@ -248,7 +248,7 @@ class Report:
 
 @dataclass(frozen=True, eq=False)
 class ReportBatch:
-    """Many reports to one specification, in an order that stands.
+    """Many reports to one specification, in a fixed order.
 
     Attributes
     ----------

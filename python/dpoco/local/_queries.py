@@ -39,7 +39,7 @@ _HADAMARD, _LOSS = struct.Struct("<I"), struct.Struct("<Iddd")
 
 
 class Query:
-    """The public question behind one bit. Immutable; equal where the bytes are."""
+    """The public question behind one bit. Immutable; equal if the bytes are equal."""
 
     def phi(self, column: FloatArray, label: Any, labels: int | None) -> float:
         """Return the query's value at one label, in [-1, 1]; O(K).
@@ -56,7 +56,7 @@ class Query:
         return 0.0 if own is None else value
 
     def values(self, matrix: FloatArray) -> FloatArray:
-        """Return the values at all labels of a context, shape (M,), bit for bit those of `phi`.
+        """Return the values at all labels of a context, shape (M,), equal to those of `phi`.
 
         `matrix` holds the distributions, shape (K, M). O(K M).
         """
@@ -65,7 +65,7 @@ class Query:
         return self.values_at(matrix, np.arange(matrix.shape[1]))
 
     def values_at(self, columns: FloatArray, labels: NDArray[np.int64]) -> FloatArray:
-        """Return the values at n labels, shape (n,), bit for bit those of `phi`.
+        """Return the values at n labels, shape (n,), equal to those of `phi`.
 
         Column i of `columns`, shape (K, n), holds the likelihoods of ``labels[i]``. O(K n).
         """
@@ -122,7 +122,7 @@ class ThresholdQuery(Query):
         )
 
     def check(self, hypotheses: int, labels: int | None) -> None:
-        """Raise unless there is one coefficient a hypothesis."""
+        """Raise unless there is one coefficient per hypothesis."""
         if self.coefficients.size != hypotheses:
             raise ValueError(f"a threshold query needs {hypotheses} coefficients")
 
@@ -158,14 +158,14 @@ class HadamardQuery(Query):
         return b"\2" + _HADAMARD.pack(self.row)
 
     def check(self, hypotheses: int, labels: int | None) -> None:
-        """Raise unless the row is one of the labels' Hadamard matrix, and not the constant one."""
+        """Raise unless the row is a non-constant row of the labels' Hadamard matrix."""
         if labels is None:
             raise ValueError("a Hadamard query needs a finite number of labels")
         if self.row >= hadamard_size(labels):
             raise ValueError(f"the row of a Hadamard query must be below {hadamard_size(labels)}")
 
     def values_at(self, columns: FloatArray, labels: NDArray[np.int64]) -> FloatArray:
-        """Return the values at n labels; `columns` does not matter."""
+        """Return the values at n labels; `columns` is ignored."""
         common = labels.astype(np.uint64) & np.uint64(self.row)
         for shift in (32, 16, 8, 4, 2, 1):
             common ^= common >> np.uint64(shift)
@@ -207,7 +207,7 @@ class LossQuery(Query):
         return b"\3" + _LOSS.pack(self.index, self.midpoint, self.half_range, self.mixing)
 
     def check(self, hypotheses: int, labels: int | None) -> None:
-        """Raise unless the index is that of a hypothesis."""
+        """Raise unless the index belongs to a hypothesis."""
         if self.index >= hypotheses:
             raise ValueError(f"the index of a loss query must be below {hypotheses}")
 
@@ -246,7 +246,7 @@ def _whole_query(data: bytes) -> Query:
 
 
 class PublicCoins:
-    """The stream of public random words of one question.
+    """The public random words of one question.
 
     Parameters
     ----------

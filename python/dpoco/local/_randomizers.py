@@ -91,7 +91,7 @@ class BitRandomizer:
 
     @property
     def law(self) -> Bits:
-        """What is drawn, as the kernel certifies it."""
+        """What is drawn, as certified by the kernel."""
         return Bits(self.low, self.high, self.bits)
 
     @property
@@ -101,7 +101,7 @@ class BitRandomizer:
 
     @property
     def inverse_contrast(self) -> float:
-        """C as sampled: 2^53 / (2 high - 2^53); infinite if the bits say nothing."""
+        """C as sampled: 2^53 / (2 high - 2^53); infinite if the bits carry no information."""
         gap = 2 * self.high - _UNITS
         return _UNITS / gap if gap else math.inf
 
@@ -121,7 +121,7 @@ class BitRandomizer:
     def respond_many(
         self, thresholds: NDArray[np.uint64], places: NDArray[np.int64], source: Source
     ) -> NDArray[np.int64]:
-        """Return one bit a report, shape (n,): report i has threshold ``thresholds[places[i]]``."""
+        """Return one bit per report, shape (n,); report i uses ``thresholds[places[i]]``."""
         bits = np.empty(places.size, dtype=np.int64)
         with source._lock:
             source._own()
@@ -150,7 +150,7 @@ class BitRandomizer:
 
 
 class SubsetRandomizer:
-    """A random subset of labels that contains the own one with larger probability.
+    """A random subset of labels that contains the true label with larger probability.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class SubsetRandomizer:
 
     @property
     def law(self) -> Subset:
-        """What is drawn, as the kernel certifies it."""
+        """What is drawn, as certified by the kernel."""
         return Subset(self.labels, self.size, self.inside or 0)
 
     @property

@@ -35,9 +35,9 @@ _FIXED = {
 class LocalHypothesisSelector(Server):
     """Selects one of K known distributions over M labels from private reports on labels.
 
-    Nothing is interactive: question number n is a function of the constructor's arguments, so that
-    user n's device can work it out for itself (with a selector of its own), and reports may come in
-    any order, late, or never. Each user should answer a question of her own.
+    Nothing is interactive. Question number n is a function of the constructor's arguments, so user
+    n's device can compute it (with its own selector), and reports may come in any order, late, or
+    never. Each user should answer her own question.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class LocalHypothesisSelector(Server):
         self._last: RoundSpec | None = None
 
     def round_spec(self, number: int) -> RoundSpec:
-        """Return question `number` >= 1: the same for everybody with the same arguments."""
+        """Return question `number` >= 1: equal for everybody with the same arguments."""
         index = positive_int("number", number, maximum=2**63 - 1)
         with self._lock:
             last = self._last
@@ -125,7 +125,7 @@ class LocalHypothesisSelector(Server):
             self._nonces = nonces
 
     def collect(self, pool: ClientPool, labels: Any, users: Any = None) -> None:
-        """Ask the users of a pool, each a question that nobody has answered, and learn.
+        """Ask the users of a pool one unanswered question each, and learn.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class LocalHypothesisSelector(Server):
 
     @property
     def map_index(self) -> int:
-        """The most likely hypothesis; the first of several."""
+        """The most likely hypothesis; the first one if there is a tie."""
         return int(np.argmax(self.posterior()))
 
     def prediction(self) -> Prediction:
@@ -167,7 +167,7 @@ class LocalHypothesisSelector(Server):
         return Prediction(mean, 0.0, matrix=self.hypotheses.matrix())
 
     def decided(self, alpha: float, beta: float) -> bool:
-        """Return whether all of ``confidence_set(beta)`` are within `alpha` of each other.
+        """Return whether all members of ``confidence_set(beta)`` are within `alpha` of each other.
 
         A stopping rule: with probability at least ``1 - beta``, whenever it says True, every member
         (`map_index` is one) is within total variation `alpha` of the truth. O(K^2 M).
@@ -191,7 +191,7 @@ class LocalHypothesisSelector(Server):
         return min(1.0, strength * math.sqrt(math.log(count) / (2.0 * number))) if number else 1.0
 
     def information(self) -> FloatArray:
-        """Return what the answered questions tell about pairs of hypotheses, shape (K, K), nats.
+        """Return the information of the answers about pairs of hypotheses, shape (K, K), nats.
 
         Entry (i, j) is the sum over reports of ``-log`` of the Bhattacharyya coefficient of the
         laws under i and j: j is as likely as a true i with probability at most ``exp(-entry)``.
@@ -360,7 +360,7 @@ def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class MedianSelection:
-    """The row chosen among independent answers.
+    """The row that was chosen among independent answers.
 
     Attributes
     ----------
@@ -382,7 +382,7 @@ class MedianSelection:
 
 
 def median_select(distributions: Any) -> MedianSelection:
-    """Choose among the answers of disjoint groups of users: failures become exponentially rare.
+    """Choose among the answers of disjoint groups of users; failures become exponentially rare.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class Nonces:
 
 
 class Server:
-    """Base of the servers: all that is not asking questions and taking reports.
+    """Base of the servers: everything but asking questions and taking reports.
 
     Methods may be called from several threads, one at a time each.
 
@@ -108,11 +108,11 @@ class Server:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised about one report."""
+        """The guarantee for one report."""
         return self.guarantee_for()
 
     def guarantee_for(self, reports_per_user: int = 1, delta: float | None = None) -> Guarantee:
-        """Return the guarantee of a user who sends several reports.
+        """Return the guarantee for a user who sends several reports.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Server:
         )
 
     def posterior(self) -> FloatArray:
-        """Return the posterior of Bayes under a uniform prior, shape (K,); not of "hedge"."""
+        """Return the Bayes posterior under a uniform prior, shape (K,); not for "hedge"."""
         with self._lock:
             return self._bayes().posterior()
 
@@ -160,7 +160,7 @@ class Server:
         return type(self)(**self.get_params())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file; `dpoco.load` continues bit for bit. Nothing in it is secret.
+        """Write the state to a file that `dpoco.load` continues bit for bit. It holds no secret.
 
         Hypotheses that are callables are not written: see `load`.
         """

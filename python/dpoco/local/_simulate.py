@@ -28,7 +28,7 @@ _CHUNK_ENTRIES = 2**26  # a chunk takes a fraction of a second
 
 @dataclass(frozen=True, repr=False)
 class LocalTrace:
-    """What a simulation measured. **Not private**: it is computed from the truth.
+    """Results of a simulation. **Not private**: they are computed from the truth.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class LocalTrace:
 
     @property
     def kl_risk(self) -> float:
-        """Sum of the KL divergences, nats."""
+        """Sum of the KL divergences, in nats."""
         return float(_given(self.kl).sum())
 
     @property
@@ -88,27 +88,27 @@ def simulate(
     beta: float = 0.1,
     progress: Progress | None = None,
 ) -> LocalTrace:
-    """Play a learner against devices with the given labels, one report a round.
+    """Play a learner against devices with the given labels, one report per round.
 
     Parameters
     ----------
     learner : DistributionLearner
-        Goes on from its present state, and is left in the state after the last round. Its
+        The learner continues from its current state and ends in the state after the last round. Its
         guarantee is void from then on: one process has seen all labels.
     labels : integer array of shape (T,)
-        One label a round; -1 or anything else out of range is no event.
+        One label per round; -1 or anything else out of range is no event.
     contexts : sequence of length T, optional
-        One context a round, where the hypotheses have any; also for private contexts.
+        One context per round, if the hypotheses have any; also for private contexts.
     truth : int or array, optional
-        What predictions are measured against: a hypothesis, or distributions of shape (M,) or, for
-        a table, (C, M). The confidence set is watched if it is a hypothesis.
+        Truth against which predictions are measured: a hypothesis, or distributions of shape (M,)
+        or, for a table, (C, M). If it is a hypothesis, the confidence set is also watched.
     source : dpoco.random.Source, optional
         Noise of all devices; by default from the operating system. A seeded one makes a run
         reproducible.
     checkpoints : sequence of int
         Rounds (numbers, from 1 on) after which weights are kept.
     beta : float, default 0.1
-        Of the confidence set.
+        Parameter of the confidence set.
     progress : callable, optional
         Called as ``progress(done, total)`` between chunks.
 

@@ -1,10 +1,10 @@
-"""Families of convex losses with the public bounds a guarantee rests on.
+"""Families of convex losses with public bounds, on which guarantees rely.
 
-A family states how long a record may be; the learner clips every record to that, so the bounds
-hold whatever the data. From them follow the constants of the theory: Lipschitz constant and
-smoothness over a domain, and the bounds on the vector a round adds to a private sum
-(``docs/privacy/leaf_bounds.md``). Losses are immutable values, restored from JSON by
-:func:`from_dict`.
+A family states how long a record may be. The learner clips every record to that length, so the
+bounds hold for all data. They determine the constants of the theory: the Lipschitz constant and
+smoothness over a domain, and the bounds on the vector that a round adds to a private sum
+(``docs/privacy/leaf_bounds.md``). Losses are immutable values, and :func:`from_dict` restores them
+from JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def from_dict(state: Mapping[str, Any]) -> Loss:
     Returns
     -------
     Loss
-        Equal to the loss that was saved, bit for bit.
+        The saved loss, bit for bit.
 
     Raises
     ------

@@ -51,24 +51,25 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
-        """Loss of a decision on raw data: no clipping, not private."""
+        """Loss of a decision on raw data, without clipping; not private."""
 
     @abstractmethod
     def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
-        """Gradient of the loss at a decision on raw data: no clipping, not private."""
+        """Gradient of the loss at a decision on raw data, without clipping; not private."""
 
     @abstractmethod
     def batch_values(
         self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
     ) -> FloatArray:
-        """Losses of one decision on many records, clipped as a learner clips them; not private.
+        """Losses of one decision on many records, clipped as a learner does; not private.
 
         Parameters
         ----------
         domain
-            Set of decisions: its dual norm is the one records are clipped in.
+            Set of decisions; records are clipped in its dual norm.
         theta
-            Decision, shape (d,), or one for each record, shape (T, d); need not lie in the domain.
+            Decision, shape (d,), or one for each record, shape (T, d); it need not lie in the
+            domain.
         features, labels
             Records, shapes (T, d) and (T,). A record that is not finite has loss 0.
 

@@ -24,7 +24,7 @@ Function = Callable[[FloatArray, FloatArray], Any]
 
 @dataclass(frozen=True)
 class LinearLoss(Loss):
-    """``f(theta) = <g, theta>``; a round's data is the vector g.
+    """``f(theta) = <g, theta>``; a round's data are the vector g.
 
     Parameters
     ----------
@@ -116,10 +116,11 @@ class DeclaredLoss(Loss):
 
 @dataclass(frozen=True, init=False, repr=False)
 class CustomLoss(DeclaredLoss):
-    """Any convex loss: of objects with ``value(theta)`` and ``gradient(theta)``, or of arrays.
+    """Any convex loss, from objects with ``value`` and ``gradient`` or from array functions.
 
-    Without functions a round's data is such an object. With `values` and `gradients` it is a row
-    of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision` take it, too.
+    Without functions, the data of a round are such an object. With `values` and `gradients` they
+    are a row of an array, and ``run``, comparisons and `dpoco.evaluation.best_fixed_decision`
+    accept the loss, too.
 
     Parameters
     ----------
@@ -129,19 +130,20 @@ class CustomLoss(DeclaredLoss):
         beta >= ``||grad f(a) - grad f(b)||_q / ||a - b||_p``; 0 for linear losses.
     leaf_bound
         Optional: clip what a round adds to the gradient sum to this ``l_q`` norm instead of
-        ``step_scale beta D + L`` (D the domain's diameter). Smaller trades bias for noise.
+        ``step_scale beta D + L`` (D is the domain's diameter). A smaller value means more bias and
+        less noise.
     leaf_bound_l2
-        Optional: clip it to this ``l_2`` norm too.
+        Optional: also clip it to this ``l_2`` norm.
     values, gradients, hessians : callable, optional
-        ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, of a
-        decision of shape (d,) and records of shape (n, k), both or none; ``hessians(theta,
-        records) -> (n, d, d)`` for the learners of whole functions. They are asked about records
-        that are finite; others count as the zero loss.
+        ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, for a
+        decision of shape (d,) and records of shape (n, k); pass both or none. Learners that use
+        whole functions also need ``hessians(theta, records) -> (n, d, d)``. The functions see only
+        finite records; others count as the zero loss.
 
     Attributes
     ----------
     lipschitz_bound, smoothness_bound : float
-        The constants given.
+        Your constants.
 
     Raises
     ------
@@ -151,9 +153,9 @@ class CustomLoss(DeclaredLoss):
     Notes
     -----
     Learners that sum gradients (`TreeFrankWolfe`, `NoisyFTRL`) clip them: their guarantees never
-    rest on the declared constants. `CoupledRegularizedLeader` and `ContinuousMultiplicativeWeights`
-    use the whole function and have to take the constants on trust: their guarantees say so and are
-    not certified.
+    depend on the declared constants. `CoupledRegularizedLeader` and
+    `ContinuousMultiplicativeWeights` use the whole function and must trust the constants: their
+    guarantees say so and are not certified.
     """
 
     unsaid = ("values", "gradients", "hessians")
@@ -214,14 +216,14 @@ class CustomLoss(DeclaredLoss):
         Raises
         ------
         ValueError, TypeError
-            For anything else, and without `values` and `gradients`.
+            For anything else, or without `values` and `gradients`.
         """
         if self.values is None:
             raise TypeError("run() takes arrays: this CustomLoss needs values= and gradients=")
         return float_array("records", records, (None, None))
 
     def of_record(self, record: Any) -> Any:
-        """Return the object with ``value``, ``gradient`` and maybe ``hessian`` that a record is."""
+        """Return a record as an object with ``value``, ``gradient`` and maybe ``hessian``."""
         if self.values is None:
             return record
         given = [(n, f) for n in self.unsaid if (f := getattr(self, n)) is not None]
@@ -250,7 +252,7 @@ class CustomLoss(DeclaredLoss):
         Raises
         ------
         TypeError
-            Without `values` and `gradients`: evaluate the loss objects one by one.
+            Without `values` and `gradients`; evaluate the loss objects one by one.
         """
         rows = self.rows(features)
         _no_label(labels)
@@ -262,7 +264,7 @@ class CustomLoss(DeclaredLoss):
         return np.concatenate([np.empty(0), *parts])
 
     def to_dict(self) -> dict[str, Any]:
-        """As of every loss; `StateError` with functions, which no file can hold."""
+        """As for every loss; `StateError` with functions, which no file can hold."""
         if self.values is not None:
             raise StateError("a loss with functions of its own cannot be stored")
         return super().to_dict()
@@ -294,13 +296,13 @@ _RESERVE = 1.0 - 1e-12
 class QuadraticLoss(DeclaredLoss):
     """``f(x) = x'Ax/2 - b'x`` with A symmetric and positive semidefinite.
 
-    A round's data are the matrix A, shape (d, d), and the vector b, shape (d,).
+    The data of a round are the matrix A, shape (d, d), and the vector b, shape (d,).
 
     Parameters
     ----------
     lipschitz
-        Bound on the gradient's Euclidean norm over the domain: a round's loss is scaled down until
-        ``|A| max|x - c| + |Ac - b|`` (c the domain's centre) is at most this.
+        Bound on the gradient's Euclidean norm over the domain. A round's loss is scaled down until
+        ``|A| max|x - c| + |Ac - b|`` (c is the domain's centre) is at most this bound.
     smoothness
         Bound on the largest eigenvalue of A; the loss is scaled down to it.
     strong_convexity
@@ -314,8 +316,8 @@ class QuadraticLoss(DeclaredLoss):
 
     Notes
     -----
-    A matrix that is not positive semidefinite, or not finite, counts as the zero loss. For the rank
-    one losses of a regression use `SquaredLoss`.
+    A matrix that is not positive semidefinite, or not finite, counts as the zero loss. Use
+    `SquaredLoss` for the rank-one losses of a regression.
     """
 
     strong_convexity: float
@@ -376,9 +378,9 @@ class QuadraticLoss(DeclaredLoss):
         return values
 
     def scales(self, domain: Domain, matrices: Any, vectors: Any) -> FloatArray:
-        """Return the factors in [0, 1], shape (T,), that bring rounds within the bounds.
+        """Return factors in [0, 1], shape (T,), that scale rounds into the bounds.
 
-        0 for a round that is not finite or not convex.
+        The factor is 0 for a round that is not finite or not convex.
         """
         pairs = _rounds(matrices, vectors, domain.dimension, False)
         factors = np.zeros(pairs[0].shape[0])

@@ -36,11 +36,11 @@ class GlmLoss(Loss):
     @property
     @abstractmethod
     def label_range(self) -> tuple[float, float]:
-        """Interval labels are clipped to."""
+        """Interval to which labels are clipped."""
 
     @property
     def reported(self) -> GlmLoss:
-        """The loss whose values are reported: itself, unless it says otherwise."""
+        """The loss whose values are reported: itself by default."""
         return self
 
     @abstractmethod
@@ -61,8 +61,8 @@ class GlmLoss(Loss):
     def leaf_scalar_bound(self, margin: float, step_scale: float = 1.0) -> float:
         """Bound c on a round's leaf scalar ``k l'(z_k, y) - (k-1) l'(z_{k-1}, y)``.
 
-        For weights w_k = k only. The smaller of the bound special to this loss and of the general
-        ``sup|l'| + 2 step_scale margin sup l''``; each is proved in docs/privacy/leaf_bounds.md.
+        Only for weights w_k = k. It is the smaller of a bound special to this loss and the general
+        ``sup|l'| + 2 step_scale margin sup l''``; ``docs/privacy/leaf_bounds.md`` proves both.
 
         Parameters
         ----------
@@ -89,10 +89,10 @@ class GlmLoss(Loss):
         )
 
     def center_regret(self, domain: Domain) -> float:
-        """Bound on a round's regret of the decision ``domain.center``, whatever the record.
+        """Bound on a round's regret of the decision ``domain.center``, for any record.
 
-        By convexity that of the farthest margin and label, moved as far as the domain allows, or
-        to the label, where the loss of a regression is least.
+        By convexity, the bound is attained at the farthest margin and label. The margin moves as
+        far as the domain allows, or to the label, where the loss of a regression is least.
         """
         center, low = np.asarray(domain.center), self.label_range[0]
         size, length = lp_norm(center, domain.p), lp_norm(center, 2.0)
@@ -114,7 +114,7 @@ class GlmLoss(Loss):
         return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
 
     def value(self, theta: Any, features: Any, label: Any = None) -> Any:
-        """Loss of a decision on raw records: no clipping, not private.
+        """Loss of a decision on raw records, without clipping; not private.
 
         Parameters
         ----------
@@ -165,9 +165,9 @@ class GlmLoss(Loss):
 
 
 def check_undamped(loss: Any) -> None:
-    """Raise `ValueError` for a slope bound, of which most learners' bounds know nothing."""
+    """Raise `ValueError` for a slope bound, which most learners do not support."""
     if getattr(loss, "slope_bound", None) not in (None, 1.0):
-        raise ValueError("a slope_bound is for NoisyFTRL and NoisyNewton: nothing else has bounds")
+        raise ValueError("only NoisyFTRL and NoisyNewton take a slope_bound: others have no bounds")
 
 
 def checked_margin(value: float) -> float:
@@ -195,7 +195,7 @@ def _evaluate(
 
 @dataclass(frozen=True)
 class _LabelledLoss(GlmLoss):
-    """A loss of a margin and a label that is bounded on either side."""
+    """A loss of a margin and a label whose absolute value is bounded."""
 
     label_bound: float = 1.0
 
@@ -218,8 +218,8 @@ class SquaredLoss(_LabelledLoss):
     weight
         Factor; 1/2 gives the half squared loss.
     feature_bound_l2
-        Optional R_2: features are also clipped to ``||x||_2 <= R_2``, which saves noise where
-        the geometry's own bound is loose (p > 2 with dense features).
+        Optional R_2: features are also clipped to ``||x||_2 <= R_2``, which saves noise if the
+        geometry's own bound is loose (p > 2 with dense features).
 
     Raises
     ------
@@ -258,10 +258,10 @@ class LogisticLoss(GlmLoss):
     feature_bound_l2
         Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
     slope_bound
-        Optional c in [1/2, 1], for `NoisyFTRL` and `NoisyNewton`: they learn from another convex
-        loss, whose slope is ``v (q - y)``, q = sigmoid(margin), v = min(1, c / max(q, 1 - q)), and
-        hence at most c; less noise, but a bias where no decision fits the probabilities of
-        labels. 1 changes nothing. None (default) is 1, and 1/2 for `NoisyNewton`.
+        Optional c in [1/2, 1], for `NoisyFTRL` and `NoisyNewton`. They then learn from another
+        convex loss, whose slope is ``v (q - y)``, q = sigmoid(margin), v = min(1, c / max(q, 1 -
+        q)), and hence at most c. This needs less noise but adds a bias where no decision fits the
+        probabilities of labels. 1 changes nothing. None (default) is 1, and 1/2 for `NoisyNewton`.
 
     Raises
     ------
@@ -270,10 +270,10 @@ class LogisticLoss(GlmLoss):
 
     Notes
     -----
-    With a `slope_bound`, `gradient`, `lipschitz` and `smoothness` are those of the loss that is
-    learned from; `value`, and the losses of traces, are the logistic loss. Where labels follow
-    probabilities, its excess is at most 1/c times that of the other loss, at every margin; see
-    ``docs/privacy/noisy_newton.md``.
+    With a `slope_bound`, `gradient`, `lipschitz` and `smoothness` belong to the loss that is
+    learned from; `value`, and the losses of traces, belong to the logistic loss. If labels follow
+    probabilities, the excess of the logistic loss is at most 1/c times that of the other loss, at
+    every margin; see ``docs/privacy/noisy_newton.md``.
     """
 
     _: KW_ONLY
@@ -338,7 +338,7 @@ class HuberLoss(_LabelledLoss):
     label_bound
         Y: labels are clipped to [-Y, Y].
     threshold
-        Residual from which the loss grows linearly.
+        Residual beyond which the loss grows linearly.
     feature_bound_l2
         Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
 

@@ -1,4 +1,4 @@
-"""Private mechanisms that learners are built on: continual sums, selections, threshold tests."""
+"""Private mechanisms for learners: continual sums, selections, threshold tests."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _CHUNK_ENTRIES = 2**20
 
 
 class Mechanism(Certified):
-    """Base of the mechanisms, whose accountants take everything by name."""
+    """Base of the mechanisms, whose accountants take all arguments by name."""
 
     _shown: ClassVar[tuple[str, ...]]  # parameters in the report
 
@@ -44,7 +44,7 @@ class Mechanism(Certified):
 
 
 def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[str, Any]:
-    """Return what the compiled continual sum is built from (for mechanisms and learners)."""
+    """Return the arguments of a compiled continual sum (for mechanisms and learners)."""
     settings: dict[str, Any] = {
         "dimension": max(total.summand.size, 1),
         "horizon": max(total.pushes, 1),
@@ -66,7 +66,7 @@ def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[st
 
 
 def sum_entries(total: GaussianSum) -> dict[str, float]:
-    """Return how many doubles a compiled continual sum has, at least, for `require_memory`."""
+    """Return a lower bound on a compiled continual sum's doubles, for `require_memory`."""
     pushes = max(total.pushes, 1)
     past = 1.0 + math.log2(pushes)
     if isinstance(total.factorisation, Buffered):
@@ -77,7 +77,7 @@ def sum_entries(total: GaussianSum) -> dict[str, float]:
 
 
 def clipper_of(summand: Summand) -> _core.RecordClipper:
-    """Return what enforces the bounds on a round's vector, or on the features it is made of."""
+    """Return what enforces the bounds on a round's vector, or on its features."""
     if isinstance(summand, ClippedVector):
         return _core.RecordClipper(summand.dimension, summand.bound, summand.norm, summand.bound_l2)
     if isinstance(summand, FeatureSummand):
@@ -88,16 +88,17 @@ def clipper_of(summand: Summand) -> _core.RecordClipper:
 
 
 class ContinualSum(Mechanism):
-    """Running sums of a stream of vectors, all released under one guarantee.
+    """Running sums of a stream of vectors under one guarantee.
 
     Parameters
     ----------
     dimension : int
         Length d of the vectors.
     horizon : int or None
-        Largest number of vectors, up to 1e12; None: unknown, up to 1e9. Keyword-only, as all below.
+        Largest number of vectors, up to 1e12. None: unknown, up to 1e9. This and all following
+        arguments are keyword-only.
     budget : Budget or None
-        Guarantee of all sums together; None adds no noise and promises nothing.
+        Guarantee of all sums together; None adds no noise and gives no guarantee.
     bound : float, default 1.0
         Vectors are clipped to ``||g||_norm <= bound``; non-finite ones count as zero.
     norm : float, default 2.0
@@ -105,36 +106,37 @@ class ContinualSum(Mechanism):
     method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}
         "tree": binary tree. "honaker": binary tree with variance-weighted nodes. "toeplitz":
         square-root factorisation, horizon up to 4096, O(T d) memory. "blt": its streaming
-        approximation with five buffers. "blt_normalised": the same with smaller draws later on, as
-        fewer sums are left: 3 to 6 % less noise at the noisiest round of a known horizon. "auto"
-        (default) takes the smallest worst-case error at equal privacy: this one, or "blt" for an
-        unknown horizon; see `parameters`.
+        approximation with five buffers. "blt_normalised": the same with smaller draws later on,
+        since fewer sums remain; it has 3 to 6 % less noise at the noisiest round of a known
+        horizon. "auto" (default) takes the smallest worst-case error at equal privacy:
+        "blt_normalised", or "blt" for an unknown horizon; see `parameters`.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float, optional
         Order of the generalized Gaussian, in [2, max(2, norm)].
     relation : {"replace", "zero_out"}
-        Neighbouring streams differ in one vector, replaced or emptied.
+        Neighbouring streams differ in one vector, which is replaced or emptied.
     participation : Participation, optional
-        How often one person may come: the budget is then for all her vectors, and parameters of
-        "blt" and "blt_normalised" are searched for. ``enforced=False`` only: a sum knows no people,
-        and whoever pushes keeps them to it.
+        How often one person may come. The budget then covers all her vectors, and the library
+        searches for parameters of "blt" and "blt_normalised". Only ``enforced=False`` is possible:
+        a sum knows no people, so the caller must enforce the rule.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic. "lattice": exact integers and exactly rounded noise, whose proof covers the
-        program itself; Gaussian noise only. "float": doubles, whose rounding the proof leaves out.
-        "auto" (default): "lattice" where there is one that makes the noise at most 1 % larger.
+        Arithmetic. "lattice": exact integers and exactly rounded noise, with a proof that covers
+        the program itself; only Gaussian noise. "float": doubles, whose rounding is not part of the
+        proof. "auto" (default): "lattice" if it is available and makes the noise at most 1 %
+        larger.
     parameters : ContinualSumParameters, optional
-        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
+        Parameters to use instead of calibration. They must agree with `budget` and with every other
+        argument that you pass.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Notes
     -----
     The stream may be adaptive: a vector may depend on all earlier sums. The error at round t has
-    standard deviation ``standard_deviation(t)`` in each coordinate, exactly.
-    Memory: 6 d numbers with "blt", d log2 T with "tree", twice that with "honaker".
-    Time per round: one noise vector and O(d).
-    Proof: ``docs/privacy/continual_sum.md``.
+    standard deviation ``standard_deviation(t)`` in each coordinate, exactly. Memory: 6 d numbers
+    with "blt", d log2 T with "tree", twice that with "honaker". Time per round: one noise vector
+    and O(d). Proof: ``docs/privacy/continual_sum.md``.
 
     Examples
     --------
@@ -179,7 +181,7 @@ class ContinualSum(Mechanism):
     def _declare(self, claim: dict[str, Any]) -> None:
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
-            raise ValueError("a sum knows no people: participation must have enforced=False")
+            raise ValueError("a sum takes no persons: participation must have enforced=False")
         self._direct = int(is_own(type(self)))
 
     def _saved_arguments(self) -> dict[str, Any]:
@@ -206,7 +208,8 @@ class ContinualSum(Mechanism):
         Parameters
         ----------
         value : array_like of shape (d,)
-            Clipped to the bound, or zero if not finite: silently, for both depend on the data.
+            The vector is silently clipped to the bound, or counts as zero if it is not finite,
+            since both cases depend on the data.
 
         Returns
         -------
@@ -216,7 +219,7 @@ class ContinualSum(Mechanism):
         Raises
         ------
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         ValueError, TypeError
             Wrong shape or dtype.
         """
@@ -229,12 +232,12 @@ class ContinualSum(Mechanism):
     def run(self, values: Any) -> FloatArray:
         """Push the rows of a (T, d) array; return the T released sums, shape (T, d).
 
-        The same numbers, bit for bit, as T calls of `push`; the interpreter lock is released.
+        The numbers equal those of T calls of `push`, bit for bit. The interpreter lock is released.
 
         Raises
         ------
         HorizonExceeded
-            If fewer than T rounds are left: nothing is pushed.
+            If fewer than T rounds are left; nothing is pushed.
         """
         d = self.parameters.dimension
         rows = float_array("values", values, (None, d))
@@ -244,7 +247,7 @@ class ContinualSum(Mechanism):
         with self._alone():
             left = self.horizon - self.round
             if rows.shape[0] > left:
-                raise HorizonExceeded(f"{rows.shape[0]} rounds asked for, {left} left")
+                raise HorizonExceeded(f"rounds asked for: {rows.shape[0]}, left: {left}")
             for start in range(0, rows.shape[0], step):
                 part = slice(start, start + step)
                 self._engine.run(rows[part], out[part])
@@ -260,39 +263,38 @@ class ContinualSum(Mechanism):
 
 
 class NoisyMax(Mechanism):
-    """Report noisy max: the index of the best of many scores, and nothing else about them.
+    """Report noisy max: release the index of the best of many scores and nothing else.
 
     Parameters
     ----------
     candidates : int
         Number of scores, at most 2^32.
     horizon : int, default 1
-        Number of selections on the same data. Keyword-only, as all below.
+        Number of selections on the same data. This and all following arguments are keyword-only.
     budget : Budget or None
-        Guarantee of all selections together; None adds no noise and promises nothing.
+        Guarantee of all selections together; None adds no noise and gives no guarantee.
     sensitivity : float, default 1.0
-        Largest change of one score when one record is replaced: the caller's promise.
+        Largest change of one score when one record is replaced; the caller promises this.
     noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
-        "exponential" (default): one-sided noise, the smallest error for one selection, and the law
-        of permute-and-flip, which is the same mechanism by another name. "gumbel": the exponential
-        mechanism, which composes best over many selections with ``delta > 0``. "laplace": the
-        classical one.
+        "exponential" (default): one-sided noise with the smallest error for one selection; it has
+        the same distribution as permute-and-flip. "gumbel": the exponential mechanism, which
+        composes best over many selections with ``delta > 0``. "laplace": the classical noise.
     one_directional : bool, default False
-        Whether replacing a record moves all scores the same way, as adding or removing one moves
-        counts: half the noise.
+        Whether replacing a record moves all scores in the same direction, as adding or removing a
+        record does with counts. This halves the noise.
     largest : bool, default True
         Whether the largest or the smallest score is sought.
     parameters : NoisyMaxParameters, optional
-        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
+        Parameters to use instead of calibration. They must agree with `budget` and with every other
+        argument that you pass.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Notes
     -----
-    The selected score falls short of the best by x or more with probability at most
-    ``candidates * exp(-x / parameters.scale)`` (Laplace: x / 2 for x).
-    Scores may depend on earlier selections. O(candidates) time and memory a selection.
-    Proof: ``docs/privacy/noisy_max.md``.
+    The selected score falls short of the best by x or more with probability at most ``candidates *
+    exp(-x / parameters.scale)`` (Laplace: x / 2 instead of x). Scores may depend on earlier
+    selections. O(candidates) time and memory per selection. Proof: ``docs/privacy/noisy_max.md``.
 
     Examples
     --------
@@ -344,12 +346,12 @@ class NoisyMax(Mechanism):
         Parameters
         ----------
         scores : array_like of shape (candidates,)
-            Non-finite ones count as 0.
+            Scores; non-finite ones count as 0.
 
         Raises
         ------
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         ValueError, TypeError
             Wrong shape or dtype.
         """
@@ -359,41 +361,43 @@ class NoisyMax(Mechanism):
 
 
 class AboveThreshold(Mechanism):
-    """AboveThreshold: alarms when a query exceeds its threshold; silence costs nothing.
+    """AboveThreshold: alarms when a query exceeds its threshold; silence costs no privacy.
 
     Parameters
     ----------
     horizon : int or None
-        Number of queries, at most 1e12; None: unknown. Keyword-only, as all below.
+        Number of queries, at most 1e12; None: unknown. This and all following arguments are
+        keyword-only.
     budget : Budget or None
-        Guarantee of all answers together, pure (its delta is not needed); None adds no noise and
-        promises nothing.
+        Guarantee of all answers together, pure (its delta is not needed). None adds no noise and
+        gives no guarantee.
     sensitivity : float, default 1.0
-        Largest change of one query when one record is replaced, in either direction: the caller's
-        promise, as is the next.
+        Largest change of one query when one record is replaced, in either direction. The caller
+        promises this and the next number.
     spread : float, optional
         Largest rise of one query plus largest fall of another that the same replacement can cause,
-        from `sensitivity` to twice that (default). Queries that one record moves all the same way
-        have a spread equal to their sensitivity.
+        from `sensitivity` to twice that (default). If a record moves all queries in the same
+        direction, their spread equals their sensitivity.
     alarms : int, default 1
-        Alarms answered, all on the same data; the noise grows with them. For disjoint parts of the
-        data use one object a part: each has the whole budget, and together they cost no more.
+        Number of alarms answered, all on the same data; the noise grows with it. For disjoint parts
+        of the data use one object per part: each has the whole budget, and together they cost no
+        more.
     false_alarm : float, default 0.05
-        Probability, over all queries together, of an alarm for one below its threshold. A margin,
-        `parameters.margin`, on top of the thresholds sees to that.
+        Probability, over all queries together, of an alarm for a query below its threshold. To
+        ensure it, a margin, `parameters.margin`, is added to the thresholds.
     parameters : AboveThresholdParameters, optional
-        Overrides calibration; must keep to `budget`, if given, and to every other argument that is.
+        Parameters to use instead of calibration. They must agree with `budget` and with every other
+        argument that you pass.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Notes
     -----
-    Queries and thresholds may depend on all earlier answers. One noise variate per query and one
-    for the threshold, which is never drawn again: that is the variant of the sparse vector
-    technique that is proved (Lyu, Su and Li, 2017, algorithm 1), here with one-sided noises.
-    A query more than ``parameters.margin + parameters.detection_margin(beta)`` above its threshold
-    raises an alarm with probability at least 1 - beta.
-    Proof: ``docs/privacy/shift_detector.md``.
+    Queries and thresholds may depend on all earlier answers. There is one noise variate per query
+    and one for the threshold, which is never drawn again. This variant of the sparse vector
+    technique has a proof (Lyu, Su and Li, 2017, algorithm 1); here the noises are one-sided. A
+    query more than ``parameters.margin + parameters.detection_margin(beta)`` above its threshold
+    raises an alarm with probability at least 1 - beta. Proof: ``docs/privacy/shift_detector.md``.
 
     Examples
     --------
@@ -441,7 +445,7 @@ class AboveThreshold(Mechanism):
 
     @property
     def alarms_left(self) -> int:
-        """Alarms that can still be raised; without any, `test` raises `HorizonExceeded`."""
+        """Number of alarms left; without any, `test` raises `HorizonExceeded`."""
         return self.parameters.alarms - int(self._engine.alarms)
 
     def test(self, value: Any, threshold: float = 0.0) -> bool:
@@ -452,14 +456,14 @@ class AboveThreshold(Mechanism):
         value : float
             The query's answer on the data; a non-finite one counts as 0.
         threshold : float, default 0.0
-            Public; may differ from query to query.
+            Public threshold; it may differ from query to query.
 
         Raises
         ------
         HorizonExceeded
-            After `horizon` queries or the last alarm: nothing drawn, nothing changed.
+            After `horizon` queries or the last alarm; nothing is drawn and nothing changes.
         ValueError, TypeError
-            For arguments that are no real numbers, or a threshold that is not finite.
+            For arguments that are not real numbers, or a threshold that is not finite.
         """
         answer = number("value", value)
         level = real_float("threshold", threshold)

@@ -46,7 +46,7 @@ class _Nothing:
 
 
 class CoupledLearner(RecordLearner):
-    """Base of the learners whose decision is kept for many rounds by a private coupling."""
+    """Base of the learners that keep a decision for many rounds through a private coupling."""
 
     _mechanism: CoupledDraws
 
@@ -138,28 +138,28 @@ class CoupledLearner(RecordLearner):
         label : float or array_like of shape (d,), optional
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
         person : int, str or bytes
-            Whose record it is, where a participation is enforced: one too many counts as zero,
-            silently.
+            The person behind the record, if the learner enforces a participation. A record beyond
+            her limit silently counts as zero.
         ticket : Ticket, optional
-            The decision that the record belongs to, made earlier: the round played now is the
-            learner's current one.
+            Ticket of the earlier decision that the record belongs to. The round is still played at
+            the learner's current decision.
 
         Raises
         ------
         RoundOrderError
             If `decide` was not called in this round, or the ticket is not outstanding.
         StateError
-            For a ticket of another learner, or a forged one: nothing changed.
+            For a ticket of another learner, or a forged one; nothing changes.
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         ValueError, TypeError
-            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for records
-            over the bounds.
+            For a wrong shape or dtype; nothing changes. With ``on_violation="raise"`` also for
+            records beyond the bounds.
 
         Notes
         -----
-        Records over the bounds are clipped and non-finite ones count as zero, silently. An
-        exception out of a custom loss while it decides over a fresh draw leaves the learner
+        Records beyond the bounds are silently clipped, and non-finite ones count as zero. If a
+        custom loss raises an exception while it decides over a fresh draw, the learner becomes
         unusable: it may have used random numbers that must not be used again.
         """
         if ticket is not None:
@@ -225,61 +225,62 @@ class CoupledLearner(RecordLearner):
 
     @property
     def switches(self) -> int:
-        """Fresh draws so far, the first decision not counted; covered by the guarantee."""
+        """Number of fresh draws so far, without the first decision; the guarantee covers it."""
         return int(self._engine.switches)
 
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    """Decisions drawn from a Gibbs law of the past losses, and rarely: P-COMW, corrected.
+    """Decisions that are rarely redrawn from a Gibbs law of past losses: corrected P-COMW.
 
-    The decision has density proportional to exp(-beta (F + lam ||x - c||^2 / 2)), F the sum of past
-    losses and c the domain's centre. At the end of each block of rounds it is kept or drawn afresh,
-    coupled so that this stays its law while few fresh draws are spent. The whole sequence of
-    decisions is (epsilon, delta)-differentially private for replacing one round's loss, also when
-    the stream is chosen adaptively. It needs no smoothness: the tool for Lipschitz losses with
-    kinks.
+    The decision has density proportional to exp(-beta (F + lam ||x - c||^2 / 2)), where F is the
+    sum of past losses and c the domain's centre. At the end of each block of rounds it is kept or
+    drawn afresh. The coupling keeps this distribution with few fresh draws. The whole sequence of
+    decisions is (epsilon, delta)-differentially private for replacing one round's loss, even if the
+    stream is chosen adaptively. It needs no smoothness; use it for Lipschitz losses with kinks.
 
     Parameters
     ----------
     domain : LpBall, Box, Simplex or Polytope
         The decision set.
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
-        The family of losses and the public bounds of its data, enforced by clipping; the constants
-        of a `CustomLoss` are declared by the user and taken on trust.
+        The family of losses and the public bounds of its data, enforced by clipping. The constants
+        of a `CustomLoss` are declared by the user, and the learner trusts them.
     horizon : int
-        Number of rounds T, up to 1e12. Keyword-only, as all that follow.
+        Number of rounds T, up to 1e12. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee. None switches privacy off: a fresh draw every round, or, with
+        The target guarantee. None: no privacy, with a fresh draw every round or, with
         `max_switches`, lazy decisions.
     parameters : ContinuousMultiplicativeWeightsParameters, optional
-        Overrides calibration; the guarantee is computed from them.
+        Parameters to use instead of calibration; the guarantee is computed from them.
     calibration : {"tight", "corrected", "paper"}
-        "tight" (default): exact composition, everything chosen to minimise the proven regret bound.
-        "corrected": the published argument with every step repaired. "paper": the published
+        "tight" (default): exact composition, with everything chosen to minimise the proven regret
+        bound. "corrected": the published argument with every step repaired. "paper": the published
         parameters, for comparison.
     coupling : {"auto", "density_ratio", "dartboard", "anchored", "scheduled", "maximal"}
-        How a decision outlives a block; "maximal" (fewest switches) only without privacy.
+        How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
+        privacy.
     block : int, optional
-        Rounds per stay-or-switch decision; default: the least regret bound.
+        Rounds per stay-or-switch decision; default: the number with the least regret bound.
     relation : {"replace", "zero_out"}
-        Neighbouring streams differ in one round's loss, replaced or emptied.
+        Neighbouring streams differ in the loss of one round, which is replaced or emptied.
     unbounded : bool, default False
-        Decisions range over R^d; the domain is only what regret is measured against. With privacy
-        only for losses that are Lipschitz on all of R^d.
+        Decisions range over R^d, and only the regret is measured against the domain. With privacy
+        this works only for losses that are Lipschitz on all of R^d.
     max_switches : int, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
     sampler : {"auto", "exact", "mcmc"}
-        "exact": only samplers whose draws have the stated law, at whatever cost. "auto" (default)
-        is exact for linear losses and wherever a public bound says that rejection is fast; else it
-        falls back to a Markov chain for slow draws, with an assumed total variation that the
-        guarantee charges, and is not certified.
+        "exact": only samplers whose draws have the stated distribution, at whatever cost. "auto"
+        (default): exact for linear losses and wherever a public bound says that rejection is fast.
+        Otherwise it uses a Markov chain for slow draws. The guarantee then charges an assumed total
+        variation and is not certified.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -292,14 +293,13 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
     Notes
     -----
-    Per round one evaluation of the loss ("anchored": one per anchor too), and for "density_ratio"
-    one log normaliser. A fresh draw costs O(d) for linear losses; otherwise passes over the
-    distinct records so far, which are kept (O(T d) memory; squared and quadratic losses O(d^2)).
-    Drawing takes a time that depends on the data. `parameters.regret_bound` bounds the expected
-    regret on streams fixed in advance.
-    Proofs: ``docs/privacy/gibbs_draws.md``, ``docs/privacy/couplings.md``,
-    ``docs/privacy/oco_regret.md``, samplers: ``docs/privacy/samplers.md`` (correct Agarwal et al.,
-    P-COMW, Theorems 4.1 and 4.2).
+    Per round one evaluation of the loss ("anchored": one per anchor, too), and for "density_ratio"
+    one log normaliser. A fresh draw costs O(d) for linear losses. For others it needs passes over
+    the distinct records so far, which are kept (O(T d) memory; squared and quadratic losses
+    O(d^2)). The time of a draw depends on the data. `parameters.regret_bound` bounds the expected
+    regret on streams fixed in advance. Proofs: ``docs/privacy/gibbs_draws.md``,
+    ``docs/privacy/couplings.md``, ``docs/privacy/oco_regret.md``, samplers:
+    ``docs/privacy/samplers.md`` (they correct Agarwal et al., P-COMW, Theorems 4.1 and 4.2).
 
     Examples
     --------
@@ -363,51 +363,53 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
 
 
 class CoupledRegularizedLeader(CoupledLearner):
-    """Follow the regularised leader of randomly tilted losses, and rarely: CTRL, corrected.
+    """Follow the regularised leader of randomly tilted losses, with rare changes: corrected CTRL.
 
-    The decision is the minimiser of all past losses plus a quadratic regulariser, a barrier and
-    one random linear term. At the end of each block of rounds it is kept or drawn afresh, coupled
-    so that its law is always that of the current leader while few fresh draws are spent. The whole
-    sequence of decisions is (epsilon, delta)-differentially private for replacing one round's
-    loss, also when the stream is chosen adaptively. The tool for smooth convex losses; for linear
-    ones `NoisyFTRL` has less regret.
+    The decision is the minimiser of all past losses plus a quadratic regulariser, a barrier and one
+    random linear term. At the end of each block of rounds it is kept or drawn afresh. The coupling
+    keeps the distribution of the current leader with few fresh draws. The whole sequence of
+    decisions is (epsilon, delta)-differentially private for replacing one round's loss, even if the
+    stream is chosen adaptively. Use it for smooth convex losses; for linear ones `NoisyFTRL` has
+    less regret.
 
     Parameters
     ----------
     domain : LpBall (p < 2 for linear losses only), Box, Simplex or Polytope
         The decision set.
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
-        The family of losses and the public bounds of its data, enforced by clipping; the constants
-        of a `CustomLoss` are declared by the user and taken on trust.
+        The family of losses and the public bounds of its data, enforced by clipping. The constants
+        of a `CustomLoss` are declared by the user, and the learner trusts them.
     horizon : int
-        Number of rounds T, up to 1e12. Keyword-only, as all that follow.
+        Number of rounds T, up to 1e12. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee. None switches privacy off: a fresh leader every round, or, with
+        The target guarantee. None: no privacy, with a fresh leader every round or, with
         `max_switches`, lazy decisions.
     parameters : CoupledRegularizedLeaderParameters, optional
-        Overrides calibration; the guarantee is computed from them.
+        Parameters to use instead of calibration; the guarantee is computed from them.
     calibration : {"tight", "corrected", "paper"}
-        "tight" (default): exact composition and divergence bounds, everything chosen to minimise
-        the proven regret bound. "corrected": the published argument with every step repaired.
-        "paper": the published parameters, for comparison.
+        "tight" (default): exact composition and divergence bounds, with everything chosen to
+        minimise the proven regret bound. "corrected": the published argument with every step
+        repaired. "paper": the published parameters, for comparison.
     coupling : {"auto", "density_ratio", "scheduled", "maximal"}
-        How a decision outlives a block; "maximal" (fewest switches) only without privacy.
+        How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
+        privacy.
     block : int, optional
-        Rounds per stay-or-switch decision; default: the least regret bound.
+        Rounds per stay-or-switch decision; default: the number with the least regret bound.
     relation : {"replace", "zero_out"}
-        Neighbouring streams differ in one round's loss, replaced or emptied.
+        Neighbouring streams differ in the loss of one round, which is replaced or emptied.
     unbounded : bool, default False
-        Decisions range over R^d; the domain is only what regret is measured against. With privacy
-        only for losses that are Lipschitz on all of R^d.
+        Decisions range over R^d, and only the regret is measured against the domain. With privacy
+        this works only for losses that are Lipschitz on all of R^d.
     max_switches : int, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -421,11 +423,11 @@ class CoupledRegularizedLeader(CoupledLearner):
     Notes
     -----
     Per round O(d) for linear losses, O(d^2) for generalised linear ones, O(d^3) for others. A
-    switch solves for the leader: for logistic and Huber losses about six passes over the distinct
-    records so far, which are kept (O(T d) memory); for squared and quadratic ones O(d^3), with
-    O(d^2) memory. `parameters.regret_bound` bounds the expected regret on streams fixed in advance.
-    Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md``,
-    ``docs/privacy/oco_regret.md`` (correct Agarwal et al., CTRL, Theorems 4, 6, 9, 12 and 13).
+    switch solves for the leader. For logistic and Huber losses this takes about six passes over the
+    distinct records so far, which are kept (O(T d) memory); for squared and quadratic ones O(d^3),
+    with O(d^2) memory. `parameters.regret_bound` bounds the expected regret on streams fixed in
+    advance. Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md``,
+    ``docs/privacy/oco_regret.md`` (they correct Agarwal et al., CTRL, Theorems 4, 6, 9, 12 and 13).
 
     Examples
     --------

@@ -36,49 +36,50 @@ class LipschitzLearner(OnlineLearner):
     """Private online learning of Lipschitz losses in one or two dimensions, convex or not.
 
     Decisions are points of a net over the domain, drawn by Hedge from noisy sums of the losses
-    there. The sums hold differences of losses at nearby points, which a Lipschitz loss keeps small:
-    the noise does not grow with the net. The whole sequence of decisions is
-    (epsilon, delta)-differentially private for replacing one round's loss, also when the losses
-    react to the decisions.
+    there. The sums hold differences of losses at nearby points, which are small for a Lipschitz
+    loss, so the noise does not grow with the net. The whole sequence of decisions is (epsilon,
+    delta)-differentially private for replacing one round's loss, even if the losses react to the
+    decisions.
 
     Parameters
     ----------
     domain : Box, LpBall, Simplex or Polytope
         The decision set, of one or two dimensions; sides of length 0 do not count.
     lipschitz : float
-        G: the loss changes by at most G times the Euclidean distance. Enforced by clipping.
-        Keyword-only, as all that follow.
+        G: the loss changes by at most G times the Euclidean distance. Enforced by clipping. This
+        and all following arguments are keyword-only.
     horizon : int
         Number of rounds, at most 1e12.
     budget : Budget or None
-        The target guarantee; None switches privacy off (baselines).
+        The target guarantee; None: no privacy (for baselines).
     parameters : LipschitzParameters, optional
-        Overrides calibration; the guarantee is computed from them. They must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight", "paper"}
         "paper": the published transform and a binary tree, with noise by corrected constants.
     resolution : int or tuple of int, optional
-        Net points, at least 2, along every axis or along each one of positive length. Default: the
-        least regret bound, at most 2^16 points on an interval and 2^8 an axis in the plane.
+        Number of net points, at least 2, along every axis or along each axis of positive length.
+        Default: the number with the least regret bound, at most 2^16 points on an interval and 2^8
+        per axis in the plane.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
-        What is summed. "auto" (default): "increments" of neighbours in one dimension,
+        The transform that is summed. "auto" (default): "increments" of neighbours in one dimension,
         "grid_laplacian" (white coefficients of the field of differences) in two. "parent":
-        differences along a binary hierarchy of 2^k + 1 points an axis.
+        differences along a binary hierarchy of 2^k + 1 points per axis.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound.
     learning_rate : float, optional
-        eta, per unit of loss; default: the least regret bound.
+        eta, per unit of loss; default: the one with the least regret bound.
     enforce : bool, default True
-        False sums losses as they are: the guarantee then assumes that they are Lipschitz, and is
+        False: sum losses as they are. The guarantee then assumes that they are Lipschitz, and is
         not certified.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        "clip" (default): differences over the bound are clipped and a loss that is not finite
-        counts as zero, silently. "raise" is for trusted experiments: whether it raises depends on
-        the data.
+        "clip" (default): silently clip differences beyond the bound and count a non-finite loss as
+        zero. "raise": raise an error instead; only for trusted experiments, since the error depends
+        on the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -94,15 +95,15 @@ class LipschitzLearner(OnlineLearner):
     Warns
     -----
     NoiseDominatesWarning
-        If the regret bound is no better than that of any decisions.
+        If the regret bound is no better than that of arbitrary decisions.
 
     Notes
     -----
-    Source: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy Online
-    Convex Optimization", Lipschitz losses in one or two dimensions, with corrected constants and
-    better transforms. N net points: O(N) a round on an interval, O(N log N) in the plane, and a
-    dozen numbers a point of memory. Proof of privacy and of `parameters.regret_bound`, which
-    counts what playing on a net costs: ``docs/privacy/lipschitz.md``.
+    Source: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy Online Convex
+    Optimization", Lipschitz losses in one or two dimensions, with corrected constants and better
+    transforms. N net points: O(N) per round on an interval, O(N log N) in the plane, and memory of
+    a dozen numbers per point. Proof of privacy and of `parameters.regret_bound`, which includes the
+    cost of playing on a net: ``docs/privacy/lipschitz.md``.
 
     Examples
     --------
@@ -215,11 +216,11 @@ class LipschitzLearner(OnlineLearner):
 
     @property
     def points(self) -> FloatArray:
-        """Decisions the net points stand for, shape (N, d): their projections; read-only."""
+        """Decisions for the net points, shape (N, d): their projections; read-only."""
         return self._points
 
     def on_net(self, losses: Any) -> FloatArray:
-        """Return what `run` reads of losses, shape (T, N): their values on the net. Not private.
+        """Return the losses as `run` reads them: values on the net, shape (T, N). Not private.
 
         Parameters
         ----------
@@ -231,10 +232,10 @@ class LipschitzLearner(OnlineLearner):
 
     @property
     def weights(self) -> FloatArray:
-        """Law of the current decision over `points`, shape (N,), read-only.
+        """Distribution of the current decision over `points`, shape (N,), read-only.
 
-        Computed from what the private sum released: it is covered by the guarantee and may be
-        published.
+        They are computed from what the private sum released: the guarantee covers them, and you may
+        publish them.
         """
         self._check_active()
         self._check_alone()
@@ -257,26 +258,26 @@ class LipschitzLearner(OnlineLearner):
         Parameters
         ----------
         loss : callable or array_like of shape (N,)
-            A function of points, shape (N, d), that returns their losses, shape (N,), called with
-            `points`; or these losses.
+            A function that takes points, shape (N, d), and returns their losses, shape (N,); it is
+            called with `points`. Or these losses themselves.
         person : int, str or bytes
-            Whose loss it is, where a participation is enforced: one too many counts as zero,
-            silently.
+            The person behind the loss, if the learner enforces a participation. A loss beyond her
+            limit silently counts as zero.
         ticket : Ticket, optional
-            The decision that the loss is of, made earlier: the round played now is the
-            learner's current one, whatever the ticket's.
+            Ticket of the earlier decision that the loss belongs to. The round is still played at
+            the learner's current decision, whatever the ticket's.
 
         Raises
         ------
         RoundOrderError
             If `decide` was not called in this round, or the ticket is not outstanding.
         StateError
-            For a ticket of another learner, or a forged one: nothing changed.
+            For a ticket of another learner, or a forged one; nothing changes.
         HorizonExceeded
-            Past the horizon: nothing drawn, nothing changed.
+            Past the horizon; nothing is drawn and nothing changes.
         ValueError, TypeError
-            Wrong shape or dtype: nothing changed. With ``on_violation="raise"`` also for losses
-            that are not finite or too steep.
+            For a wrong shape or dtype; nothing changes. With ``on_violation="raise"`` also for
+            losses that are not finite or too steep.
         """
         if ticket is not None:
             return self._arrive(ticket, loss, person=person)
@@ -321,34 +322,34 @@ class LipschitzLearner(OnlineLearner):
         Parameters
         ----------
         losses : array_like of shape (T, N), or iterable of callables and arrays of shape (N,)
-            One loss a round, each as for `observe`.
+            One loss per round, each as for `observe`.
         persons : array_like of int, str or bytes with shape (T,)
-            Whose losses they are, where a participation is enforced.
+            The persons behind the losses, if the learner enforces a participation.
         progress : callable, optional
             Called as ``progress(done, total)`` between chunks of rounds.
         checkpoint : path-like, optional
-            State file, rewritten atomically every `checkpoint_every` rounds and at the end.
+            State file that is rewritten atomically every `checkpoint_every` rounds and at the end.
         checkpoint_every : int, default 100000
             Rounds between checkpoints.
 
         Returns
         -------
         Trace
-            Losses (0 where not finite) and decisions of these rounds; not private. Other
-            decisions are compared at the nearest of `points` where losses were given as arrays.
+            Losses (0 if not finite) and decisions of these rounds; not private. If losses were
+            given as arrays, other decisions are compared at the nearest of `points`.
 
         Raises
         ------
         HorizonExceeded
-            If fewer than T rounds are left: no round is played.
+            If fewer than T rounds are left; no round is played.
         ValueError, TypeError
-            Wrong shape or dtype: no round is played, of an array; for an iterable the rounds
-            before the chunk with the bad loss are: see `round`.
+            For a wrong shape or dtype. For an array, no round is played. For an iterable, the
+            rounds before the chunk with the bad loss are played: see `round`.
 
         Notes
         -----
-        The same decisions, bit for bit, as calling `decide` and `observe` T times. An interrupt
-        (Ctrl-C) stops between rounds: `round` tells how many were played.
+        The decisions equal those of T calls of `decide` and `observe`, bit for bit. An interrupt
+        (Ctrl-C) stops between rounds; `round` is then the number of rounds played.
         """
         rows = NetLosses.of(losses, self._points)
         rounds = len(rows)
@@ -385,9 +386,9 @@ class LipschitzLearner(OnlineLearner):
 
     @property
     def nonprivate_violations(self) -> int:
-        """Differences clipped and values replaced so far. **Not private**: publishing it leaks.
+        """Differences clipped and values replaced so far. **Not private**: do not publish it.
 
-        Losses that a participation does not let in are replaced, too.
+        Losses beyond the limit of a participation are also replaced.
         """
         return int(self._engine.nonprivate_violations())
 

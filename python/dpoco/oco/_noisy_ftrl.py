@@ -28,10 +28,10 @@ __all__ = ["NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParame
 class NoisyFTRL(RecordLearner):
     """Follow the regularised leader on privately summed gradients: DP-FTRL.
 
-    The decision after t rounds is the Euclidean projection onto `domain` of c - eta G_t, c the
-    domain's centre and G_t the noisy sum of the rounds' gradients. The whole sequence of decisions
-    is (epsilon, delta)-differentially private for replacing one round's data, also when the stream
-    is chosen adaptively. The right tool for linear losses; for squared losses it can sum exact
+    The decision after t rounds is the Euclidean projection onto `domain` of c - eta G_t, where c is
+    the domain's centre and G_t the noisy sum of the rounds' gradients. The whole sequence of
+    decisions is (epsilon, delta)-differentially private for replacing one round's data, even if the
+    stream is chosen adaptively. Use it for linear losses; for squared losses it can sum exact
     statistics instead.
 
     Parameters
@@ -41,43 +41,45 @@ class NoisyFTRL(RecordLearner):
     loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     horizon : int or None
-        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of a noise
-        1.1 to 1.6 times larger. Keyword-only, as all that follow.
+        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of noise
+        that is 1.1 to 1.6 times larger. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; None switches privacy off (baselines).
+        The target guarantee; None: no privacy (for baselines).
     parameters : NoisyFTRLParameters, optional
-        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight"}
         Exact Gaussian accounting.
     statistics : {"gradient", "quadratic"}
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
-        (x x', y x), from which every past loss follows; decisions are ridge regressions on their
-        noisy sums. Best where records are alike; nothing is proved against adversaries.
+        (x x', y x), which determines every past loss; decisions are ridge regressions on the noisy
+        sums. It is best if records are alike; nothing is proved against adversaries.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
-        The continual sum; "auto" (default) has the least regret bound, "blt_normalised" unless
-        another is more than 1 % better; "toeplitz" for quadratic statistics.
+        The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
+        another sum is more than 1 % better, and "toeplitz" for quadratic statistics.
     step_size : float or "predicted", optional
-        eta, in squared length per unit of loss; default: the least regret bound, which holds for
-        every stream. "predicted": the least regret to be expected of noise that is independent of
-        the records, from public constants; a longer step, mostly with half the regret where
-        learning is possible, but a larger proved bound. Quadratic statistics have no step.
+        eta, in squared length per unit of loss. Default: the step with the least regret bound,
+        which holds for every stream. "predicted": the step with the least expected regret if the
+        noise is independent of the records, computed from public constants. It is longer and mostly
+        has half the regret where learning is possible, but a larger proved bound. Quadratic
+        statistics have no step.
     batch : int, optional
         Rounds per decision, by default 1; an incomplete last batch is discarded. With quadratic
-        statistics those of the first: after e rounds comes a batch of max(batch, e // 4). By
-        default so many that noise has the upper hand until their end, at most horizon / 50.
+        statistics: rounds of the first batch; after e rounds comes a batch of max(batch, e // 4).
+        The default is then so large that noise dominates until its end, at most horizon / 50.
     relation : {"replace", "zero_out"}
-        Neighbouring streams differ in one round's data, replaced or emptied.
+        Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -90,15 +92,15 @@ class NoisyFTRL(RecordLearner):
 
     Notes
     -----
-    A `CustomLoss` is an object with ``gradient(theta)``, called at the round's decision. Its
-    gradients are clipped to its ``lipschitz``, or to ``leaf_bound`` and ``leaf_bound_l2``, if given
-    and smaller.
+    A `CustomLoss` is an object with ``gradient(theta)``, which is called at the round's decision.
+    Its gradients are clipped to its ``lipschitz``, or to ``leaf_bound`` and ``leaf_bound_l2`` if
+    these are given and smaller.
 
-    Time O(d) a round and one projection (O(d) for Euclidean balls and boxes); memory about 12 d
-    doubles with the default sum. Quadratic statistics: O(d^2) a round for sums of length
-    d(d + 1)/2 + d, of which all pushes are kept (some 40 in 10^5 rounds), and one
-    eigendecomposition, O(d^3), per decision.
-    Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/noisy_ftrl.md``.
+    Time O(d) per round and one projection (O(d) for Euclidean balls and boxes); memory about 12 d
+    doubles with the default sum. Quadratic statistics take O(d^2) per round, for sums of length d(d
+    + 1)/2 + d of which all pushes are kept (some 40 in 10^5 rounds), and one eigendecomposition,
+    O(d^3), per decision. Proof of privacy and of `parameters.regret_bound`:
+    ``docs/privacy/noisy_ftrl.md``.
 
     Examples
     --------
@@ -196,13 +198,14 @@ class NoisyFTRL(RecordLearner):
 
 
 class NoisyNewton(RecordLearner):
-    """Newton steps on gradients and curvatures that are summed privately, for logistic regression.
+    """Newton steps on privately summed gradients and curvatures, for logistic regression.
 
     After each batch of rounds the decision moves by the batch's noisy gradient, in a metric that
-    grows with what the noisy curvature shows beyond its noise; then it is shrunk towards the centre
-    by what the noise alone moves a step. Batches grow with the rounds before them. The whole
-    sequence of decisions is (epsilon, delta)-differentially private for replacing one round's data,
-    also when the stream is chosen adaptively. The right tool for logistic and Huber losses.
+    grows with the part of the noisy curvature that exceeds its noise. Then it is shrunk towards the
+    centre by the distance that the noise alone moves a step. Batches grow with the number of rounds
+    before them. The whole sequence of decisions is (epsilon, delta)-differentially private for
+    replacing one round's data, even if the stream is chosen adaptively. Use it for logistic and
+    Huber losses.
 
     Parameters
     ----------
@@ -210,34 +213,35 @@ class NoisyNewton(RecordLearner):
         The decision set.
     loss : LogisticLoss or HuberLoss
         The loss and the public bounds of its data, enforced by clipping. A `LogisticLoss` without
-        ``slope_bound`` is learned with slopes of at most 1/2; for epsilon from 8 on, 3/4 is better.
+        ``slope_bound`` is learned with slopes of at most 1/2; from epsilon 8 on, 3/4 is better.
     horizon : int or None
-        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of a noise
-        about a quarter larger. Keyword-only, as all that follow.
+        Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of noise
+        that is about a quarter larger. This and all following arguments are keyword-only.
     budget : Budget or None
-        The target guarantee; None switches privacy off (baselines).
+        The target guarantee; None: no privacy (for baselines).
     parameters : NoisyNewtonParameters, optional
-        Overrides calibration; the guarantee is computed from them. It must keep to `budget`, if
-        one is given, and to every other argument that is.
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` and with every other argument that you pass.
     calibration : {"tight"}
         Exact Gaussian accounting.
     shrinkage : float, default 1.0
-        In [0, 2]: how far decisions are shrunk. 0 is up to 14 % better where much can be learned,
-        and loses to the centre where labels are noise.
+        How far decisions are shrunk, in [0, 2]. 0 is up to 14 % better where much can be learned,
+        but worse than the centre where labels are noise.
     relation : {"replace", "zero_out"}
-        Neighbouring streams differ in one round's data, replaced or emptied.
+        Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of the sum: doubles, whose rounding the proof leaves out, or exact integers;
+        Arithmetic of the sum: doubles, whose rounding is not part of the proof, or exact integers;
         see `dpoco.mechanisms.ContinualSum`.
     participation : Participation, optional
-        How often one person comes: budget and guarantee are then for all her rounds together.
+        How often one person may come. Budget and guarantee then cover all her rounds together.
     max_dimension : int, default 300
-        Largest dimension: matrices have so many rows.
+        Largest dimension, which is the number of rows of the matrices.
     on_violation : {"clip", "raise"}
-        "clip" (default): records over the bounds are clipped, non-finite ones count as zero,
-        silently. "raise" is for trusted experiments: whether it raises depends on the data.
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
     source : Source, optional
-        Randomness; None is the operating system's entropy.
+        Source of randomness; None: the operating system.
 
     Raises
     ------
@@ -250,13 +254,14 @@ class NoisyNewton(RecordLearner):
 
     Notes
     -----
-    Losses of traces are logistic losses, whatever loss is learned from. No bound on regret is
-    proved but that of any decisions; ``docs/privacy/noisy_newton.md`` says what is measured, and on
-    which streams others are better (laws that change many times).
+    The losses of traces are logistic losses, whatever loss is learned from. The only proved bound
+    on the regret is that of arbitrary decisions. ``docs/privacy/noisy_newton.md`` reports
+    measurements and says on which streams other learners are better (distributions that change many
+    times).
 
-    Time O(d^2) a round and O(d^3) a batch, of which there are about sqrt(T); memory
-    (sqrt(T) + 5) d (d + 3) / 2 doubles, or 12 d (d + 3) / 2 for more than 1e7 rounds.
-    Proof of privacy: ``docs/privacy/noisy_newton.md``.
+    Time O(d^2) per round and O(d^3) per batch, of which there are about sqrt(T). Memory (sqrt(T) +
+    5) d (d + 3) / 2 doubles, or 12 d (d + 3) / 2 for more than 1e7 rounds. Proof of privacy:
+    ``docs/privacy/noisy_newton.md``.
 
     Examples
     --------

@@ -1,9 +1,10 @@
-"""Figures of runs, guarantees and noise. Those of runs are not private: they show raw losses.
+"""Figures of runs, guarantees and noise. Figures of runs show raw losses: not private.
 
-Every function takes ``ax=`` and returns what it drew on; none shows, saves or keeps anything, and
-matplotlib (extra ``plot``) is imported on use. Colours are those of Okabe and Ito, told apart by
-all forms of colour vision, and every line also has a style of its own. Bands are the range over
-repeated runs; what is proven is dashed and thin, with a triangle at the round it is for.
+Every function takes ``ax=`` and returns what it drew on. No function shows, saves or keeps a
+figure, and matplotlib (extra ``plot``) is imported on use. Colours are those of Okabe and Ito,
+which can be told apart with every form of colour vision, and every line also has its own style.
+Bands are the range over repeated runs. Proven bounds are dashed and thin, with a triangle at the
+round that they are for.
 """
 
 from __future__ import annotations

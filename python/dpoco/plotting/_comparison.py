@@ -30,38 +30,38 @@ _SPREAD = 0.36  # of learners within a budget
 def plot_comparison(
     comparison: Comparison, *, measure: str = "regret", bounds: bool = False, ax: Axes | None = None
 ) -> Axes:
-    """Draw what each learner reached at each budget: median, and range over its runs.
+    """Draw each learner's result at each budget: median, and range over its runs.
 
     Parameters
     ----------
     comparison : Comparison
-        From `dpoco.evaluation.compare`, which holds all learners to the same guarantee.
+        Result of `dpoco.evaluation.compare`, which gives all learners the same guarantee.
     measure : {"regret", "average_loss", "switches"}
-        What is drawn.
+        Measure to draw.
     bounds : bool, default False
-        Draw what is proven for each learner's regret, too, dashed; one above the figure is left
-        out. For "regret" only.
+        Also draw the proven bound of each learner's regret, dashed; a bound above the figure is
+        left out. Only for "regret".
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
     Returns
     -------
     Axes
-        A column for each budget, in the order of epsilon; hollow marks without privacy. Learners
-        are side by side in a column, so that no mark hides another. One that cannot be calibrated
-        to a budget is missing there, and the legend says so. Batch baselines, which are offline,
-        are drawn for "average_loss" only.
+        There is one column per budget, in the order of epsilon; without privacy, marks are hollow.
+        Learners are side by side in a column, so that no mark hides another. A learner that cannot
+        be calibrated to a budget is missing there, and the legend says so. Batch baselines, which
+        are offline, are drawn only for "average_loss".
 
     Raises
     ------
     ImportError
         Without matplotlib.
     ValueError
-        For an unknown measure, or bounds on another one than regret.
+        For an unknown measure, or bounds on a measure other than regret.
     """
     choice("measure", measure, tuple(_MEASURES))
     if bounds and measure != "regret":
-        raise ValueError('bounds are on measure="regret"')
+        raise ValueError('bounds are only for measure="regret"')
     field, words = _MEASURES[measure]
     keys = sorted({_key(row.budget) for row in comparison.rows})
     places = {key: place for place, key in enumerate(keys)}
@@ -162,7 +162,7 @@ def _draw_bounds(
 
 
 def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
-    """Draw the average loss of every private fit, beside what it should be compared with.
+    """Draw the average loss of every private fit, beside its comparators.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def plot_fit_report(report: FitReport, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        A row for each player: a mark for each fit, and their median in figures.
+        There is one row per player, with a mark for each fit and their median in figures.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
     ValueError
-        If `ax` has another number of axes.
+        If `ax` has the wrong number of axes.
     """
     cells = [row.printed for row in table.rows]
     powers = sorted({cell.p for cell in cells})
@@ -318,27 +318,26 @@ def _panel(axes: Axes, rows: Sequence[Any]) -> None:
 
 
 def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Figure:
-    """Draw cumulative regret over the rounds, a panel for each number of arms.
+    """Draw cumulative regret over the rounds, with one panel per number of arms.
 
     Parameters
     ----------
     result : Figure51
         From `dpoco.reproduce.figure_5_1`.
     ax : sequence of matplotlib Axes, optional
-        One for each number of arms; default a new figure.
+        One axes for each number of arms; default: a new figure.
 
     Returns
     -------
     Figure
-        The published selection is shown with noise and a gradient for each arm, which serves it
-        best.
+        The published selection is shown with the noise and the gradient per arm that serve it best.
 
     Raises
     ------
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
     ValueError
-        If `ax` has another number of axes.
+        If `ax` has the wrong number of axes.
     """
     counts = list(dict.fromkeys(curve.arms for curve in result.curves))
     if ax is None:

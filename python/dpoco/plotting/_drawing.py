@@ -328,7 +328,7 @@ def axes_for(ax: Axes | None, height: float = 5.0) -> Axes:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """Return an empty figure, for axes of one's own: pyplot neither knows nor shows it.
+    """Return an empty figure for your own axes; pyplot does not manage it.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
     Returns
     -------
     Figure
-        To be saved with ``figure.savefig(path)``.
+        Save it with ``figure.savefig(path)``.
 
     Raises
     ------

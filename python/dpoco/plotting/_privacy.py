@@ -32,7 +32,7 @@ def plot_privacy(
     largest_epsilon: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw delta as a function of epsilon: everything that guarantees state, at once.
+    """Draw delta as a function of epsilon: everything that guarantees state.
 
     Parameters
     ----------
@@ -40,15 +40,16 @@ def plot_privacy(
         For example ``learner.guarantee``. Where Gaussian or zero-concentrated privacy or a profile
         is known, the curve is that of the release; a bare pair (epsilon, delta) is a step.
     largest_epsilon : float, optional
-        Where the figure ends; default one and a half times the largest stated epsilon.
+        Right end of the figure; default: one and a half times the largest stated epsilon.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
     Returns
     -------
     Axes
-        Logarithmic in delta. A disc is the pair a guarantee states; a hollow diamond the pair that
-        its calibration claims by its own argument. Points at delta = 0 lie on the lower edge.
+        The delta axis is logarithmic. A disc is the pair that a guarantee states; a hollow diamond
+        is the pair that its calibration claims by its own argument. Points at delta = 0 lie on the
+        lower edge.
 
     Raises
     ------
@@ -59,8 +60,8 @@ def plot_privacy(
 
     Notes
     -----
-    Curves protect the same only for the same change, view and unit; where these differ between the
-    guarantees, the legend tells them.
+    Equal curves mean equal protection only for the same change, view and unit. If these differ
+    between the guarantees, the legend shows them.
     """
     named = {"": guarantees} if isinstance(guarantees, Guarantee) else dict(guarantees)
     if not named:
@@ -150,8 +151,9 @@ _LOOKS = {
 def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
     """Draw delta as a function of epsilon: the claimed curve, and what the attacks prove.
 
-    Every point of an attack's curve is a lower bound with the report's confidence. One above the
-    claimed curve refutes the claim; the distance below it is what these attacks leave open.
+    Every point of an attack's curve is a lower bound with the report's confidence. A point above
+    the claimed curve refutes the claim. The gap below the claimed curve is what these attacks leave
+    open.
 
     Parameters
     ----------
@@ -163,7 +165,7 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
     Returns
     -------
     Axes
-        Logarithmic in delta: points at delta = 0 are not shown.
+        The delta axis is logarithmic: points at delta = 0 are not shown.
 
     Raises
     ------
@@ -232,7 +234,7 @@ def plot_noise(
         `CoupledRegularizedLeader`; or a function from rounds, shape (n,), to standard deviations,
         shape (n,).
     rounds : int, optional
-        Rounds shown; default, and at most, the shortest horizon of the sources.
+        Number of rounds to show; default and maximum: the shortest horizon of the sources.
     per_round : bool, default False
         Divide by the number of the round: the noise in the mean instead of that in the sum.
     ax : matplotlib Axes, optional
@@ -241,23 +243,23 @@ def plot_noise(
     Returns
     -------
     Axes
-        Logarithmic in both; the legend tells the largest noise, of means the last. Of one
-        coordinate of the sum, in the units of what is summed: compare sources that sum the same.
-        Lines are the root mean square of neighbouring rounds; where these differ much, as for
-        "tree", a band shows their range.
+        Both axes are logarithmic. The legend shows the largest noise, or for means the last. The
+        noise is that of one coordinate of the sum, in the units of what is summed: compare sources
+        that sum the same quantity. Lines are the root mean square of neighbouring rounds; where
+        these differ much, as for "tree", a band shows their range.
 
     Raises
     ------
     ImportError
         Without matplotlib.
     ValueError, TypeError
-        If there are no sources, one of them is none of these or has no noise, or `rounds` is
-        missing and needed, or beyond a horizon.
+        If there are no sources, if one of them is of another kind or has no noise, or if `rounds`
+        is missing although needed, or beyond a horizon.
 
     Notes
     -----
-    With batches, the noise of the rounds before the first update is 0 and not shown. Of more than
-    2000 rounds a sample is shown.
+    With batches, the noise before the first update is 0 and not shown. If there are more than 2000
+    rounds, a sample is shown.
     """
     if not sources:
         raise ValueError("there must be at least one source of noise")

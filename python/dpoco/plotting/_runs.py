@@ -80,13 +80,14 @@ def plot_regret(
     runs : RunReport, Comparison, or mapping from label to Trace or sequence of Traces
         As in `plot_loss`; traces of bandits, too.
     comparator : array_like of shape (d,), FixedDecision, or callable
-        What traces are compared with: whatever ``trace.regret`` takes, or a function of a trace
-        that returns its regret so far, shape (T,). A report brings its own: the best fixed
-        decision, the best expert, a linear policy; and so does a comparison with what
-        `dpoco.evaluation.best_fixed_decision` or `best_expert` found.
+        Comparator of the traces: anything that ``trace.regret`` takes, or a function of a trace
+        that returns its regret so far, shape (T,). A report has its own: the best fixed decision,
+        the best expert, or a linear policy. So has a comparison with a result of
+        `dpoco.evaluation.best_fixed_decision` or `best_expert`.
     bounds : mapping from label to float, optional
-        Bounds on the expected regret of the whole run: dashed, with a triangle at the last round
-        they are for. One far above the lines is told in the legend only; None is no bound.
+        Bounds on the expected regret of the whole run: dashed, with a triangle at the last round,
+        which they are for. A bound far above the lines appears only in the legend; None is no
+        bound.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -99,7 +100,8 @@ def plot_regret(
     ImportError
         Without matplotlib.
     ValueError
-        If `comparator` is missing for traces or given for a report, or for a bound of nobody.
+        If `comparator` is missing for traces or given for a report, or for a bound of an unknown
+        player.
     """
     comparator = _own_comparator(runs, comparator)
     if isinstance(runs, RunReport) != (comparator is None):
@@ -163,7 +165,7 @@ def plot_regret_per_round(
     bounds: Mapping[str, float | None] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the average regret of each player so far, and what was proven for the last round.
+    """Draw each player's average regret so far, and the proven bound for the last round.
 
     Parameters
     ----------
@@ -173,7 +175,8 @@ def plot_regret_per_round(
         As in `plot_regret`.
     bounds : mapping from label to float, optional
         Bounds on the expected regret per round of the whole run: dashed, with a triangle at the
-        last round, in the player's colour; one above the plotted range is told in the legend only.
+        last round, in the player's colour. A bound above the plotted range appears only in the
+        legend.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -186,7 +189,7 @@ def plot_regret_per_round(
     ImportError
         Without matplotlib.
     ValueError
-        If traces differ in length or there are none, or for a bound of nobody.
+        If traces differ in length or there are none, or for a bound of an unknown player.
     """
     comparator = _own_comparator(runs, comparator)
     rounds, lines = drawing.lines_of(runs, regret_against(comparator))
@@ -213,14 +216,14 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
     Parameters
     ----------
     report : RunReport
-        From `dpoco.evaluation.compare_private` or one of its kind.
+        Result of `dpoco.evaluation.compare_private` or a similar function.
     ax : two matplotlib Axes, optional
         Default: a new figure, 11 x 5 inches.
 
     Returns
     -------
     Figure
-        To be saved with ``figure.savefig(path)``.
+        Save it with ``figure.savefig(path)``.
 
     Raises
     ------
@@ -296,14 +299,14 @@ def plot_decisions(
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw which expert was played when: one row for each expert, time to the right.
+    """Draw which expert was played when: one row per expert, with time to the right.
 
     Parameters
     ----------
     runs : ExpertTrace or sequence of ExpertTraces
-        The darker, the more of these rounds (and of these runs) the expert was played in.
+        The shade is darker the more of these rounds (and of these runs) the expert was played in.
     comparator : BestSequence or array_like of int, optional
-        A sequence to be shown as broad bands behind; one expert, or one for each round.
+        A sequence to show as broad bands in the background: one expert, or one for each round.
     names : sequence of str, optional
         Names of the experts, from the top.
     ax : matplotlib Axes, optional
@@ -404,13 +407,13 @@ _NAME = 28
 def plot_switches(
     runs: Comparison | Mapping[str, Runs], *, comparator: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the rounds after which each player's decision changed: a row each, time to the right.
+    """Draw the rounds after which decisions changed: one row per player, time to the right.
 
     Parameters
     ----------
     runs : mapping from label to Trace or sequence of Traces
-        Few switches are ticks, a line of them for every run (of the first twenty); many are
-        shades, the darker the more of the rounds had a switch: its square root, relative to the
+        Few switches are ticks, with a line for every run (up to twenty). Many switches are shades,
+        darker the more of the rounds had a switch: the square root of their share, relative to the
         densest rounds of the figure.
     comparator : BestSequence or array_like of int, shape (T,), optional
         A sequence whose switches are marked by thin vertical lines, if they are few.
@@ -427,7 +430,8 @@ def plot_switches(
     ImportError
         Without matplotlib.
     ValueError, TypeError
-        If traces differ in length or there are none, or the comparator is no sequence of experts.
+        If traces differ in length or there are none, or the comparator is not a sequence of
+        experts.
     """
     grouped = drawing.grouped_by_label(runs)
     length = drawing.common_length(grouped)
@@ -498,7 +502,7 @@ def plot_prequential(
     measure: str = "loss",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a measure of how decisions did on the records that came next, window by window.
+    """Draw a measure of decisions on the records that came next, window by window.
 
     Parameters
     ----------
@@ -506,14 +510,14 @@ def plot_prequential(
         From `dpoco.evaluation.prequential`; repetitions are shown as their median in a band from
         the smallest to the largest.
     measure : str, default "loss"
-        Any that all results have.
+        Any measure that all results have.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
     Returns
     -------
     Axes
-        The legend tells the median over the whole stream. Windows without a value are gaps.
+        The legend shows the median over the whole stream. Windows without a value are gaps.
 
     Raises
     ------

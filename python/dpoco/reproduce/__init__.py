@@ -1,4 +1,4 @@
-"""Published experiments, rerun honestly: at the budget they state, with what they really spend.
+"""Published experiments, rerun at the budget they state and with their true cost.
 
 `table_5_1` is the comparison in l_p geometry of Han et al., "On Private Online Convex Optimization:
 Optimal Algorithms in l_p-Geometry and High Dimensional Contextual Bandits"; `figure_5_1` is its

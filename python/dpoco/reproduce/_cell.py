@@ -78,7 +78,7 @@ class PrintedCell:
 
     @property
     def signal(self) -> float:
-        """E <x, theta>^2 of the problem the row was run on, as its two error measures imply it.
+        """E <x, theta>^2 of the row's problem, as its two error measures imply it.
 
         Risk is noise variance plus suboptimality times this; the paper's label noise is 0.05.
         """
@@ -109,7 +109,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Mean and standard deviation over runs, each on data of its own.
+    """Mean and standard deviation over runs, each with its own data.
 
     Attributes
     ----------
@@ -241,7 +241,7 @@ def _deviation(values: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
-    """A batch method in one cell, at exactly (1, 1/T), beside print.
+    """A batch method in one cell, at exactly (1, 1/T), beside the printed result.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ class BaselineRow:
 
     @property
     def same_problem(self) -> bool | None:
-        """Whether print is about the same target; None where its numbers cannot tell."""
+        """Whether the printed result has the same target; None if its numbers cannot show it."""
         if self.printed is None or self.printed.suboptimality < 0.05:
             return None  # the risk is label noise to the printed digits
         return abs(self.printed.signal / self.signal - 1.0) < 0.25

@@ -183,7 +183,7 @@ def figure_5_1(
     Parameters
     ----------
     horizon, dimension : int
-        T, at least 100, and d, at least five. Keyword-only, as all that follow.
+        T, at least 100, and d, at least five. This and all following arguments are keyword-only.
     arms : sequence of int, default (2, 5)
         Numbers of arms: that of the paper's text, and that of the published code.
     epsilon : float, default 1

@@ -75,7 +75,7 @@ def worst_case_width(hypotheses: int, labels: int, horizon: int) -> float:
 
 
 class PublishedChannel:
-    """What a device of the published algorithms sends, for one array of hypotheses.
+    """The report of a device in the published algorithms, for one array of hypotheses.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class PublishedDistributionLearner:
 
     @property
     def index(self) -> int | None:
-        """J of the present round; None where all losses are sent."""
+        """J of the current round; None if all losses are sent."""
         if self._delta > 0.0:
             return None
         index: int = PublicCoins(self._seed, self._round).below(self._hypotheses.count)

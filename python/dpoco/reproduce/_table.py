@@ -154,7 +154,7 @@ def table_5_1(
     ----------
     horizons, dimensions, p : sequence, optional
         Which of the printed T in {1000, 2000, 5000, 10000}, d in {5, 10, 20} and p in {1.5, inf};
-        default all. Keyword-only, as all that follow.
+        default all. This and all following arguments are keyword-only.
     seeds : int, default 10
         Runs per cell, at least 2, each on data of its own; the same in all variants.
     first_seed : int, default 0

@@ -270,7 +270,7 @@ _SMALLEST, _LARGEST, _HALVINGS = 2.0**-4, 2.0**7, 9
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What stands behind one printed suboptimality.
+    """The explanation of one printed suboptimality.
 
     Attributes
     ----------
@@ -307,7 +307,7 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """The verdict as a table shows it."""
+        """The verdict, as tables show it."""
         if not self.learns_in_print:
             return "no better than predicting zero"
         return {True: "attained", False: "not attained", None: "undecided"}[self.attained]

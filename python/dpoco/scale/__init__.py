@@ -1,4 +1,4 @@
-"""Beyond one learner: pools of learners by key, and sweeps of experiments over a grid.
+"""Pools of learners by key, and sweeps of experiments over a grid.
 
 `KeyedPool` and `RayPool` play thousands of private learners: guide ``docs/scale.md``, guarantee
 ``docs/privacy/pools.md``.

@@ -75,7 +75,7 @@ def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_uni
 
 
 class Pool:
-    """What pools share, wherever their learners are: terms, numbers of the keys, one thread."""
+    """Base of pools, wherever their learners are: terms, numbers of the keys, one thread."""
 
     def _begin(self, prototype: Any, terms: Terms) -> None:
         self._prototype, self._terms = prototype, terms
@@ -113,7 +113,7 @@ class Pool:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for everything that all learners release, on the terms of the pool."""
+        """The guarantee of everything that all learners release, on the pool's terms."""
         return self._guarantee
 
     def keys(self) -> list[Key]:
@@ -130,63 +130,65 @@ class Pool:
         return key in self._index
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a pool is not copied: its learners would share their noise")
+        raise TypeError("a pool cannot be copied, because its learners would share their noise")
 
 
 Self = TypeVar("Self", bound="KeyedPool")
 
 
 class KeyedPool(Pool):
-    """Learners of one kind, one for each user or segment, played in batches by compiled code.
+    """Learners of one kind, one per user or segment, that compiled code plays in batches.
 
     Parameters
     ----------
     make : learner, or callable without arguments that returns one
-        An unstarted learner. All keys get learners with its arguments and parameters - calibrated
-        once - and with noise of their own; it is not played itself. None for a pool that is in the
-        journal already.
+        An unstarted learner as a template. All keys get learners with its arguments and parameters,
+        which are calibrated once, and with their own noise. The template itself is not played. None
+        for a pool that is already in the journal.
     journal : dpoco.journal.Journal, optional
-        Makes every batch durable before its decisions are returned. Without one, see `save`.
-        Keyword-only, as all below.
+        Makes every batch durable before its decisions are returned. Without one, see `save`. This
+        and all following arguments are keyword-only.
     name : str, default "pool"
-        Of the pool in the journal; its streams are ``<name>/<key>``.
+        Name of the pool in the journal; its streams are ``<name>/<key>``.
     workers : int, default 1
-        Threads that play learners side by side. Decisions do not depend on it.
+        Number of threads that play learners in parallel. Decisions do not depend on it.
     max_keys : int, default 10000
-        Largest number of keys, ever. Public; enters the guarantee of some learners.
+        Largest number of keys that the pool will ever have. It is public and enters the guarantee
+        of some learners.
     adaptive : bool, default True
-        Whether under which key and in which round a person's record comes may depend on what was
-        released before. False promises that it does not, which makes a guarantee stronger for the
-        learners of which nothing better is proved; see ``docs/privacy/pools.md``.
+        Whether earlier releases may influence under which key and in which round a person's record
+        comes. False promises that they do not. This makes the guarantee stronger for learners
+        without a better proof; see ``docs/privacy/pools.md``.
     privacy_unit : {"record", "user"}
-        What the guarantee is about: one record, or all records of one person.
+        What the guarantee protects: one record, or all records of one person.
     rounds_per_user, keys_per_user : int, default 1
-        For "user": most records of one person under one key, and most keys with her records.
+        For "user": the largest number of records of one person under one key, and of keys with her
+        records.
     separation_per_key : int, default 1
-        For "user": any two of her records under one key are at least so many rounds of its learner
-        apart, which makes the guarantee stronger. Learners with a `dpoco.Participation` bring both
-        numbers with them; each of them enforces it among its own records, if they do.
+        For "user": the smallest distance between two of her records under one key, in rounds of its
+        learner; it makes the guarantee stronger. Learners with a `dpoco.Participation` bring both
+        numbers with them. If it is enforced, each learner enforces it among its own records.
     same_unit : bool, default False
-        Of the journal's ledger: see `dpoco.accounting.ledger.Ledger.charge`.
+        For the journal's ledger: see `dpoco.accounting.ledger.Ledger.charge`.
 
     Raises
     ------
     BudgetExceeded
         If the journal's ledger does not pay for the whole pool, which is charged when it is made.
     CalibrationError, ValueError
-        If there is no guarantee on these terms.
+        If there is no guarantee with these terms.
     StateError
         If the pool in the journal has other terms or learners.
     TypeError
-        If it is no learner that a pool can play.
+        If a pool cannot play this learner.
 
     Notes
     -----
-    Keys are text, whole numbers or bytes, and public, as are their numbers of records: a first
-    record reveals its key. Learners are made when their keys first come, or by `register`.
+    Keys are text, whole numbers or bytes. They are public, and so are their numbers of records: a
+    first record reveals its key. Learners are made when their keys first come, or by `register`.
 
-    One thread at a time; a second one is refused. O(1) a record beyond the learner's own round; a
-    small learner takes four to eight kilobytes.
+    One thread at a time may use the pool; a second one is refused. O(1) per record beyond the
+    learner's own round. A small learner takes four to eight kilobytes.
 
     Examples
     --------
@@ -249,17 +251,17 @@ class KeyedPool(Pool):
         Parameters
         ----------
         keys : sequence of n keys, or array
-            Whose records these are. Records of one key are played in their order.
+            Keys of these records. Records of one key are played in their order.
         *arrays : array_like, first axis n
-            What the learner's own ``run`` takes: features and labels, gradients, losses, contexts
-            and rewards of all arms.
+            Arguments of the learner's own ``run``: features and labels, gradients, losses, or
+            contexts and rewards of all arms.
         batch : int, optional
-            Number of the batch, growing; only with a journal. A batch that was committed is
-            compared with what came now, and its decisions are returned again: so batches may be
-            sent any number of times. The last 256 are kept.
+            Number of the batch, increasing; only with a journal. If a batch with this number was
+            committed, the new one is compared with it, and its decisions are returned again. You
+            may therefore send batches any number of times. The last 256 are kept.
         person : array_like of int, str or bytes with shape (n,)
-            Whose records they are, where the learners enforce a participation: under each key by
-            itself, one too many counts as zero, silently.
+            The persons behind the records, if the learners enforce a participation. For each key
+            separately, a record beyond the limit silently counts as zero.
 
         Returns
         -------
@@ -273,19 +275,19 @@ class KeyedPool(Pool):
         BudgetExceeded
             If there would be more than `max_keys` keys; nothing is played.
         ReplayMismatch
-            If a batch of that number was played for other keys or records; nothing is played.
+            If a batch with that number was played for other keys or records; nothing is played.
         RoundOrderError
             If another thread uses the pool, a bandit's decision waits for its reward, or some
             learner has no room for more people; nothing is played.
         ValueError, TypeError
-            Wrong shape or dtype: nothing is played.
+            For a wrong shape or dtype; nothing is played.
         OSError, StateError, JournalFenced
-            Of the journal: nothing was released, nothing is lost.
+            From the journal; nothing was released and nothing is lost.
 
         Notes
         -----
-        The same decisions, bit for bit, as those of the learners by themselves. With a journal:
-        one transaction.
+        The decisions equal those of separate learners, bit for bit. With a journal, the method
+        makes one transaction.
         """
         with self._alone():
             parts, _, rows, names = self._batch(keys, arrays, person)
@@ -296,18 +298,18 @@ class KeyedPool(Pool):
             )
 
     def decide(self, key: Key, *context: Any) -> Any:
-        """Return the current decision of a key's learner, made if it is new; see its `decide`.
+        """Return the current decision of a key's learner, making it if new; see its `decide`.
 
         Parameters
         ----------
         key : str, int or bytes
         *context
-            Of a bandit.
+            Only for a bandit.
         """
         return self._shown(key).decide(*context)
 
     def observe(self, key: Key, *record: Any, person: Person = None) -> None:
-        """End a round of a key's learner; see its `observe`. With a journal, one commit."""
+        """End a round of a key's learner; see its `observe`. A journal commits once."""
         if person is None:
             self._shown(key).observe(*record)
         else:
@@ -346,13 +348,13 @@ class KeyedPool(Pool):
 
     @property
     def learner_guarantee(self) -> Guarantee:
-        """The guarantee of each learner by itself."""
+        """The guarantee of each single learner."""
         guarantee: Guarantee = self._prototype.guarantee
         return guarantee
 
     @property
     def max_keys(self) -> int:
-        """Largest number of keys."""
+        """Largest allowed number of keys."""
         return self._terms.max_keys
 
     @property
@@ -364,7 +366,7 @@ class KeyedPool(Pool):
             return BatchLog(self._journal, self._name).last
 
     def round(self, key: Key) -> int:
-        """Return how many rounds of a key are over; 0 for a key without a learner."""
+        """Return the number of completed rounds of a key; 0 for a key without a learner."""
         slot = self._index.get(key_of(key))
         return 0 if slot is None else int(self._learners.show(slot).round)
 
@@ -385,7 +387,7 @@ class KeyedPool(Pool):
         continue it twice on different data. A pool with a journal needs no file: `ValueError`.
         """
         if not isinstance(self._learners, LearnersInMemory):
-            raise ValueError("the journal holds this pool: back the journal up")
+            raise ValueError("this pool is in a journal: back up the journal instead")
         with self._alone():
             states = self._learners.state_parts()
             record = {

@@ -154,7 +154,7 @@ class Actors:
                 raise failure from None
             if waiting:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"{len(waiting)} shards are not back: send the batch again")
+                    raise TimeoutError(f"{len(waiting)} shards are down: send the batch again")
                 time.sleep(pause)
                 pause = min(2.0 * pause, 1.0)
         return answers
@@ -254,27 +254,28 @@ class Shard:
 
 
 class RayPool(Pool):
-    """A `KeyedPool` in several processes or machines: keys are spread over Ray actors.
+    """A `KeyedPool` in several processes or machines, with keys spread over Ray actors.
 
-    Every shard is an actor with a `dpoco.journal.Journal` in a directory of its own. A shard that
-    dies is started again by Ray, continues from its journal, and is sent again what it has not
-    acknowledged: batches have numbers, so nothing is lost and nothing is played twice.
+    Every shard is an actor with a `dpoco.journal.Journal` in its own directory. If a shard dies,
+    Ray starts it again. It continues from its journal, and the pool sends it again what it has not
+    acknowledged. Batches have numbers, so nothing is lost and nothing is played twice.
 
     Parameters
     ----------
     make : learner, or callable without arguments that returns one
-        As for `KeyedPool`; the same one each time the directory is opened.
+        As for `KeyedPool`; the same each time the directory is opened.
     shards : int
-        Number of actors; fixed when the directory is made. Keyword-only, as all below.
+        Number of actors, fixed when the directory is made. This and all following arguments are
+        keyword-only.
     journal_directory : path-like
-        Where the journals are, on a disk that every machine of the cluster may write if actors
+        Directory of the journals, on a disk that every machine of the cluster can write if actors
         move between machines.
     max_keys, adaptive, privacy_unit, rounds_per_user, keys_per_user, separation_per_key
         As for `KeyedPool`; `max_keys` is for all shards together.
     workers : int, default 1
         Threads of each shard.
     patience : float, default 60
-        Seconds for which a shard that died is waited for.
+        Seconds to wait for a shard that died.
     actor_options : mapping, optional
         More options of the actors, such as ``{"num_cpus": 2}``.
 
@@ -287,10 +288,10 @@ class RayPool(Pool):
 
     Notes
     -----
-    The caller's program is the only one that uses the directory: a second one takes the journals
-    over, and the first raises `JournalFenced`. No ledger is kept in the shards: charge `guarantee`
-    to the one that you keep. Ray itself stores batches in memory that other programs of the same
-    user can read, and its cluster trusts its network: protect it as you protect the records.
+    Only one program may use the directory: a second one takes the journals over, and the first
+    raises `JournalFenced`. Shards keep no ledger: charge `guarantee` to yours. Ray itself stores
+    batches in memory that other programs of the same user can read, and its cluster trusts its
+    network: protect both as you protect the records.
     """
 
     def __init__(
@@ -351,11 +352,11 @@ class RayPool(Pool):
         keys : sequence of n keys, or array
         *arrays : array_like, first axis n
         batch : int, optional
-            Number of the batch, growing; default: one more than the last. Name it to send a batch
-            again after this program itself has died: shards that have played it return what they
-            released, the others play it.
+            Number of the batch, increasing; default: one more than the last. Pass it to send a
+            batch again after this program itself has died. Shards that have played it return what
+            they released, and the others play it.
         person : array_like of int, str or bytes with shape (n,)
-            As there.
+            As for `KeyedPool.process`.
 
         Returns
         -------
@@ -365,12 +366,13 @@ class RayPool(Pool):
         Raises
         ------
         HorizonExceeded, BudgetExceeded, RoundOrderError, ValueError, TypeError
-            As there; no shard has played anything.
+            As for `KeyedPool.process`; no shard has played anything.
         ReplayMismatch, OSError, StateError, JournalFenced
-            As there; but other shards may have played their part. Send the batch again under its
-            number, by default the same until one succeeds: another batch is refused by them.
+            As for `KeyedPool.process`, but other shards may have played their part. Send the batch
+            again under its number (the default stays the same until one succeeds); those shards
+            refuse another batch.
         TimeoutError
-            If a shard is not back within `patience`. Send the batch again.
+            If a shard is not back within `patience`; send the batch again.
         """
         with self._alone():
             parts, listed, rows, people = self._batch(keys, arrays, person)
@@ -407,7 +409,7 @@ class RayPool(Pool):
         return out
 
     def decide(self, key: Key, *context: Any) -> Any:
-        """Return the current decision of a key's learner, made if it is new.
+        """Return the current decision of a key's learner, making it if new.
 
         For learners whose decisions need no context: bandits play in batches.
         """
@@ -448,11 +450,11 @@ class RayPool(Pool):
 
     @property
     def last_batch(self) -> int:
-        """The largest number of a batch that some shard has played; -1 if there is none."""
+        """The largest batch number that some shard has played; -1 if there is none."""
         return self._last
 
     def round(self, key: Key) -> int:
-        """Return how many rounds of a key are over; 0 for a key without a learner."""
+        """Return the number of completed rounds of a key; 0 for a key without a learner."""
         name = key_of(key)
         if name not in self._index:
             return 0

@@ -151,8 +151,7 @@ def sweep(
 ) -> SweepResults:
     """Run a function on every cell of a grid with every seed, and keep the results in a file.
 
-    For research: the noise is seeded, so that **every guarantee is void**, and results are not
-    private.
+    For research: the noise is seeded, so **every guarantee is void**, and results are not private.
 
     Parameters
     ----------
@@ -161,25 +160,26 @@ def sweep(
         ``cell.source()`` and simulated data from ``cell.generator()``; see `Cell`. A pair
         ``(make, stream)`` stands for ``StreamRun(make, stream)``.
     grid : mapping or iterable of mappings
-        Values (numbers, strings, booleans, None) by name, of which all combinations are run; or
-        the combinations themselves.
+        Values (numbers, strings, booleans, None) by name, of which all combinations are run; or the
+        combinations themselves.
     seeds : int or iterable of int
-        Number of seeds, from 0 on, or the seeds: each in [0, 2^63).
+        Number of seeds, from 0 on, or the seeds themselves: each in [0, 2^63).
     output : path-like, default "results.jsonl"
-        JSON lines. Cells that the file already has are not run again, cells that failed are; so
-        an interrupted sweep goes on when it is called again, also with a larger grid.
+        File of JSON lines. Cells that are already in the file are not run again, except those that
+        failed. An interrupted sweep therefore continues when you call it again, even with a larger
+        grid.
     backend : {"serial", "threads", "loky", "ray"}
-        "threads" for functions that spend their time in compiled code, such as learners' ``run``;
-        "loky" for processes (needs joblib, extra ``sweep``), "ray" for a Ray cluster, or a local
-        one that is started and stopped here (extra ``ray``).
+        "threads": for functions that spend their time in compiled code, such as learners' ``run``.
+        "loky": processes (needs joblib, extra ``sweep``). "ray": a Ray cluster, or a local one that
+        the function starts and stops (extra ``ray``).
     workers : int, optional
-        Default: the cores this process may use; "serial" has one.
+        Number of workers; default: the cores that this process may use; "serial" has one.
     root : int, default 0
         Root of the seed tree, in [0, 2^63).
     constants : mapping, optional
-        Anything else that the results depend on; part of the configuration.
+        Anything else that the results depend on; it is part of the configuration.
     progress : callable, optional
-        Called as ``progress(done, total)``, cells of earlier calls included.
+        Called as ``progress(done, total)``, including cells of earlier calls.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def sweep(
     ------
     StateError
         If the file belongs to a sweep with another function name, names, root or constants or of
-        another version of the library, is no such file, or is in use.
+        another version of the library, is not such a file, or is in use.
     ValueError, TypeError
         For bad arguments.
     ImportError
@@ -200,12 +200,12 @@ def sweep(
 
     Notes
     -----
-    An exception in a cell becomes the ``error`` of its record, with its text, and does not stop
-    the others. Results are the same bits for every backend, number of workers and order, if `run`
-    depends on its cell only; results of numerical libraries can depend on their number of threads.
-    Records are written whole and synced one by one: an interrupt leaves a valid file, and of a
-    power cut at worst a torn last line, which is dropped when the sweep goes on.
-    The function's code is not part of the configuration: after changing it, take another file.
+    An exception in a cell becomes the ``error`` of its record, with its text, and does not stop the
+    others. Results have the same bits for every backend, number of workers and order, if `run`
+    depends only on its cell; results of numerical libraries can depend on their number of threads.
+    Each record is written as a whole and synced. An interrupt therefore leaves a valid file. A
+    power cut leaves at worst a torn last line, which the next call drops. The function's code is
+    not part of the configuration: if you change it, use another file.
 
     Examples
     --------
@@ -292,11 +292,11 @@ class StreamRun:
     make : callable
         ``make(cell)`` returns an unstarted learner with ``source=cell.source()``.
     stream : Stream, array_like, tuple of array_like, or callable
-        What ``learner.run`` takes: a `dpoco.datasets.Stream`, features and labels, or losses;
-        or ``stream(cell)`` returning one of them, drawn from ``cell.generator()``.
+        Arguments of ``learner.run``: a `dpoco.datasets.Stream`, features and labels, or losses; or
+        ``stream(cell)`` that returns one of these, drawn from ``cell.generator()``.
     persons : array_like, or callable, optional
-        Whose rounds they are, where the learner enforces a participation: int, str or bytes, shape
-        (T,); or ``persons(cell)`` returning them.
+        The persons behind the rounds, if the learner enforces a participation: int, str or bytes,
+        shape (T,); or ``persons(cell)`` that returns them.
     """
 
     make: Callable[[Cell], Any]
@@ -309,7 +309,7 @@ class StreamRun:
         Raises
         ------
         ValueError
-            If the learner's noise is not the cell's: it would not be reproducible.
+            If the learner's noise does not come from the cell, since it would not be reproducible.
         """
         given = self.stream(cell) if callable(self.stream) else self.stream
         features, labels, target = _parts(given)
@@ -350,9 +350,10 @@ def _parts(stream: Any) -> tuple[Any, Any, Any]:
 class BuiltInRun:
     """A named learner in a simulated world: what ``dpoco sweep NAME`` plays.
 
-    Cells have ``epsilon``, ``delta`` (None: 1/(10 horizon)), ``horizon`` and ``dimension``
-    (coordinates, or experts). Linear regression on the Euclidean unit ball with squared loss
-    (noisy-newton: Huber's), or independent losses 0 and 1 of experts of which one is better.
+    Cells have ``epsilon``, ``delta`` (None: 1/(10 horizon)), ``horizon`` and ``dimension`` (number
+    of coordinates or experts). The problem is linear regression on the Euclidean unit ball with
+    squared loss (noisy-newton: Huber's), or independent losses of 0 or 1 for experts, one of which
+    is better.
     """
 
     learner: str
@@ -362,12 +363,12 @@ class BuiltInRun:
 
     @staticmethod
     def learners() -> tuple[str, ...]:
-        """Return the names of the learners there are."""
+        """Return the names of the available learners."""
         return SWEPT
 
     @property
     def sweep_name(self) -> str:
-        """What the records call this function."""
+        """The name of this function in the records."""
         return f"dpoco sweep {self.learner}"
 
     def __call__(self, cell: Cell) -> dict[str, Any]:

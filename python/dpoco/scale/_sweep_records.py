@@ -85,7 +85,7 @@ def _identity(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a sweep: what the swept function is called with.
+    """One cell of a sweep, which the swept function receives.
 
     Attributes
     ----------
@@ -106,22 +106,23 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What identifies the cell within a sweep: JSON of its values and its seed."""
+        """JSON of the cell's values and seed, which identifies it within a sweep."""
         values = {name: _identity(value) for name, value in self.values.items()}
         return line_of({"seed": self.seed, "values": encoded("values", values)})
 
     def source(self) -> Source:
-        """Return the source of this cell's noise, seeded: it voids guarantees.
+        """Return the seeded source of this cell's noise, which voids guarantees.
 
-        Equal for equal root, values and seed, and independent of every other cell's, whatever the
-        order of the cells and the rest of the grid. Every call returns it from its beginning.
+        Sources are equal for equal root, values and seed. They are independent of every other
+        cell's, whatever the order of the cells and the rest of the grid. Every call returns the
+        source from its beginning.
         """
         return Source.seeded(self._digest("noise", self.key))
 
     def generator(self) -> np.random.Generator:
         """Return a generator for simulated data, never for privacy.
 
-        It depends on root and seed alone, so that all values of the grid meet the same data.
+        It depends only on root and seed, so all values of the grid see the same data.
         """
         return np.random.default_rng(self._digest("data", str(self.seed)))
 
@@ -338,7 +339,7 @@ class SweepFile:
 
 @dataclass(frozen=True)
 class SweepResults:
-    """Records of a sweep, one a cell, sorted by values and seed: the same in every mode.
+    """Records of a sweep, one per cell, sorted by values and seed; equal with every backend.
 
     **Not private**: noise was seeded, and results may be computed from raw records.
 
@@ -366,7 +367,7 @@ class SweepResults:
 
     @property
     def failed(self) -> tuple[dict[str, Any], ...]:
-        """Records of the cells that raised; the next `sweep` does them again."""
+        """Records of the cells that raised an error; the next `sweep` repeats them."""
         return tuple(record for record in self.records if "error" in record)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -409,9 +410,9 @@ class SweepResults:
 
 
 def read_sweep(path: str | os.PathLike[str]) -> SweepResults:
-    """Read the file of a sweep, also of one that is still running or was interrupted.
+    """Read the file of a sweep, even of one that is running or was interrupted.
 
-    Of a cell that was done again, the last record counts; a torn last line is passed over.
+    If a cell was run again, its last record counts; a torn last line is ignored.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Pure(Loss):
-    """Log-likelihood ratios of at most `epsilon0`, everywhere (docs/privacy/pure.md)."""
+    """Log-likelihood ratios of at most `epsilon0`, everywhere (``docs/privacy/pure.md``)."""
 
     kind = "pure"
     names = (("pure", "epsilon"),)
@@ -175,7 +175,7 @@ class Pure(Loss):
 
 @dataclass(frozen=True)
 class Zcdp(Loss):
-    """Renyi divergences of at most order * rho (docs/privacy/gaussian.md)."""
+    """Renyi divergences of at most order * rho (``docs/privacy/gaussian.md``)."""
 
     kind = "zcdp"
     rho: float = field()

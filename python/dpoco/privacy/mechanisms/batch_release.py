@@ -8,7 +8,7 @@ sqrt(N - (N mod 2) / N) in l2:
 * "knorm", density exp(-max |z| / k): 1/k, purely; "laplace" of scale b: N/b, purely;
 * "gaussian" of deviation s: mu = sqrt(N - (N mod 2) / N) / s, with N truncated tails;
 * "response", randomised response on one coordinate of a single round: its epsilon, 1 / scale,
-  purely, also towards whoever collects it.
+  purely, also against the party that collects it.
 
 Proof: ``docs/privacy/batch_share.md``; grids: ``docs/privacy/lattice.md``.
 """
