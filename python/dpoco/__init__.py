@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         scale,
     )
     from dpoco._choice import Choice, choose
+    from dpoco._model import Model
     from dpoco._participation import Participation
     from dpoco._tickets import Ticket
     from dpoco.trace import RecordShares, Trace
@@ -63,6 +64,7 @@ __version__: str = _core.__version__
 
 _HOMES = {
     "Choice": "_choice",
+    "Model": "_model",
     "Participation": "_participation",
     "RecordShares": "trace",
     "Ticket": "_tickets",
@@ -80,6 +82,7 @@ __all__ = [
     "HorizonExceeded",
     "JournalFenced",
     "LargeDeltaWarning",
+    "Model",
     "NoiseDominatesWarning",
     "Participation",
     "RecordShares",

@@ -197,7 +197,7 @@ class MalformedError(ValueError):
 
 
 @contextmanager
-def reading(path: Path, kind: str) -> Iterator[None]:
+def reading(name: str, kind: str) -> Iterator[None]:
     """Turn whatever a library raises over a damaged file into a `ValueError` that quotes nothing.
 
     `kind` is what the file should be; `MalformedError` and `ImportError` pass.
@@ -208,7 +208,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise MalformedError(
-            f"{path.name} is not {kind}, or cannot be read ({type(error).__name__})"
+            f"{name} is not {kind}, or cannot be read ({type(error).__name__})"
         ) from None
 
 

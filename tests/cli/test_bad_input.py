@@ -18,8 +18,21 @@ CASES = [  # command lines, and what is said
     ("run --data none.csv --label y", "no such file: none.csv"),
     ("run --data empty.csv --label y", "empty.csv is empty"),
     ("run --data header.csv --label y", "0 rows"),
-    ("run --data one.csv --label y", "1 rows"),
-    ("run --data text.csv --label y", "column 1 is not numeric"),
+    ("run --data one.csv --label y --feature-range 0,9", "1 rows"),
+    ("run --data text.csv --label y", "without the columns of text: a"),
+    ("run --data text.csv --label y --features a --feature-range 0,9", "columns of text: a"),
+    ("run --data wide.csv", "--range COLUMN=LOW:HIGH for a, y"),
+    ("run --data wide.csv --label y --loss squared", "--range y=LOW:HIGH"),
+    ("run --data wide.csv --label y --range a", "COLUMN=LOW:HIGH"),
+    ("run wide.csv --data wide.csv --label y", "give one of them"),
+    ("run --data no-*.csv --label y", "no file is called no-*.csv"),
+    ("run --seed 1 --decision model.json", "leave out --seed"),
+    ("run --learner prefix-hedge --decision model.json", "learners of records"),
+    ("run --output wide.csv", "wide.csv exists"),
+    ("publish wide.csv --like wide.csv --to new.json", "no model"),
+    ("predict wide.csv --data wide.csv", "no model"),
+    ("journal status wide.csv", "is no journal"),
+    ("journal backup none.db copy.db", "no such file: none.db"),
     ("run --data bare.csv --label y", "--no-header"),
     ("run --data bare.csv --label y --learner linucb", "--no-header"),
     ("run --data bare.csv --learner prefix-hedge", "--no-header"),
@@ -36,7 +49,7 @@ CASES = [  # command lines, and what is said
     ("run --data wide.csv --label y --feature-range 1", "LOW,HIGH"),
     ("run --data wide.csv --label y --feature-range 2,1", "LOW < HIGH"),
     ("run --data wide.csv --label y --feature-range b=0,1", "'b'"),
-    ("run --data wide.csv --label y --label-range 0,inf", "--label-range"),
+    ("run --data wide.csv --label y --feature-range 0,9 --label-range 0,inf", "--label-range"),
     ("run --label y", "--data"),
     ("run --no-intercept", "--data"),
     ("run --loss hinge", "loss must be one of"),
@@ -86,13 +99,19 @@ CASES = [  # command lines, and what is said
     ("run --learner linucb --quantile 0.5", "--quantile is for lipschitz"),
     ("run --learner high-dimensional-bandit --exploration 1", "no --exploration"),
     ("run --learner comw --exploration 1", "--exploration is for linucb"),
-    ("run --learner linucb --data wide.csv --label y --label-range 0,1.5", "whole numbers"),
     (
-        "run --learner linucb --data wide.csv --label y --label-range 0,1e9",
+        "run --learner linucb --data wide.csv --label y --range a=0:9 --range y=0:1.5",
+        "whole numbers",
+    ),
+    (
+        "run --learner linucb --data wide.csv --label y --range a=0:9 --label-range 0,1e9",
         "more than 4096 classes",
     ),
     ("run --learner linucb --label-range 0,2", "--data"),
-    ("run --learner linucb --data wide.csv --label y --label-range 7,9", "no label of wide.csv"),
+    (
+        "run --learner linucb --data wide.csv --label y --range a=0:9 --range y=7:9",
+        "no label of wide.csv",
+    ),
     ("run --learner noisy-sgd --checkpoint state", "one fit"),
     ("run --learner noisy-sgd --batch 2", "no --batch"),
     ("run --learner lipschitz --features a", "no --features"),
@@ -240,7 +259,16 @@ def test_labels_outside_the_range_are_clipped(capfd, tmp_path):
     (tmp_path / "even.csv").write_text("a,y\n" + "\n".join(f"{i % 2},{i % 2}" for i in range(60)))
     outputs = []
     for name in ("odd", "even"):
-        arguments = ["--data", f"{name}.csv", "--label", "y", "--seed", "1", "--no-figure"]
+        arguments = [
+            f"{name}.csv",
+            "--label",
+            "y",
+            "--range",
+            "a=-1:1",
+            "--seed",
+            "1",
+            "--no-figure",
+        ]
         assert main(["run", *arguments, "--out", name]) == 0
         outputs.append(capfd.readouterr().out.splitlines()[3:8])
     assert outputs[0] == outputs[1]

@@ -55,19 +55,21 @@ def test_a_real_process(table, tmp_path):
 
 
 def test_progress_appears_on_a_terminal_only(table, tmp_path):
-    options = ("run", "--data", "events.csv", "--label", "alarm", "--no-figure")
+    options = ("run", "events.csv", "--label", "alarm", "--feature-range", "0,10", "--no-figure")
     terminal = {**os.environ, "FORCE_COLOR": "1"}
     code, _, err = finish(start(*options, cwd=tmp_path, env=terminal))
     assert code == 0
     assert "rounds/s" in err
     assert "without noise" in err
     for silent in ("--quiet", "--json"):
-        assert finish(start(*options, silent, cwd=tmp_path, env=terminal))[2] == ""
+        words = (*options, silent, "--force")
+        assert finish(start(*words, cwd=tmp_path, env=terminal))[2] == ""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_interrupt_exits_with_130(table, tmp_path):
-    options = ("--data", "events.csv", "--label", "alarm", "--repeats", "1000000")
+    options = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
+    options += ("--repeats", "1000000")
     process = start("run", *options, cwd=tmp_path, env={**os.environ, "FORCE_COLOR": "1"})
     shown = b""
     while b"rounds/s" not in shown:  # the runs have begun, all imports are over

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from dpoco.accounting import Budget, sum_release
+from dpoco.journal import Journal
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 PLAYED = ("--learners", "noisy-ftrl", "--epsilons", "1", "--repeats", 1, "--no-figure")
 
-TABLE = ("--data", "events.csv", "--label", "alarm", "--horizon", 200)
+TABLE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10", "--horizon", 200)
 # Command line: its schema.
 PRINTED = {
     ("run", *TABLE, "--no-figure", "--json"): "dpoco.run-report/1",
@@ -25,6 +26,9 @@ PRINTED = {
     ("datasets", "shuttle", "--json"): "dpoco.datasets/1",
     ("explain", "guarantee.json", "--json"): "dpoco.explanation/1",
     ("verify", "guarantee.json", "--json"): "dpoco.verification/1",
+    ("publish", "state", "--like", "model.json", "--to", "new.json", "--json"): "dpoco.model/1",
+    ("predict", "model.json", "--data", "events.csv", "--json"): "dpoco.predictions/1",
+    ("journal", "status", "a.journal", "--json"): "dpoco.journal/1",
     ("audit", "noisy-max", "--trials", 300, "--json"): "dpoco.audit/2",
     ("audit", "--list", "--json"): "dpoco.audit-names/1",
     ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",
@@ -54,6 +58,11 @@ def test_json_names_its_schema(invoke, table, command, schema):
     parameters = sum_release.calibrate(3, horizon=64, budget=Budget(0.5, 1e-7), bound=1.0)
     stated = sum_release.guarantee(parameters, budget=Budget(0.5, 1e-7))
     (table.parent / "guarantee.json").write_text(stated.to_json())
+    if command[0] in ("publish", "predict"):
+        kept = ("--checkpoint", "state", "--decision", "model.json", "--no-figure", "--quiet")
+        invoke("run", *TABLE, *kept, code=4)  # of 400 rows, 200
+    with Journal("a.journal"):
+        pass
     result = invoke(*command)
     record = json.loads(result.stdout)
     assert record["schema"] == schema
@@ -68,8 +77,9 @@ def test_the_page_lists_what_is_printed():
 
 
 def test_no_command_is_left_out():
+    import typer
+
     from dpoco.cli._app import app
 
-    names = {command.name for command in app.registered_commands}
-    names |= {group.name for group in app.registered_groups}
+    names = set(typer.main.get_command(app).list_commands(None))
     assert names == {command[0] for command in PRINTED}

@@ -76,7 +76,8 @@ def test_any_option_of_the_constructor_reaches_the_learner(table, tmp_path, answ
     assert report.settings["command"]["option"] == [word for word in given if "=" in word]
     found = {name: report.parameters[name] for name in ("step_size", "numerics", "batch")}
     assert found == {"step_size": 0.25, "numerics": "lattice", "batch": 3}
-    given = ("--loss", "squared", "--option", "statistics=quadratic")  # without its usual step
+    # Without its usual step.
+    given = ("--loss", "squared", "--range", "alarm=0:1", "--option", "statistics=quadratic")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
     assert report.parameters["step_size"] is None
 

@@ -20,7 +20,8 @@ def visits(tmp_path, monkeypatch):
     rows = zip(NAMES, values.tolist(), strict=True)
     lines = [f"{name},{a},{b},{int(a > b)}" for name, (a, b) in rows]
     (tmp_path / "visits.csv").write_text("\n".join(["who,a,b,paid", *lines]))
-    return ("--data", "visits.csv", "--label", "paid", "--seed", 1, "--no-figure", "--repeats", 1)
+    table = ("--data", "visits.csv", "--label", "paid", "--feature-range", "-1,1")
+    return (*table, "--seed", 1, "--no-figure", "--repeats", 1)
 
 
 def admitted():

@@ -225,8 +225,9 @@ def test_auto_goes_on_with_what_was_saved(table, invoke, learner, report_of):
 
 def test_what_is_chosen_follows_the_problem(table, invoke, report_of):
     common = ("--no-figure", "--repeats", 1, "--seed", 1)
+    file = (*FILE, "--range", "alarm=-1:1")
     for loss, first in (("logistic", "Newton"), ("squared", "statistics='quadratic'")):
-        invoke("run", *FILE, *common, "--loss", loss, "--horizon", 10**5)
+        invoke("run", *file, *common, "--loss", loss, "--horizon", 10**5)
         settings = report_of()["settings"]
         assert first in settings["chosen"]
         assert "expected regret" in settings["chosen"]
@@ -270,5 +271,5 @@ def test_without_shuttle_the_phishing_stream_is_played(capfd, tmp_path, monkeypa
     printed = capfd.readouterr()
     assert "playing phishing" in printed.err
     assert "phishing: 1,250 rounds" in printed.out
-    assert main(["run", "--stream", "shuttle", "--out", str(out)]) == 2
+    assert main(["run", "--stream", "shuttle", "--force", "--out", str(out)]) == 2
     assert "0.26" in capfd.readouterr().err

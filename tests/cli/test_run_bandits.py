@@ -45,6 +45,7 @@ def test_classes_become_arms(table, invoke, tmp_path, learner, report_of):
 
 def test_the_label_range_names_the_classes(classes, answer):
     options = ("--data", "visits.csv", "--label", "choice", "--learner", "linucb", "--epsilon", 50)
+    options += ("--feature-range", "-1,1")
     record = answer("run", *options, *QUICK, "--label-range", "1,3", "--no-figure")
     assert record["domain"] == {"type": "policies", "arms": 3, "dimension": 3}
     counts = np.bincount(classes)[1:]

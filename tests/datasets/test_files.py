@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 import traceback
 
 import numpy as np
 import pytest
 
-from dpoco.datasets import PublicScaling, column_names, load_file
+from dpoco.datasets import PublicScaling, column_kinds, column_names, load_file
 from dpoco.datasets._files import read_columns
 from dpoco.evaluation import load_logged_bandit
 
@@ -112,6 +113,45 @@ def test_parquet_types(tmp_path):
     assert loaded.labels.tolist() == [1.0, 0.0, 1.0]
     with pytest.raises(ValueError, match="column 's' is not numeric"):
         load_file(path, label="y")
+
+
+SPREADSHEETS = {  # the same four records: 1.5, missing; 1, 0, 1, missing
+    "semicolons and decimal commas": "\ufeffa;y\n1,5;yes\nNA;no\n1,5;Yes\n;\n",
+    "commas": "a,y\n1.5,true\nnan,FALSE\n1.5,True\n,?\n",
+    "quoted": '"a","y"\r\n"1.5","Y"\r\n"n/a","n"\r\n"1.5","1"\r\n"-",null\r\n',
+    "tabs": "a\ty\n1.5\t1\n\t0\n1.5\t1\n#N/A\tNone\n",
+    "a number with a point": "a;y\n1.5;1.0\n?;0\n1,50;1,0\nNA;NA\n",
+}
+
+
+@pytest.mark.parametrize("text", SPREADSHEETS.values(), ids=SPREADSHEETS)
+def test_files_of_spreadsheets(tmp_path, text):
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+    for given in (path, io.StringIO(text.lstrip("\ufeff"))):
+        stream = load_file(given, label="y")
+        np.testing.assert_array_equal(stream.features[:, 0], [1.5, np.nan, 1.5, np.nan])
+        np.testing.assert_array_equal(stream.labels, [1.0, 0.0, 1.0, np.nan])
+        kinds = column_kinds(given)
+        assert kinds["a"] == "numbers"
+        assert kinds["y"] == ("yes or no" if "es" in text or "rue" in text else "numbers")
+
+
+def test_kinds_of_columns_and_files_in_a_row(tmp_path):
+    (tmp_path / "1.csv").write_text("who,a,gone,y\nann,1,NA,no\nbob,2,,yes\n")
+    (tmp_path / "2.csv").write_text("y,gone,a,who\nno,?,3,cid\n")
+    (tmp_path / "3.csv").write_text("y,a,who\nno,3,cid\n")
+    both = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    kinds = {"who": "text", "a": "numbers", "gone": "nothing", "y": "yes or no"}
+    assert column_kinds(both) == kinds
+    stream = load_file(both, label="y", features=["a"])
+    assert stream.features[:, 0].tolist() == [1.0, 2.0, 3.0]
+    assert stream.name == "1.csv and 1 more file"
+    assert load_file(both[1], label="y", features=["a"], fewest=1).labels.tolist() == [0.0]
+    with pytest.raises(ValueError, match=r"3.csv has other columns than 1.csv"):
+        load_file([*both, tmp_path / "3.csv"], label="y", features=["a"])
+    with pytest.raises(ValueError, match="at least one file"):
+        column_kinds([])
 
 
 BAD_CSV = {

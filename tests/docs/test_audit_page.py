@@ -19,7 +19,7 @@ def test_commands_are_spelled_as_they_are():
     typer = pytest.importorskip("typer")
     options = {
         text
-        for parameter in typer.main.get_command(app).commands["audit"].params
+        for parameter in typer.main.get_command(app).get_command(None, "audit").params
         for text in parameter.opts
     }
     lines = re.findall(r"^dpoco audit (.*?)(?: +#.*)?$", PAGE, re.MULTILINE)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tempfile
 from pathlib import Path
 
 import pytest
+
+import dpoco
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(
@@ -62,8 +65,37 @@ def test_every_command_is_on_the_page():
     from dpoco.cli._app import app
 
     page = PAGE.read_text()
-    commands = typer.main.get_command(app).commands
+    commands = typer.main.get_command(app).list_commands(None)
     assert {name for name in commands if f"`dpoco {name}`" not in page} == set()
+
+
+def test_five_minutes_with_a_file_of_ones_own(tmp_path, monkeypatch):
+    """Over a second: plays the whole page, with two runs."""
+    from tests.docs.pages import run
+    from typer.testing import CliRunner
+
+    from dpoco.cli._app import app
+
+    monkeypatch.chdir(tmp_path)
+    page = (PAGE.parent / "five_minutes.md").read_text(encoding="utf-8")
+    run(page, "five_minutes.md")
+    outputs = []
+    for asks, block in re.findall(r"(<!-- asks -->\n)?```bash\n(.*?)```", page, re.DOTALL):
+        for line in block.splitlines():
+            result = CliRunner().invoke(app, shlex.split(line)[1:])
+            assert result.exit_code == (2 if asks else 0), result.output
+            outputs.append(result.output)
+    for word in ("--label", "temperature, load", "door open (yes or no)"):
+        assert word in outputs[0]
+    model = dpoco.Model.load("newest.json")
+    assert (model.round, model.features) == (4000, ("temperature", "load", "door open"))
+    assert model.guarantee.certified
+    assert "verified" in outputs[-2]
+    lines = (tmp_path / "predictions.csv").read_text().splitlines()
+    truth = [row.endswith("yes") for row in (tmp_path / "hour-3.csv").read_text().splitlines()]
+    told = [(p, y) for p, y in zip(lines[1:], truth[1:], strict=True) if p != '""']
+    assert 1900 < len(told) < 2000
+    assert sum((float(p) > 0.5) == y for p, y in told) > 0.6 * len(told)
 
 
 def write() -> None:

@@ -1,13 +1,14 @@
-"""Two people reach a useful result from an empty directory, with the installed package alone.
+"""People reach a useful result from an empty directory, with the installed package alone.
 
-The researcher follows ``docs/own_learner.md``; the lawyer has a file and three commands. Run with
-``-s`` to see how long each path took.
+The engineer follows ``docs/five_minutes.md``, the researcher ``docs/own_learner.md``; the lawyer
+has a file and three commands. Run with ``-s`` to see how long each path took.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, snippets
 
-MINUTES = {"researcher": 10.0, "lawyer": 1.0}
+MINUTES = {"engineer": 5.0, "researcher": 10.0, "lawyer": 1.0}
 
 
 @pytest.fixture
@@ -73,3 +74,24 @@ def test_the_lawyer_reads_a_page_and_checks_the_numbers(run, tmp_path):
     path.write_text(json.dumps({**record, "epsilon": 0.5}))
     assert "refuted" in run("-m", "dpoco", "verify", path, code=1)
     assert Path(page.partition("Proof: ")[2].split()[-1].rstrip(".")).suffix == ".md"
+
+
+def test_the_engineer_has_files_that_come_by_the_hour(run, tmp_path):
+    """Over a second: every command is a process of its own."""
+    pytest.importorskip("matplotlib")
+    page = (ROOT / "docs" / "five_minutes.md").read_text(encoding="utf-8")
+    (tmp_path / "make.py").write_text("\n".join(each.code for each in snippets(page)))
+    run("make.py")
+    blocks = re.findall(r"(<!-- asks -->\n)?```bash\n(.*?)```", page, re.DOTALL)
+    for asks, block in blocks:
+        for line in block.splitlines():
+            run("-m", *shlex.split(line), code=2 if asks else 0)
+    first, newest = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("model", "newest"))
+    assert first["decision"] == newest["decision"]
+    assert newest["round"] == 4000
+    assert "verified" in run("-m", "dpoco", "verify", "newest.json")
+    (tmp_path / "newest.json").write_text(json.dumps({**newest, "decision": [0.0] * 4}))
+    predict = ("-m", "dpoco", "predict", "newest.json", "--data", "hour-3.csv")
+    assert run(*predict, code=2) == ""
+    again = ("--label", "alarm", "--range", "temperature=-20:50", "--range", "load=0:1")
+    assert run("-m", "dpoco", "run", "hour-1.csv", *again, code=2) == ""  # keeps the first report

@@ -1,229 +1,58 @@
-"""All commands; and those that only list: ``dpoco table`` and ``dpoco datasets``."""
+"""The program ``dpoco``: its commands, each imported when it is asked for."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import asdict
+import importlib
 from typing import Annotated, Any
 
 import typer
 
 import dpoco
-from dpoco import datasets
-from dpoco._validation import named
-from dpoco.cli import _support as shell
-from dpoco.cli._bench import bench_command, sweep_command
-from dpoco.cli._checks import audit_command, explain_command, reproduce_app, verify_command
-from dpoco.cli._plan import plan_app
-from dpoco.cli._run import compare_command, run_command
-from dpoco.datasets import BUNDLED, Bundled
+from dpoco.cli._support import Group, GroupedCommand
 
-table_app = typer.Typer(
-    help="Print tables of the accounting, as Markdown or JSON.\n\nExample: dpoco table regret",
-    no_args_is_help=False,
-    rich_markup_mode=None,
-)
-
-SCHEMA = "dpoco.table/1"
-
-
-def _say(name: str, entries: list[Any], markdown: str, as_json: bool) -> None:
-    if not as_json:
-        typer.echo(markdown)
-        return
-    rows = [asdict(entry) for entry in entries]
-    shell.print_json({"schema": SCHEMA, "table": name, "rows": rows})
+# Commands, and groups of them, in the order of the help.
+_HOMES = {
+    "run": "_run.run_command",
+    "publish": "_models.publish_command",
+    "predict": "_models.predict_command",
+    "compare": "_run.compare_command",
+    "plan": "_plan.plan_app",
+    "datasets": "_lists.datasets_command",
+    "audit": "_checks.audit_command",
+    "sweep": "_bench.sweep_command",
+    "explain": "_checks.explain_command",
+    "verify": "_checks.verify_command",
+    "journal": "_journals.journal_app",
+    "table": "_lists.table_app",
+    "reproduce": "_checks.reproduce_app",
+    "bench": "_bench.bench_command",
+}
 
 
-@table_app.command()
-@shell.documented_options
-def noise(
-    horizons: str = "1000,10000,100000,1000000,10000000",
-    epsilons: str = "0.1,0.5,1,2,4,8",
-    as_json: shell.JsonFlag = False,
-) -> None:
-    """Noise of the published constants over exact accounting, as a Markdown table.
+class _Commands(Group):
+    """All commands: the import of one costs the start of none of the others."""
 
-    Each cell: the ratio of the scales with a binary tree; the ratio on the noisiest released sum
-    with the default sum; the epsilon that the published noise really spends. delta = 1/rounds.
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        return list(_HOMES)
 
-    For example:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or None."""
+        if cmd_name not in _HOMES:
+            return None
+        module, _, name = _HOMES[cmd_name].partition(".")
+        found = getattr(importlib.import_module(f"dpoco.cli.{module}"), name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(cls=GroupedCommand)(found)
+            found = alone
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
 
-    dpoco table noise --horizons 1000,100000 --epsilons 1,4
-
-    Parameters
-    ----------
-    horizons : N,N,...
-        Numbers of rounds.
-    epsilons : E,E,...
-        Privacy budgets.
-    """
-    with shell.errors_in_one_line():
-        from dpoco.accounting import tables
-
-        entries = tables.noise_table(
-            shell.whole_numbers("--horizons", horizons),
-            shell.numbers("--epsilons", epsilons, positive=True),
-        )
-        _say("noise", entries, tables.format_markdown(entries), as_json)
-
-
-@table_app.command()
-@shell.documented_options
-def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag = False) -> None:
-    """Proven regret per round of the Euclidean learners, as a Markdown table.
-
-    In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
-
-    For example:
-
-    dpoco table regret --epsilon 4
-
-    Parameters
-    ----------
-    epsilon
-        Privacy budget.
-    delta
-        Privacy budget.
-    """
-    with shell.errors_in_one_line():
-        from dpoco.accounting import tables
-
-        entries = tables.regret_table(epsilon=epsilon, delta=delta)
-        _say("regret", entries, tables.format_markdown(entries), as_json)
-
-
-@table_app.command()
-@shell.documented_options
-def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag = False) -> None:
-    """Proven regret of the learners of experts against S switches, as a Markdown table.
-
-    Losses in [0, 1]; a bound above the number of rounds says nothing.
-
-    For example:
-
-    dpoco table experts --epsilon 4 --json
-
-    Parameters
-    ----------
-    epsilon
-        Privacy budget.
-    delta
-        Privacy budget, positive.
-    """
-    with shell.errors_in_one_line():
-        from dpoco.accounting import tables
-
-        entries = tables.expert_table(epsilon=epsilon, delta=delta)
-        _say("experts", entries, tables.format_markdown(entries), as_json)
-
-
-_DATASETS = "dpoco.datasets/1"
-_COLUMNS = {"records": "features", "experts": "losses"}
-
-
-@shell.documented_options
-def datasets_command(
-    name: str | None = None,
-    cite: bool = False,
-    as_json: shell.JsonFlag = False,
-) -> None:
-    """List the bundled streams, or describe one: rounds, columns, scaling, source, size.
-
-    None needs a download: they come with the package river (extra data). Nothing that is printed is
-    computed from their records.
-
-    For example:
-
-    dpoco datasets
-
-    dpoco datasets shuttle
-
-    dpoco datasets phishing --cite
-
-    Parameters
-    ----------
-    name : argument [NAME]
-        Describe this one. [default: list all]
-    cite : --cite
-        Print where the data are from, and nothing else.
-    """
-    with shell.errors_in_one_line():
-        if name is None:
-            records = [_facts(each) for each in BUNDLED.values()]
-            if as_json:
-                shell.print_json({"schema": _DATASETS, "datasets": records})
-            elif cite:
-                for record in records:
-                    typer.echo(f"{record['name']}: {record['source']}")
-            else:
-                _print_list(records)
-            return
-        facts = _facts(BUNDLED[named("stream", name, tuple(BUNDLED))])
-        if not cite and facts["installed"]:
-            if facts["kind"] == "experts":
-                found = datasets.load_losses(name)[1]
-            else:
-                found = datasets.load(name).summary()
-            facts.update(names=found["feature_names"], scaling=found["scaling"])
-        if as_json:
-            shell.print_json({"schema": _DATASETS, **facts})
-        elif cite:
-            typer.echo(facts["source"])
-        else:
-            _print_one(facts)
-
-
-def _facts(known: Bundled) -> dict[str, Any]:
-    path = None
-    with suppress(ImportError):
-        path = known.file
-    return {
-        "name": known.name,
-        "kind": known.kind,
-        "rounds": known.rounds,
-        "columns": known.columns,
-        "description": known.about,
-        "source": known.cite,
-        "licence": known.licence or None,
-        "bundled_with": known.needs,
-        "installed": path is not None,
-        "file": None if path is None else "/".join(path.parts[-3:]),
-        "bytes": None if path is None else path.stat().st_size,
-    }
-
-
-def _print_list(records: list[dict[str, Any]]) -> None:
-    shown = shell.table(["name", "kind"], ["rounds", "columns"])
-    shown.add_column("")
-    for record in records:
-        missing = "" if record["installed"] else f" (needs {record['bundled_with']})"
-        shown.add_row(
-            record["name"], record["kind"], f"{record['rounds']:,}", str(record["columns"]),
-            record["description"] + missing,
-        )  # fmt: skip
-    shell.console().print(shown)
-
-
-def _print_one(facts: dict[str, Any]) -> None:
-    size = "not installed" if facts["bytes"] is None else f"{facts['bytes']:,} bytes"
-    rows = [
-        ("name", facts["name"]),
-        ("what", facts["description"]),
-        ("rounds", f"{facts['rounds']:,} of {facts['columns']} {_COLUMNS[facts['kind']]}"),
-        ("names", ", ".join(facts.get("names", [])) or "-"),
-        ("scaling", facts.get("scaling", "-")),
-        ("source", facts["source"]),
-        ("licence", facts["licence"] or "not stated"),
-        ("bundled", f"with {facts['bundled_with']}: {facts['file'] or '-'}, {size}"),
-    ]
-    for title, text in rows:
-        typer.echo(f"{title:<8} {text}")
-
-
-# ---- the program ---------------------------------------------------------------------------------
 
 app = typer.Typer(
+    cls=_Commands,
     help="Private online learning: every decision of a stream under differential privacy.\n\n"
     "First steps: dpoco run; dpoco plan ctrl --horizon 100000 --dimension 10; dpoco datasets.\n\n"
     "Every command prints JSON with --json. Exit codes: 0; 1 if an audit or verify refuted a "
@@ -232,17 +61,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("run")(run_command)
-app.command("compare")(compare_command)
-app.add_typer(plan_app, name="plan")
-app.command("datasets")(datasets_command)
-app.command("audit")(audit_command)
-app.command("sweep")(sweep_command)
-app.command("explain")(explain_command)
-app.command("verify")(verify_command)
-app.add_typer(table_app, name="table")
-app.add_typer(reproduce_app, name="reproduce")
-app.command("bench")(bench_command)
 
 
 @app.callback(invoke_without_command=True)

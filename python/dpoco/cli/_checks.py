@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sqlite3
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +15,9 @@ from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
 from dpoco.cli import _support as shell
+from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
-from dpoco.errors import BudgetExceeded, JournalFenced, StateError
-from dpoco.journal import SqliteStore
+from dpoco.errors import BudgetExceeded, StateError
 
 SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
 # 2 is bad input, of all commands.
@@ -318,7 +314,6 @@ def explain_command(
 
 _VERIFICATION = "dpoco.verification/1"
 _EXIT = {"verified": 0, "refuted": 1, "not one": 2}
-_SQLITE = b"SQLite format 3\0"
 
 
 class _NotOneError(Exception):
@@ -387,8 +382,8 @@ def _statements(file: Path) -> Iterator[str]:
     data = file.read_bytes()
     if data.startswith(FRAME_SIGNATURE):
         yield _of_learner(dpoco.load(file))
-    elif data.startswith(_SQLITE):
-        if int.from_bytes(data[68:72], "big") != SqliteStore.APPLICATION_ID:
+    elif (journal := is_journal(file)) is not None:
+        if not journal:
             raise _NotOneError("a database, but no journal")
         yield from _of_journal(file)
     else:
@@ -432,24 +427,10 @@ def _of_learner(learner: Any) -> str:
 
 def _of_journal(file: Path) -> Iterator[str]:
     """Yield the guarantees of all streams and of the ledger, read from a copy."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "journal"
-        copy.touch(mode=0o600)
-        address = f"{file.resolve().as_uri()}?mode=ro"
-        try:
-            with (
-                closing(sqlite3.connect(address, uri=True)) as source,
-                closing(sqlite3.connect(copy)) as target,
-            ):
-                source.backup(target)
-            with suppress(FileNotFoundError):
-                shutil.copy(f"{file}.key", f"{copy}.key")
-            with dpoco.journal.Journal(copy, mark=False) as journal:
-                for name in journal.streams():
-                    stream = journal.open(name)
-                    _ = stream.round  # its learner is loaded, and every seal checked
-                    yield _checked(stream.guarantee)
-                if journal.ledger is not None:
-                    yield _of_ledger(journal.ledger)
-        except (sqlite3.Error, JournalFenced):
-            raise StateError("the journal is damaged") from None
+    with opened_copy(file) as journal:
+        for name in journal.streams():
+            stream = journal.open(name)
+            _ = stream.round  # its learner is loaded, and every seal checked
+            yield _checked(stream.guarantee)
+        if journal.ledger is not None:
+            yield _of_ledger(journal.ledger)

@@ -63,9 +63,23 @@ def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
         raise ValueError(f"{entry.name} {reason}: no --loss")
 
 
+def with_ranges(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with those of --range as --feature-range and --label-range."""
+    features, label = list(asked["feature_range"] or ()), asked["label_range"]
+    for text in asked["range"] or ():
+        column, mark, rest = text.rpartition("=")
+        if not mark:
+            raise ValueError(f"--range must be COLUMN=LOW:HIGH; got {text!r}")
+        if column == asked["label"]:
+            label = rest
+        else:
+            features.append(text)
+    return {**asked, "feature_range": features or None, "label_range": label}
+
+
 def parse_range(name: str, text: str) -> tuple[float, float]:
-    """Return LOW and HIGH of the text "LOW,HIGH"."""
-    parts = text.split(",")
+    """Return LOW and HIGH of the text "LOW,HIGH" or "LOW:HIGH"."""
+    parts = text.replace(":", ",").split(",")
     try:
         low, high = (float(part) for part in parts)
     except ValueError:

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 import dpoco
 from dpoco._planning import documented, options_of
-from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _support as shell
@@ -232,19 +230,12 @@ def example_of(entry: Learner) -> str:
     return _PLANNED[entry.plays][1] + (" --switches 5" if tracks else "")
 
 
-class _Plans(TyperGroup):
+class _Plans(shell.Group):
     """The plans of all learners, each made when it is asked for: making one loads its learner."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands."""
         return [*super().list_commands(ctx), *(e.name for e in LEARNERS if e.plays in _PLANNED)]
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was meant, or say which one probably was."""
-        names = self.list_commands(ctx)
-        if args[0] not in names and not args[0].startswith("-"):
-            ctx.fail(unknown("command", args[0], names))
-        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None."""

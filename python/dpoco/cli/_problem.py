@@ -9,7 +9,10 @@ Every default is a function of public quantities alone: the number of rounds, of
 
 from __future__ import annotations
 
+import glob
+import io
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -84,19 +87,69 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     if columns is not None:
         columns = [name.strip() for name in columns.split(",")]
     family, person = families.pop(), asked["person"]
-    if person is None:
-        return _GAMES[family](entries, {**asked, "features": columns})
-    path, header, label = Path(asked["data"]), asked["header"], asked["label"]
-    people = datasets.read_people(path, person, header=header)
-    if person in (label, *(columns or ())):
-        raise ValueError("--person must name a column that nothing is learned from")
-    if columns is None and family != "surface":
-        named = datasets.column_names(path, header=header)
-        columns = [name for name in named if name not in (label, person)]
-        if not columns:
-            raise ValueError(f"{path.name} has no column to learn from besides --person")
-    found = _GAMES[family](entries, {**asked, "features": columns})
-    return [replace(game, persons=people) for game in found]
+    asked = {**asked, "features": columns}
+    people = None
+    if asked["data"] is not None:
+        asked["data"] = sources_of(asked["data"])
+        sources, header, label = asked["data"], asked["header"], asked["label"]
+        if person is not None:
+            people = datasets.read_people(sources, person, header=header)
+            if person in (label, *(columns or ())):
+                raise ValueError("--person must name a column that nothing is learned from")
+            if columns is None and family != "surface":
+                named = datasets.column_names(sources, header=header)
+                asked["features"] = [name for name in named if name not in (label, person)]
+                if not asked["features"]:
+                    raise ValueError("there is no column to learn from besides --person")
+        if family in ("records", "arms"):
+            asked["feature_range"] = described_ranges(family, asked)
+    found = _GAMES[family](entries, asked)
+    return found if people is None else [replace(game, persons=people) for game in found]
+
+
+def sources_of(text: str) -> list[Any]:
+    """Return the files that --data names: one, those of a pattern by name, or standard input."""
+    if text == "-":
+        return [io.StringIO(sys.stdin.read())]
+    if Path(text).exists() or not set(text) & set("*?["):
+        return [Path(text)]
+    found = sorted(glob.glob(text))
+    if not found:
+        raise ValueError(f"no file is called {text}")
+    return [Path(each) for each in found]
+
+
+def described_ranges(family: str, asked: Mapping[str, Any]) -> list[str]:
+    """Return the ranges of columns, those of yes and no added; ask for all that is missing at once.
+
+    The columns' names and kinds are read from the files; their ranges are not, ever.
+    """
+    kinds = datasets.column_kinds(asked["data"], header=asked["header"])
+    label, given = asked["label"], list(asked["feature_range"] or ())
+    columns = asked["features"] or [name for name in kinds if name not in (label, asked["person"])]
+    named = {text.rpartition("=")[0] for text in given}
+    strangers = {*columns, *named, label} - {*kinds, "", None}
+    if strangers or label in columns:
+        return given  # what reads the files says it
+    open_ = [name for name in columns if "" not in named and name not in named]
+    texts = [name for name in columns if kinds[name] == "text"]
+    numbers = [name for name in open_ if kinds[name] == "numbers"]
+    missing = []
+    if label is None:
+        missing.append("--label COLUMN, what is to be predicted")
+    elif family == "records" and asked["loss"] != "logistic" and asked["label_range"] is None:
+        missing.append(f"--range {label}=LOW:HIGH, the public range of the label")
+    if texts:
+        missing.append(f"--features A,B,... without the columns of text: {', '.join(texts)}")
+    if numbers:
+        missing.append(
+            f"--range COLUMN=LOW:HIGH for {', '.join(numbers)} (or --feature-range LOW,HIGH for "
+            "all): public ranges, from knowledge, never from the records"
+        )
+    if missing:
+        shown = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise ValueError(f"the columns are {shown}. Still needed: {'; '.join(missing)}")
+    return given + [f"{name}=0,1" for name in open_ if kinds[name] == "yes or no"]
 
 
 def _covered(asked: Mapping[str, Any], rounds: int) -> int:
@@ -139,8 +192,6 @@ def _load_stream(asked: Mapping[str, Any], loss: str, label_range: str | None) -
             return datasets.load_shuttle()
         except ImportError:
             return datasets.load_phishing()
-    if label is None:
-        raise ValueError("--data needs --label COLUMN")
     scaling = None
     if label_range is not None:
         scaling = PublicScaling(*parse_range("--label-range", label_range), intercept=False)
@@ -235,7 +286,7 @@ def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     if asked["data"] is None:
         losses, facts = datasets.load_losses(asked["stream"] or "pollsters")
     else:
-        path, header = Path(asked["data"]), asked["header"]
+        path, header = asked["data"], asked["header"]
         wanted = list(asked["features"] or datasets.column_names(path, header=header))
         if len(wanted) < 2:
             raise ValueError("losses must be at least two columns, one an expert")
@@ -254,10 +305,13 @@ def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     return found
 
 
-def _facts_of(path: Path, about: str, declared: str, columns: list[str]) -> dict[str, Any]:
+def _facts_of(sources: list[Any], about: str, declared: str, columns: list[str]) -> dict[str, Any]:
+    name = getattr(sources[0], "name", "standard input")
+    if len(sources) > 1:
+        name += f" and {len(sources) - 1} more"
     return {
-        "name": path.name,
-        "description": f"{about} {path.name}",
+        "name": name,
+        "description": f"{about} {name}",
         "scaling": f"declared range {declared}, clipped",
         "feature_names": columns,
     }
@@ -335,7 +389,7 @@ def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[gam
         if wanted is None or declared is None:
             raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
         low, high = parse_range("--label-range", declared)
-        path = Path(asked["data"])
+        path = asked["data"]
         values = datasets.read_columns(path, wanted, header=asked["header"])
         facts = _facts_of(path, "Values of", declared, wanted)
     if len(wanted) > 2 or len(set(wanted)) < len(wanted):

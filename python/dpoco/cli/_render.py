@@ -121,10 +121,16 @@ def _say_end(report: RunReport | FitReport, files: Sequence[str]) -> None:
 
     read = report.nonprivate_records
     say(f"Records           {listed(read['shares']) or 'all as declared'}")
-    odd = [(name, shares) for name, shares in read["columns"].items() if any(shares.values())]
+    ranges = report.stream.get("ranges", {})
+    odd = [
+        (name, shares)
+        for name, shares in read["columns"].items()
+        if any(shares.values()) or name in ranges
+    ]
     odd.sort(key=lambda column: -max(column[1].values()))
     for name, shares in odd[:_COLUMNS]:
-        say(f"                  {name}: {listed(shares)}")
+        declared = "" if name not in ranges else " in [{:g}, {:g}]".format(*ranges[name])
+        say(f"                  {name}{declared}: {listed(shares) or 'all as declared'}")
     if len(odd) > _COLUMNS:
         say(f"                  and {len(odd) - _COLUMNS} more columns: see report.json")
     say()

@@ -12,7 +12,7 @@ import typer
 import dpoco
 from dpoco.accounting import Budget
 from dpoco.cli import _support as shell
-from dpoco.cli._options import UNASKED, participation_of
+from dpoco.cli._options import UNASKED, participation_of, with_ranges
 from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, games_of, learners_of
 from dpoco.cli._render import print_comparison, print_fit, print_report
 from dpoco.evaluation import FitReport
@@ -34,15 +34,23 @@ def started_learner(checkpoint: Path | None, resume: bool) -> Any:
     return dpoco.load(checkpoint)
 
 
-def check_writable(directory: Path, output: Path | None) -> None:
+def check_writable(directory: Path, *files: Path | None) -> None:
     """Find out before a long run, not after it, that the report has no place to go."""
     nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise ValueError(f"--out must be a directory; {nearest} is not")
     if not os.access(nearest, os.W_OK):
         raise ValueError(f"--out: no permission to write in {nearest}")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise ValueError(f"--output: no such directory: {output.parent}")
+    for file in files:
+        if file is not None and not file.absolute().parent.is_dir():
+            raise ValueError(f"no such directory: {file.parent}")
+
+
+def check_new(*files: Path | None) -> None:
+    """Refuse to overwrite what an earlier run wrote."""
+    for file in files:
+        if file is not None and file.exists():
+            raise ValueError(f"{file} exists: name another place, or add --force to replace it")
 
 
 _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
@@ -51,12 +59,14 @@ _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 @shell.documented_options
 def run_command(
     context: typer.Context,
+    file: str | None = None,
     learner: str = "auto",
     data: str | None = None,
     header: bool | None = None,
     stream_name: str | None = None,
     label: str | None = None,
     features: str | None = None,
+    column_range: list[str] | None = None,
     feature_range: list[str] | None = None,
     label_range: str | None = None,
     loss_range: str | None = None,
@@ -85,6 +95,8 @@ def run_command(
     seed: int | None = None,
     out: Path = Path("results"),
     output: Path | None = None,
+    decision: Path | None = None,
+    force: bool = False,
     figure: bool = True,
     checkpoint: Path | None = None,
     resume: bool = False,
@@ -109,7 +121,9 @@ def run_command(
 
     dpoco run --learner noisy-ftrl --option step_size=0.1 --option numerics=lattice
 
-    dpoco run --data events.csv --label alarm --feature-range 0,10
+    dpoco run events.csv --label alarm --range heat=0:90 --range open=0:1 --decision model.json
+
+    dpoco run 'day-*.csv' --label alarm --feature-range 0,10 --checkpoint state --resume
 
     dpoco run --data visits.csv --label choice --label-range 1,4 --learner linucb
 
@@ -121,6 +135,8 @@ def run_command(
 
     Parameters
     ----------
+    file : argument [FILE]
+        The same as --data FILE.
     learner : NAME
         auto takes the one of the least expected regret (dpoco plan auto); tree-frank-wolfe,
         polyhedral-frank-wolfe, noisy-ftrl, noisy-newton, ctrl, comw for records; prefix-hedge,
@@ -129,7 +145,8 @@ def run_command(
         for a running quantile; noisy-sgd, phased-sgd, localized-mirror-descent, noisy-frank-wolfe,
         sufficient-statistics (squared loss) for one fit to all records.
     data : FILE
-        CSV, Parquet or NPZ file, one round a row, in order.
+        CSV, Parquet or NPZ file, one round a row, in order; several as a pattern in quotes
+        ('2026-11-*.csv', sorted by name), or - for CSV on standard input.
     header
         Whether the first row of a CSV file names the columns; if not, they are named 1, 2, ...
         [default: it does, but is refused if it holds a number: it may be a record]
@@ -143,9 +160,11 @@ def run_command(
         class. lipschitz: the column, or two, to be near to.
     features : A,B,...
         Feature columns, or the experts' losses. [default: all but the label]
+    column_range : --range COLUMN=LOW:HIGH
+        Public range of a column, also of the label; repeatable. Mapped to [-1, 1], values outside
+        saturate. Declare it from knowledge, never from the records.
     feature_range : [COLUMN=]LOW,HIGH
-        Public range of all columns, or of one; repeatable. Mapped to [-1, 1], values outside
-        saturate. Declare it from knowledge, never from the records. [default: -1,1]
+        Public range of all columns, or of one; repeatable.
     label_range : LOW,HIGH
         Public range of the labels, mapped to [-1, 1] (logistic loss: to [0, 1]). Bandits: the first
         class and the last, whole numbers. [default of bandits: 0,1]
@@ -203,13 +222,19 @@ def run_command(
         Any other option of the learner, as its constructor takes it; repeatable. See dpoco plan
         LEARNER --help.
     repeats
-        Private runs with independent noise, for evaluation. [default: 10; 1 with --checkpoint]
+        Private runs with independent noise, for evaluation. [default: 10; 1 with --checkpoint or
+        --decision]
     seed
         Reproducible noise, which voids the guarantee. [default: the operating system's entropy]
     out : DIR
         Where report.json and report.png go.
     output : FILE
-        Write the report here, too: results.json.
+        Write the report here, too.
+    decision : FILE
+        Write the model that the private run released: decision, columns, ranges, guarantee. It may
+        be published, unlike the report. dpoco predict applies it.
+    force : --force
+        Replace files of an earlier run. [default: refuse; --resume replaces them]
     figure
         Draw report.png (needs matplotlib).
     checkpoint : FILE
@@ -225,22 +250,41 @@ def run_command(
     """
     asked = shell.asked_of(context)
     with shell.errors_in_one_line(checkpoint), shell.notes(quiet):
+        if file is not None and data is not None:
+            raise ValueError("FILE and --data name the same thing: give one of them")
+        data = asked["data"] = data if file is None else file
+        asked = with_ranges(asked)
         (entry,) = learners_of([learner], FAMILIES, asked)
-        check_writable(out, output)
+        check_writable(out, output, decision)
         fits = entry.plays == "batch"
         if fits and (checkpoint is not None or resume):
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
         if skip_played and not resume:
             raise ValueError("--skip-played needs --resume")
-        count = repeats if repeats is not None else (10 if checkpoint is None else 1)
+        if decision is not None and seed is not None:
+            raise ValueError("--decision needs fresh noise: leave out --seed")
+        alone = checkpoint is not None or decision is not None
+        count = repeats if repeats is not None else (1 if alone else 10)
         table = show_progress is not False and not (quiet or as_json or fits)
         saved = started_learner(checkpoint, resume)
         if horizon is None and saved is not None:
             horizon = saved.horizon
         (game,) = games_of([entry], {**asked, "horizon": horizon, "resumed": saved})
+        if decision is not None and game.records is None:
+            raise ValueError("--decision is for learners of records, whose decision predicts")
+        models: list[dpoco.Model] = []
+
+        def released(learner: Any) -> None:
+            if decision is not None and game.records is not None:
+                models.append(dpoco.Model.of(learner, game.records, label or "label"))
+
         budget = Budget._over(epsilon, delta, game.horizon if horizon is None else horizon)
+        if not (force or resume):
+            check_new(out / "report.json", output, decision)
         with shell.progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
-            common: dict[str, Any] = {"repeats": count, "seed": seed, "progress": show}
+            common: dict[str, Any] = {
+                "repeats": count, "seed": seed, "progress": show, "released": released,
+            }  # fmt: skip
             report: Any = (
                 fit_game(game, budget, **common)
                 if fits
@@ -261,6 +305,10 @@ def run_command(
         if output is not None:
             output.write_text(report.to_json() + "\n", encoding="utf-8")
             files.append(str(output))
+        for model in models:
+            assert decision is not None
+            model.save(decision)
+            files.append(f"{decision}, which may be published")
         if as_json:
             typer.echo(report.to_json())
         elif not quiet:
@@ -310,6 +358,7 @@ def compare_command(
     seed: int | None = None,
     baseline: bool = True,
     out: Path = Path("results"),
+    force: bool = False,
     figure: bool = True,
     config: shell.Config = None,
     as_json: shell.JsonFlag = False,
@@ -380,6 +429,8 @@ def compare_command(
         Also without noise.
     out : DIR
         Where comparison.json and comparison.png go.
+    force : --force
+        Replace those of an earlier comparison.
     figure
         Draw comparison.png (needs matplotlib).
     """
@@ -412,6 +463,8 @@ def compare_command(
         rule = participation_of(problem)
         people = {} if rule is None else {"participation": rule.to_dict()}
         budgets = [Budget._over(size, delta, covered) for size in sorted(sizes)]
+        if not force:
+            check_new(out / "comparison.json")
         with shell.progress(quiet or as_json) as (show, _):
             result = dpoco.evaluation.compare(
                 {entry.name: game.build for entry, game in zip(entries, games, strict=True)},

@@ -21,11 +21,11 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
 
 import dpoco
 from dpoco._planning import documented
-from dpoco._validation import named
-from dpoco.plotting import new_figure
+from dpoco._validation import named, unknown
 
 if TYPE_CHECKING:
     from dpoco.evaluation import Snapshot
@@ -35,7 +35,52 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Function = TypeVar("Function", bound=Callable[..., None])
 _WIDTH = 100
+_MANY = 20  # options that need headings
 _FIGURES = (".png", ".svg", ".pdf")
+
+
+# Headings of the help of a command with many options, and which ones are below them.
+_PANELS = {
+    "Data": "data header stream label features range feature-range label-range loss-range "
+    "intercept person",
+    "Privacy": "epsilon delta horizon rounds-per-person separation seed",
+    "Learner": "learner learners epsilons loss p radius feature-bound slope-bound switches "
+    "exploration quantile sum-method noise calibration step-scale batch option",
+    "Files": "out output decision force figure checkpoint resume skip-played config",
+}
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows many options below headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options: under one heading where they are few."""
+        shown: dict[str, list[tuple[str, str]]] = {}
+        of = {name: title for title, names in _PANELS.items() for name in names.split()}
+        for each in self.get_params(ctx):
+            row = each.get_help_record(ctx)
+            if row is not None:
+                argument = each.param_type_name == "argument"
+                title = "Arguments" if argument else of.get(each.opts[0][2:], "Options")
+                shown.setdefault(title, []).append(row)
+        if sum(map(len, shown.values())) < _MANY:
+            super().format_options(ctx, formatter)
+            return
+        for title in ("Arguments", *_PANELS, "Options"):
+            if title in shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown[title])
+
+
+class Group(TyperGroup):
+    """Commands that are made when they are asked for: `list_commands` names them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was meant, or say which one probably was."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(unknown("command", args[0], names))
+        return super().resolve_command(ctx, args)
 
 
 def option_of(kind: Any, values: str, meaning: str) -> Any:
@@ -71,8 +116,8 @@ def documented_options(function: Function) -> Function:
 
 # Options that a report does not tell, nor gives to another run: where it goes, what is continued.
 _NOT_TOLD = (
-    "out", "output", "figure", "checkpoint", "resume", "skip_played", "progress", "config",
-    "json", "quiet",
+    "out", "output", "decision", "force", "figure", "checkpoint", "resume", "skip_played",
+    "progress", "config", "json", "quiet",
 )  # fmt: skip
 
 
@@ -174,7 +219,11 @@ def told(value: Any) -> Any:
 
 def _options_of(context: typer.Context) -> dict[str, str]:
     """Return the parameters of a command's options, by their names without dashes in front."""
-    own = [each for each in context.command.params if each.name != "help"]
+    own = [
+        each
+        for each in context.command.params
+        if each.name != "help" and each.param_type_name == "option"
+    ]
     return {each.opts[0][2:].replace("-", "_"): str(each.name) for each in own}
 
 
@@ -204,7 +253,7 @@ def check_figure(path: Path | None) -> None:
         raise ValueError(f"--figure: no such directory: {path.parent}")
     if path.suffix.lower() not in _FIGURES:
         raise ValueError(f"--figure must end in {', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}")
-    new_figure((1.0, 1.0))
+    dpoco.plotting.new_figure((1.0, 1.0))  # raises without matplotlib
     existed = path.exists()
     try:
         path.open("ab").close()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +21,11 @@ from numpy.typing import NDArray
 from dpoco._validation import FloatArray, MalformedError, reading
 from dpoco.datasets._stream import PublicScaling, Stream
 
+Source = str | os.PathLike[str] | io.StringIO
+
 
 def load_file(
-    path: str | os.PathLike[str],
+    path: Source | Sequence[Source],
     *,
     label: str,
     features: Sequence[str] | None = None,
@@ -29,15 +33,18 @@ def load_file(
     scaling: PublicScaling | None = None,
     label_scaling: PublicScaling | None = None,
     task: str = "classification",
+    fewest: int = 2,
 ) -> Stream:
     """Read a stream from a table whose rows are rounds, in order of arrival.
 
     Parameters
     ----------
-    path : path-like
-        ``.csv`` (or ``.csv.gz``; comma-separated), ``.parquet`` (needs pyarrow) or ``.npz`` (every
+    path : path-like, io.StringIO or a sequence of them
+        ``.csv`` or ``.csv.gz`` (or its text), ``.parquet`` (needs pyarrow) or ``.npz`` (every
         one-dimensional array is a column; a two-dimensional array ``X`` gives columns ``X0``,
-        ``X1``, ...).
+        ``X1``, ...). Several files with the same columns follow one another. A CSV file is
+        separated by commas, semicolons or tabs, as its first rows are; after a semicolon 1,5 is a
+        number, too. yes, no, true and false are 1 and 0; NA, null, ? and nothing are missing.
     label : str
         Name of the label's column.
     features : sequence of str, optional
@@ -52,6 +59,8 @@ def load_file(
         Public transformation of the labels (its intercept is ignored); default none.
     task : {"classification", "regression"}
         What the labels are.
+    fewest : int, default 2
+        Rounds that there must be.
 
     Returns
     -------
@@ -65,65 +74,76 @@ def load_file(
     TypeError
         If `header` is no bool.
     ValueError
-        If the format is unknown, the file is malformed or has fewer than two rounds, or a column
-        is missing or not numeric. Messages contain no cell of a CSV file, its first row included:
-        they say the column's number.
+        If the format is unknown, a file is malformed, there are fewer than `fewest` rounds, or a
+        column is missing or not numeric. Messages contain no cell of a CSV file, its first row
+        included: they say the column's number.
     ImportError
         If the format needs a package that is not installed.
     """
-    source = Path(path)
-    names, select, _ = _opened(source, header)
-    wanted = [name for name in names if name != label] if features is None else list(features)
-    _check_columns(source, names, [label, *wanted])
+    table = _opened(path, header, fewest)
+    wanted = [name for name in table.names if name != label] if features is None else list(features)
+    table.check([label, *wanted])
     if label in wanted:
         raise ValueError(f"column {label!r} is the label and cannot be a feature")
     if not wanted:
-        raise ValueError(f"{source.name} has no feature column besides the label")
-    table = select([*wanted, label])
-    labels = table[:, -1]
+        raise ValueError(f"{table.title} has no feature column besides the label")
+    cells = table.select([*wanted, label])
+    labels = cells[:, -1]
     flags = {}
     if label_scaling is not None:
         flags["label_out_of_range"] = label_scaling.outside(labels[:, None])[:, 0]
         labels = label_scaling.apply(labels[:, None])[:, 0]
     stream = Stream(
-        name=source.name,
-        features=table[:, :-1],
+        name=table.title,
+        features=cells[:, :-1],
         labels=labels,
         feature_names=tuple(wanted),
         task=task,
-        description=f"Records of {source.name}, label {label!r}",
+        description=f"Records of {table.title}, label {label!r}",
         source="file given by the user",
+        label_transform=label_scaling,
         nonprivate_flags=flags,
     )
     return stream if scaling is None else stream.scaled(scaling)
 
 
-def column_names(path: str | os.PathLike[str], *, header: bool | None = None) -> list[str]:
+def column_names(path: Source | Sequence[Source], *, header: bool | None = None) -> list[str]:
     """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
-    return _opened(Path(path), header)[0]
+    return _opened(path, header).names
+
+
+def column_kinds(path: Source | Sequence[Source], *, header: bool | None = None) -> dict[str, str]:
+    """Return what a table's columns hold, by name: "numbers", "yes or no", "text" or "nothing".
+
+    As the first thousand rows of each file look: not private, but no number of a record is told.
+    """
+    table = _opened(path, header)
+    return {name: _kind(table.entries(name, _LOOKS)) for name in table.names}
 
 
 def read_columns(
-    path: str | os.PathLike[str], wanted: list[str], *, header: bool | None = None
+    path: Source | Sequence[Source],
+    wanted: list[str],
+    *,
+    header: bool | None = None,
+    fewest: int = 2,
 ) -> FloatArray:
     """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
-    source = Path(path)
-    names, select, _ = _opened(source, header)
-    _check_columns(source, names, wanted)
-    return select(wanted)
+    table = _opened(path, header, fewest)
+    table.check(wanted)
+    return table.select(wanted)
 
 
 def read_people(
-    path: str | os.PathLike[str], column: str, *, header: bool | None = None
+    path: Source | Sequence[Source], column: str, *, header: bool | None = None
 ) -> list[str]:
     """Return whose record each row of a table is, as texts; formats and errors as of `load_file`.
 
     Texts and whole numbers name people; a row that names nobody is a `ValueError`.
     """
-    source = Path(path)
-    names, _, entries = _opened(source, header)
-    _check_columns(source, names, [column])
-    named = entries(column)
+    table = _opened(path, header)
+    table.check([column])
+    named = table.entries(column, None)
     if not all(isinstance(each, (str, int)) or each is None for each in named):
         raise MalformedError(f"column {column!r} must hold texts or whole numbers")
     people = ["" if each is None else str(each).strip() for each in named]
@@ -132,81 +152,127 @@ def read_people(
     return people
 
 
-# A reader returns the column names, a function that loads chosen columns, shape (T, columns), and
-# one that loads the entries of a column as they are.
-Select = Callable[[list[str]], FloatArray]
-Entries = Callable[[str], list[Any]]
-Opened = tuple[list[str], Select, Entries]
+class _Table(NamedTuple):
+    """A title, the names of columns, and what loads them.
+
+    `select` returns chosen columns, shape (T, columns), and `entries` the entries of one as they
+    are, the first so many or all of them.
+    """
+
+    title: str
+    names: list[str]
+    select: Callable[[list[str]], FloatArray]
+    entries: Callable[[str, int | None], list[Any]]
+
+    def check(self, wanted: list[str]) -> None:
+        """Raise `ValueError` unless the table has these columns, and every name once."""
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"{self.title} has several columns of the same name")
+        for name in wanted:
+            if name not in self.names:
+                raise ValueError(f"{self.title} has no column {name!r} among its {len(self.names)}")
 
 
-def _opened(source: Path, header: bool | None) -> Opened:
+def _opened(given: Source | Sequence[Source], header: bool | None, fewest: int = 1) -> _Table:
+    """Return files as one table; `ValueError` if they differ in their columns."""
     if not (header is None or isinstance(header, bool)):
         raise TypeError(f"header must be a bool or None; got {type(header).__name__}")
-    if not source.is_file():
+    one = isinstance(given, (str, os.PathLike, io.StringIO))
+    sources: Iterable[Any] = [given] if one else given  # type: ignore[assignment]
+    parts = [_opened_one(each, header) for each in sources]
+    if not parts:
+        raise ValueError("name at least one file")
+    first, more = parts[0], len(parts) - 1
+    for each in parts:
+        if sorted(each.names) != sorted(first.names):
+            raise ValueError(f"{each.title} has other columns than {first.title}")
+    title = f"{first.title} and {more} more file{'s' * (more > 1)}" if more else first.title
+
+    def select(chosen: list[str]) -> FloatArray:
+        tables = [each.select(chosen) for each in parts]
+        table = np.concatenate(tables) if more else tables[0]
+        if len(table) < fewest:
+            raise ValueError(f"{title} has {len(table)} rows of data; at least {fewest} are needed")
+        return table
+
+    def entries(chosen: str, most: int | None) -> list[Any]:
+        return [entry for each in parts for entry in each.entries(chosen, most)]
+
+    return _Table(title, first.names, select, entries)
+
+
+def _opened_one(given: Source, header: bool | None) -> _Table:
+    source = given if isinstance(given, io.StringIO) else Path(given)
+    title = "standard input" if isinstance(source, io.StringIO) else source.name
+    if isinstance(source, Path) and not source.is_file():
         raise FileNotFoundError(f"no such file: {source}")
-    read, kind = _reader(source, header)
-    with reading(source, kind):
+    read, kind = _reader(title, header)
+    with reading(title, kind):
         names, select, raw = read(source)
 
     def load(chosen: list[str]) -> FloatArray:
-        with reading(source, kind):
-            table = select(chosen)
-        if len(table) < 2:
-            raise ValueError(
-                f"{source.name} has {len(table)} rows of data; a stream needs at least 2"
-            )
-        return table
+        with reading(title, kind):
+            return select(chosen)
 
-    def entries(chosen: str) -> list[Any]:
-        with reading(source, kind):
-            return raw(chosen)
+    def entries(chosen: str, most: int | None) -> list[Any]:
+        with reading(title, kind):
+            return raw(chosen, most)
 
-    return names, load, entries
+    return _Table(title, names, load, entries)
 
 
-def _check_columns(source: Path, names: list[str], wanted: list[str]) -> None:
-    if len(set(names)) != len(names):
-        raise ValueError(f"{source.name} has several columns of the same name")
-    for name in wanted:
-        if name not in names:
-            raise ValueError(f"{source.name} has no column {name!r} among its {len(names)}")
+# What a reader returns: names, and what loads them, as in `_Table`.
+Read = tuple[list[str], Callable[[list[str]], FloatArray], Callable[[str, int | None], list[Any]]]
 
 
-def _reader(path: Path, header: bool | None) -> tuple[Callable[[Path], Opened], str]:
+def _reader(title: str, header: bool | None) -> tuple[Callable[[Any], Read], str]:
     """Return what reads a file, and what that should be."""
-    name = path.name.lower()
-    if name.endswith((".csv", ".csv.gz")):
-        return partial(_read_csv, header=header), "a CSV file in UTF-8"
+    name = title.lower()
+    if name.endswith((".csv", ".csv.gz", "standard input")):
+        return partial(_read_csv, title=title, header=header), "a CSV file in UTF-8"
     if header is not None:
-        raise ValueError(f"{path.name}: only a CSV file can be with or without a header")
+        raise ValueError(f"{title}: only a CSV file can be with or without a header")
     if name.endswith((".parquet", ".pq")):
         return _read_parquet, "a Parquet file"
     if name.endswith(".npz"):
         return _read_npz, "a NumPy archive of plain arrays"
-    raise ValueError(f"{path.name}: the format must be .csv, .csv.gz, .parquet or .npz")
+    raise ValueError(f"{title}: the format must be .csv, .csv.gz, .parquet or .npz")
 
 
 # A number in any country's writing, a date or a time: hardly a column's name, and maybe a record's.
 _DATUM = re.compile(r"[^\w]*\d[\W\d_]*(?:[et][\W\d_]+)?z?|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
-def _open_csv(path: Path) -> IO[str]:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+def _open_csv(source: Path | io.StringIO) -> IO[str]:
+    if isinstance(source, io.StringIO):
+        return io.StringIO(source.getvalue(), newline="")
+    if source.name.lower().endswith(".gz"):
+        return gzip.open(source, "rt", encoding="utf-8-sig", newline="")
+    return source.open(encoding="utf-8-sig", newline="")
 
 
-def _read_csv(path: Path, header: bool | None) -> Opened:
-    with _open_csv(path) as file:
-        rows = csv.reader(file)
+def _separator(source: Path | io.StringIO) -> str:
+    """Return what separates the cells of the first two rows, the same number in each."""
+    for mark in (";", "\t"):
+        with _open_csv(source) as file:
+            widths = {len(row) for row in islice(csv.reader(file, delimiter=mark), 2)}
+        if len(widths) == 1 and widths.pop() > 1:
+            return mark
+    return ","
+
+
+def _read_csv(source: Path | io.StringIO, title: str, header: bool | None) -> Read:
+    mark = _separator(source)
+    with _open_csv(source) as file:
+        rows = csv.reader(file, delimiter=mark)
         first = next(rows, None)
         has_rows = header is False or any(rows)
     if not first:
-        raise MalformedError(f"{path.name} is empty")
+        raise MalformedError(f"{title} is empty")
     names = [cell.strip() for cell in first]
     if header is None and any(map(_DATUM.fullmatch, names)):
         raise MalformedError(
-            f"the first row of {path.name} holds a number, a date or a time, so it may be a record:"
+            f"the first row of {title} holds a number, a date or a time, so it may be a record:"
             " header=False (--no-header) names the columns 1, 2, ...; header=True (--header) says"
             " that it holds their names"
         )
@@ -214,49 +280,77 @@ def _read_csv(path: Path, header: bool | None) -> Opened:
         names = [str(number) for number in range(1, len(first) + 1)]
     skipped = 0 if header is False else 1
 
+    def rest() -> Iterator[list[str]]:
+        """Yield the rows, without empty ones, or tell which has a wrong length."""
+        with _open_csv(source) as file:
+            rows = islice(csv.reader(file, delimiter=mark), skipped, None)
+            for number, row in enumerate(rows, start=skipped + 1):
+                if row and len(row) != len(names):
+                    raise MalformedError(f"{title}, row {number}: expected {len(names)} cells")
+                if row:
+                    yield row
+
     def select(chosen: list[str]) -> FloatArray:
         if not has_rows:
             return np.empty((0, len(chosen)))
         indices = [names.index(name) for name in chosen]
-        with _open_csv(path) as file:
+        with _open_csv(source) as file:
             if skipped:
                 next(csv.reader(file))
             with suppress(ValueError):
                 return np.loadtxt(
-                    file, delimiter=",", quotechar='"', comments=None, usecols=indices, ndmin=2
+                    file, delimiter=mark, quotechar='"', comments=None, usecols=indices, ndmin=2
                 )
         # Not while that error is handled: its text quotes a cell, and would be shown as context.
-        cells = [[_number(row[i], i) for i in indices] for row in _rows(path, len(names), skipped)]
-        return np.array(cells, np.float64).reshape(-1, len(indices))
+        # Flat and of doubles: of lists of lists, a large file would need ten times the memory.
+        cells = array("d", (_number(row[i], i, mark) for row in rest() for i in indices))
+        return np.array(cells).reshape(-1, len(indices))
 
-    def entries(chosen: str) -> list[Any]:
+    def entries(chosen: str, most: int | None) -> list[Any]:
         index = names.index(chosen)
-        return [row[index] for row in _rows(path, len(names), skipped)]
+        return [row[index] for row in islice(rest(), most)]
 
     return names, select, entries
 
 
-def _rows(path: Path, width: int, skipped: int) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file, without empty ones, or tell which has a wrong length."""
-    with _open_csv(path) as file:
-        rows = islice(csv.reader(file), skipped, None)
-        for number, row in enumerate(rows, start=skipped + 1):
-            if row and len(row) != width:
-                raise MalformedError(f"{path.name}, row {number}: expected {width} cells")
-            if row:
-                yield row
+_MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?"))
+_WORDS = dict.fromkeys(("yes", "y", "true"), 1.0) | dict.fromkeys(("no", "n", "false"), 0.0)
+_LOOKS = 1000  # rows that show what a column holds
 
 
-def _number(cell: str, index: int) -> float:
-    text = cell.strip()
+def _number(cell: str, index: int, mark: str) -> float:
+    text = cell.strip().lower()
+    if text in _MISSING:
+        return np.nan
+    if text in _WORDS:
+        return _WORDS[text]
+    if mark == ";" and "." not in text:
+        text = text.replace(",", ".")  # as spreadsheets write numbers where cells end so
     try:
-        return float(text) if text else np.nan
+        return float(text)
     except ValueError:
         # The cause's text quotes the cell.
-        raise MalformedError(f"column {index + 1} is not numeric") from None
+        raise MalformedError(
+            f"column {index + 1} is not numeric: it holds more than numbers, yes and no, and NA"
+        ) from None
 
 
-def _read_parquet(path: Path) -> Opened:
+def _kind(entries: Iterable[Any]) -> str:
+    """Return what a column holds, as some of its entries look."""
+    texts = {"" if each is None else str(each).strip().lower() for each in entries} - _MISSING
+    if not texts:
+        return "nothing"
+    if texts <= _WORDS.keys():
+        return "yes or no"
+    try:
+        for text in texts:
+            _number(text, 0, ";")
+    except MalformedError:
+        return "text"
+    return "numbers"
+
+
+def _read_parquet(path: Path) -> Read:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -270,8 +364,8 @@ def _read_parquet(path: Path) -> Opened:
         table = pq.read_table(path, columns=chosen)
         return np.column_stack([_arrow_column(pa, table.column(name), name) for name in chosen])
 
-    def entries(chosen: str) -> list[Any]:
-        found: list[Any] = pq.read_table(path, columns=[chosen]).column(chosen).to_pylist()
+    def entries(chosen: str, most: int | None) -> list[Any]:
+        found: list[Any] = pq.read_table(path, columns=[chosen]).column(chosen)[:most].to_pylist()
         return found
 
     return names, select, entries
@@ -288,7 +382,7 @@ def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _read_npz(path: Path) -> Opened:
+def _read_npz(path: Path) -> Read:
     columns: dict[str, NDArray[Any]] = {}
     # Not by its name: a damaged file would stay open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -307,4 +401,4 @@ def _read_npz(path: Path) -> Opened:
                 raise MalformedError(f"column {name!r} is not numeric")
         return np.column_stack([columns[name].astype(np.float64) for name in chosen])
 
-    return list(columns), select, lambda chosen: columns[chosen].tolist()
+    return list(columns), select, lambda chosen, most: columns[chosen][:most].tolist()

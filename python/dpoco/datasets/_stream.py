@@ -93,6 +93,13 @@ class PublicScaling:
             outside = np.column_stack([outside, np.zeros(len(rows), dtype=bool)])
         return outside
 
+    def ranges(self, names: Sequence[str]) -> dict[str, list[float]]:
+        """Return the declared range of every column, by name; `names` may end in the constant."""
+        low, high = self._bounds
+        own = list(names)[: len(names) - int(self.intercept)]
+        sides = (np.broadcast_to(side, len(own)).tolist() for side in (low, high))
+        return {name: [a, b] for name, a, b in zip(own, *sides, strict=True)}
+
     def describe(self) -> str:
         """One line for reports."""
         low, high = self._bounds
@@ -129,6 +136,8 @@ class Stream:
         Terms under which the records may be used; empty if unknown.
     scaling : str
         The public transformation of the features.
+    transform, label_transform : PublicScaling, optional
+        That transformation of raw features, and that of raw labels, if there was one of each.
     target : ndarray of shape (d,), optional
         The true parameter, for simulated streams.
     nonprivate_flags : mapping of str to ndarray of bool
@@ -150,6 +159,8 @@ class Stream:
     source: str = ""
     licence: str = ""
     scaling: str = "none"
+    transform: PublicScaling | None = None
+    label_transform: PublicScaling | None = None
     target: FloatArray | None = None
     nonprivate_flags: Flags = field(default_factory=dict)
 
@@ -203,6 +214,7 @@ class Stream:
             features=scaling.apply(self.features),
             feature_names=self.feature_names + (("constant",) if scaling.intercept else ()),
             scaling=scaling.describe(),
+            transform=scaling if self.scaling == "none" else None,
             nonprivate_flags={**self.nonprivate_flags, "out_of_range": outside},
         )
 
@@ -211,6 +223,8 @@ class Stream:
         public = ("name", "rounds", "dimension", "feature_names", "task", "description", "source",
                   "licence", "scaling")  # fmt: skip
         facts = {name: getattr(self, name) for name in public}
+        if self.transform is not None:
+            facts["ranges"] = self.transform.ranges(self.feature_names)
         return {**facts, "feature_names": list(self.feature_names)}
 
     def __repr__(self) -> str:

@@ -44,7 +44,7 @@ def _to_lines(header: dict[str, Any], table: Table) -> bytes:
 
 
 def _from_lines(path: Path) -> tuple[Any, Any]:
-    with reading(path, "a file of JSON lines that this library wrote"):
+    with reading(path.name, "a file of JSON lines that this library wrote"):
         with path.open(encoding="utf-8") as file:
             header = json.loads(file.readline())
             rows = [json.loads(line) for line in file]
@@ -67,7 +67,7 @@ def _to_parquet(header: dict[str, Any], table: Table) -> bytes:
 
 def _from_parquet(path: Path) -> tuple[Any, Any]:
     _, pq = _pyarrow()
-    with reading(path, "a Parquet file that this library wrote"):
+    with reading(path.name, "a Parquet file that this library wrote"):
         content = pq.read_table(path)
         header = json.loads((content.schema.metadata or {})[_KEY])
         return header, {name: content.column(name).to_numpy() for name in content.column_names}

@@ -76,6 +76,8 @@ class Game:
         The persons behind the rows, if the learner enforces a participation.
     chosen : str
         The reason for this learner, if it was chosen for the user.
+    records : Stream, optional
+        The labelled records, where it learns from such.
     """
 
     learner: Callable[..., Any]
@@ -90,6 +92,7 @@ class Game:
     nonprivate_flags: Flags = field(default_factory=dict)
     persons: Sequence[Any] | None = None
     chosen: str = ""
+    records: Stream | None = None
     _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -157,6 +160,7 @@ def game_of_records(
     return Game(
         learner, (domain, loss), horizon, options, (stream.features, stream.labels), comparators,
         domain.to_dict(), loss.to_dict(), stream.summary(), stream.nonprivate_flags,
+        records=stream,
     )  # fmt: skip
 
 

@@ -102,10 +102,12 @@ def play_game(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Any = None,
     skip_played: bool = False,
+    released: Callable[[Any], None] | None = None,
 ) -> RunReport:
     """Play the private runs, the run without noise and the comparators, and report.
 
-    Arguments are those of `compare_private`.
+    Arguments are those of `compare_private`; `released` is called with the first private learner
+    after its run.
     """
     started = time.perf_counter()
     count = positive_int("repeats", repeats, maximum=10**6)
@@ -141,6 +143,8 @@ def play_game(
             )
         )  # fmt: skip
         seconds.append(time.perf_counter() - begun)
+    if released is not None:
+        released(learner)
 
     begun = time.perf_counter()
     free = running.play(
@@ -327,8 +331,9 @@ def fit_game(
     repeats: int = 1,
     seed: int | None = None,
     progress: Step | None = None,
+    released: Callable[[Any], None] | None = None,
 ) -> FitReport:
-    """Fit a batch baseline with and without noise, and report; as `compare_private_fit`."""
+    """Fit a batch baseline with and without noise, and report; as `play_game`."""
     started = time.perf_counter()
     count = positive_int("repeats", repeats, maximum=10**6)
     root = running.root_source(seed)
@@ -342,6 +347,8 @@ def fit_game(
         return fits_of(partial(game.build, spent), sources, data, partial(tell, phase))
 
     models, private, seconds = fitted("private", budget, *[root] * count)
+    if released is not None:
+        released(models[0])
     (free,), nonprivate, free_seconds = fitted("without noise", None, _without_noise(seed))
     present = present_labels(features, labels)
     records = RecordShares.of(

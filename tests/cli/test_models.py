@@ -1,0 +1,167 @@
+"""Models: what was released, applied by others; nothing else is in them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco import Budget, Model
+from dpoco.datasets import PublicScaling, Stream
+from dpoco.domains import LpBall
+from dpoco.errors import StateError
+from dpoco.frank_wolfe import NoisySGD, TreeFrankWolfe
+from dpoco.losses import LogisticLoss, SquaredLoss
+from dpoco.random import Source
+
+RNG = np.random.default_rng(2)
+TABLE = RNG.uniform([0.0, -5.0], [10.0, 5.0], (600, 2))
+SCALING = PublicScaling([0.0, -5.0], [10.0, 5.0])
+BUDGET = Budget(8.0, 1e-6)
+
+
+def played(loss, labels, p=2.0, **options):
+    task = "classification" if isinstance(loss, LogisticLoss) else "regression"
+    own = PublicScaling(-20.0, 20.0, intercept=False) if task == "regression" else None
+    raw = Stream("s", TABLE, labels, ("a", "b"), task, label_transform=own)
+    stream = raw.scaled(SCALING)
+    learner = TreeFrankWolfe(LpBall(3, p, 2.0), loss, horizon=600, budget=BUDGET, **options)
+    learner.run(stream.features, stream.labels)
+    return learner, stream
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_predictions_are_those_of_the_learners_loss(p, tmp_path):
+    labels = (TABLE[:, 0] > 5.0).astype(float)
+    learner, stream = played(LogisticLoss(0.9, feature_bound_l2=1.1), labels, p)
+    model = Model.of(learner, stream, "y")
+    model.save(tmp_path / "m.json")
+    same = Model.load(tmp_path / "m.json")
+    assert same == model
+    answers = same.predict(TABLE)
+    # -log p of the right class is the loss of the clipped record.
+    told = -np.log(np.where(labels > 0.5, answers, 1.0 - answers))
+    decision = np.array(model.decision)
+    losses = learner.loss.batch_values(learner.domain, decision, stream.features, labels)
+    np.testing.assert_allclose(told, losses, rtol=1e-9, atol=1e-12)
+    assert np.array_equal(decision, learner.last_decision)
+    assert np.isnan(same.predict([[np.nan, 0.0]])).all()
+    far = same.predict([[1e9, -1e9], [10.0, -5.0]])
+    assert far[0] == far[1]
+
+
+def test_regressions_are_in_the_labels_units():
+    labels = np.clip((TABLE[:, 0] - 5.0) / 5.0, -1.0, 1.0)
+    learner, stream = played(SquaredLoss(2.0, 1.0), labels)
+    answers = Model.of(learner, stream, "y").predict(TABLE)
+    margins = stream.features @ learner.last_decision
+    np.testing.assert_allclose(answers, 20.0 * np.clip(margins, -1.0, 1.0), atol=1e-12)
+
+
+def test_a_fit_is_a_model_too():
+    stream = Stream("s", TABLE, (TABLE[:, 0] > 5.0).astype(float), ("a", "b"), "classification")
+    scaled = stream.scaled(SCALING)
+    fit = NoisySGD(LpBall(3, 2.0, 2.0), LogisticLoss(2.0), records=600, budget=BUDGET)
+    fit.fit(scaled.features, scaled.labels)
+    model = Model.of(fit, scaled, "y")
+    assert np.array_equal(model.decision, fit.theta)
+    assert model.guarantee == fit.guarantee
+
+
+def test_a_model_holds_nothing_but_what_was_released():
+    """Two streams, one tape: all that differs is the decision."""
+    records = []
+    for labels in (np.zeros(600), np.ones(600)):
+        learner, stream = played(LogisticLoss(1.0), labels)
+        records.append(Model.of(learner, stream, "y").to_dict())
+    differ = {name for name in records[0] if records[0][name] != records[1][name]}
+    assert differ == {"decision", "sha256"}
+
+
+def test_what_is_no_release_is_refused():
+    labels = np.zeros(600)
+    seeded, stream = played(LogisticLoss(1.0), labels, source=Source.seeded(1))
+    with pytest.raises(StateError, match="seeded noise"):
+        Model.of(seeded, stream, "y")
+    fresh = TreeFrankWolfe(LpBall(3, 2.0, 2.0), LogisticLoss(1.0), horizon=9, budget=BUDGET)
+    with pytest.raises(StateError, match="released nothing"):
+        Model.of(fresh, stream, "y")
+    with pytest.raises(ValueError, match="declared ranges"):
+        Model.of(fresh, Stream("s", TABLE, labels, ("a", "b"), "regression"), "y")
+    learner, _ = played(LogisticLoss(1.0), labels)
+    other, _ = played(LogisticLoss(1.5), labels)
+    with pytest.raises(StateError, match="not that of the model"):
+        Model.of(learner, stream, "y").after(other)
+
+
+def changed(name, value):
+    def change(record):
+        record[name] = value(record[name])
+
+    return change
+
+
+def doubled(values):
+    return [2.0 * each for each in values]
+
+
+def less(guarantee):
+    return {**guarantee, "epsilon": guarantee["epsilon"] / 2.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed("decision", doubled), "was changed"),
+        (changed("guarantee", less), "was changed"),
+        (changed("schema", lambda _: "dpoco.model/2"), "newer version"),
+        (changed("schema", lambda _: "dpoco.plan/1"), "no model"),
+        (lambda record: record.update(loss=0.1), "was changed"),
+        (lambda record: record.pop("created"), "was changed"),
+    ],
+)
+def test_edited_files_are_refused(change, message):
+    learner, stream = played(LogisticLoss(1.0), np.zeros(600))
+    record = json.loads(json.dumps(Model.of(learner, stream, "y").to_dict()))
+    assert Model.from_dict(record).to_dict() == record
+    change(record)
+    with pytest.raises(StateError, match=message):
+        Model.from_dict(record)
+
+
+def test_a_checksum_does_not_vouch_for_a_guarantee(tmp_path):
+    from dpoco._model import _checksum
+
+    learner, stream = played(LogisticLoss(1.0), np.zeros(600))
+    record = Model.of(learner, stream, "y").to_dict()
+    record["guarantee"] = less(record["guarantee"])
+    record["sha256"] = _checksum({k: v for k, v in record.items() if k != "sha256"})
+    with pytest.raises(StateError):
+        Model.from_dict(record)
+    text = json.dumps(record)
+    (tmp_path / "half.json").write_text(text[: len(text) // 2])
+    with pytest.raises(StateError, match="is no model"):
+        Model.load(tmp_path / "half.json")
+
+
+def test_a_journal_is_looked_at_copied_and_verified(tmp_path, monkeypatch, answer, invoke):
+    monkeypatch.chdir(tmp_path)
+    learner = TreeFrankWolfe(LpBall(2), LogisticLoss(1.0), horizon=50, budget=BUDGET)
+    with dpoco.journal.Journal("a.journal") as journal:
+        stream = journal.open("prices", learner)
+        stream.process(np.array([[0.5, 0.5]]), np.array([1.0]))
+        shown = answer("journal", "status", "a.journal")["streams"]
+        assert shown[0] == {
+            "stream": "prices", "round": 1, "horizon": 50, "waiting": 0,
+            "epsilon": stream.guarantee.epsilon, "delta": stream.guarantee.delta,
+        }  # fmt: skip
+        assert "prices" in invoke("journal", "status", "a.journal").stdout
+        invoke("journal", "backup", "a.journal", "copy.journal")
+        stream.process(np.array([[0.5, 0.5]]), np.array([1.0]))
+        assert "verified" in invoke("journal", "verify", "a.journal").stdout
+        mode = (tmp_path / "copy.journal").stat().st_mode
+        assert mode & 0o077 == 0
+    assert answer("journal", "status", "copy.journal")["streams"][0]["round"] == 1
+    invoke("journal", "backup", "a.journal", "copy.journal", code=2)
