@@ -27,7 +27,17 @@ def main(source_tree: str) -> int:
         raise SystemExit("py.typed is not installed")
     if not (resources.files("dpoco") / "docs" / "privacy" / "gaussian.md").is_file():
         raise SystemExit("the pages of the proofs are not installed")
-    for name in ("typer", "rich", "matplotlib", "river", "sklearn", "joblib", "ray", "pytest"):
+    absent = (
+        "typer",
+        "rich",
+        "matplotlib",
+        "river",
+        "pandas",
+        "pyarrow",
+        "dp_accounting",
+        "sklearn",
+    )
+    for name in (*absent, "joblib", "ray", "pytest"):
         try:
             __import__(name)
         except ImportError:

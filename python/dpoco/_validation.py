@@ -6,6 +6,7 @@ parameter), never a data value.
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -194,6 +195,16 @@ def _from_objects(name: str, array: NDArray[Any]) -> FloatArray:
 
 class MalformedError(ValueError):
     """A file is not what it should be, in words that quote nothing of it."""
+
+
+def imported(package: str, use: str, extra: str) -> Any:
+    """Return an optional package; `ImportError` names the extra that installs it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        top = package.partition(".")[0]
+        text = f'{use} needs {top}: pip install "dpoco[{extra}]"'
+        raise ImportError(text, name=top) from None
 
 
 @contextmanager

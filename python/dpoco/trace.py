@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, float_array
+from dpoco._validation import FloatArray, float_array, imported
 
 __all__ = ["RecordShares", "Trace"]
 
@@ -165,7 +165,7 @@ class Trace(ReadRecords):
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per round (needs pandas)."""
-        import pandas as pd
+        pd = imported("pandas", "to_frame", "files")
 
         changed = np.zeros(len(self), dtype=bool)
         changed[self.switches] = True

@@ -279,5 +279,5 @@ def test_other_refusals(tmp_path):
 def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = write(tmp_path / "t.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"dpoco\[data\]"):
+    with pytest.raises(ImportError, match=r"dpoco\[files\]"):
         load_file(path, label="y")

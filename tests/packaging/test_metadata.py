@@ -86,6 +86,19 @@ def test_extras_name_each_other_rightly(settings):
     assert names(extras["test"], extras) >= names(extras["all"], extras)
 
 
+def test_what_is_imported_late_is_in_the_extra_that_its_error_names(settings):
+    extras = settings["project"]["optional-dependencies"]
+    calls = re.compile(r'imported\(\s*"(\w+)[\w.]*", [^)]*?"(\w+)"\s*\)')
+    found = {
+        (PROJECTS.get(package, package), extra)
+        for path in PACKAGE.rglob("*.py")
+        for package, extra in calls.findall(path.read_text(encoding="utf-8"))
+    }
+    assert {"pandas", "pyarrow", "dp-accounting", "joblib", "ray"} <= {name for name, _ in found}
+    for package, extra in found:
+        assert package in names(extras[extra], extras)
+
+
 def test_every_extra_that_a_message_names_exists(settings):
     extras = settings["project"]["optional-dependencies"]
     named = {

@@ -1,5 +1,7 @@
 """Hand-over to ``dp_accounting`` and back, for mechanisms outside this library.
 
+Needs the extra ``events``: ``pip install "dpoco[events]"``.
+
 Events carry the noise multiplier scale / sensitivity, where the sensitivity is already the norm of
 the difference between neighbouring streams. They must be read under
 ``NeighboringRelation.REPLACE_SPECIAL``, which doubles nothing. Under ``REPLACE_ONE`` the
@@ -17,9 +19,10 @@ Proof: ``docs/privacy/gaussian.md`` and ``docs/privacy/ledger.md``, sections "Ev
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
-from dpoco._validation import positive_float, positive_int, real_float
+from dpoco._validation import imported, positive_float, positive_int, real_float
 from dpoco.accounting._ledger_sums import Cost, Part
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.privacy.losses.bounded_range import BoundedRange
@@ -30,32 +33,28 @@ __all__ = ["cost_of_event", "event_of", "gaussian_event", "nonprivate_event", "r
            "zcdp_event"]  # fmt: skip
 
 
+def _dp_accounting() -> Any:
+    return imported("dp_accounting", "an event", "events")
+
+
 def relation() -> Any:
     """Return the ``dp_accounting.NeighboringRelation`` our events are to be read under."""
-    import dp_accounting
-
-    return dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+    return _dp_accounting().NeighboringRelation.REPLACE_SPECIAL
 
 
 def gaussian_event(mu: float) -> Any:
     """Return the event of a mu-GDP mechanism: a Gaussian one with noise multiplier 1/mu."""
-    import dp_accounting
-
-    return dp_accounting.GaussianDpEvent(1.0 / positive_float("mu", mu))
+    return _dp_accounting().GaussianDpEvent(1.0 / positive_float("mu", mu))
 
 
 def zcdp_event(rho: float) -> Any:
     """Return the event of a rho-zCDP mechanism."""
-    import dp_accounting
-
-    return dp_accounting.ZCDpEvent(positive_float("rho", rho))
+    return _dp_accounting().ZCDpEvent(positive_float("rho", rho))
 
 
 def nonprivate_event() -> Any:
     """Return the event of a mechanism without any guarantee."""
-    import dp_accounting
-
-    return dp_accounting.NonPrivateDpEvent()
+    return _dp_accounting().NonPrivateDpEvent()
 
 
 def event_of(guarantee: Guarantee) -> Any:
@@ -82,9 +81,8 @@ def cost_of_event(event: Any, count: int = 1) -> Cost:
         For events of kinds that have no closed form here, and for parameters that no such mechanism
         has: a negative cost would enlarge the budget.
     """
-    import dp_accounting as dpa
-
-    if not isinstance(event, dpa.DpEvent):
+    dpa = sys.modules.get("dp_accounting")  # which whoever has an event has imported
+    if dpa is None or not isinstance(event, dpa.DpEvent):
         raise TypeError(
             f"a Guarantee or a dp_accounting event can be charged; got {type(event).__name__}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._clipping import context_flags
-from dpoco._validation import FloatArray, IntArray, float_array
+from dpoco._validation import FloatArray, IntArray, float_array, imported
 from dpoco.trace import NO_STREAM, Flags, ReadRecords
 
 __all__ = ["BanditTrace"]
@@ -146,7 +146,7 @@ class BanditTrace(ReadRecords):
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per round (needs pandas)."""
-        import pandas as pd
+        pd = imported("pandas", "to_frame", "files")
 
         first = self.first_round + 1
         return pd.DataFrame(

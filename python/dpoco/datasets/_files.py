@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, MalformedError, reading
+from dpoco._validation import FloatArray, MalformedError, imported, reading
 from dpoco.datasets._stream import PublicScaling, Stream
 
 Source = str | os.PathLike[str] | io.StringIO
@@ -351,13 +351,8 @@ def _kind(entries: Iterable[Any]) -> str:
 
 
 def _read_parquet(path: Path) -> Read:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError(
-            'Parquet files need pyarrow: pip install "dpoco[data]"', name="pyarrow"
-        ) from None
+    pa = imported("pyarrow", "a Parquet file", "files")
+    pq = imported("pyarrow.parquet", "a Parquet file", "files")
     names = list(pq.read_schema(path).names)
 
     def select(chosen: list[str]) -> FloatArray:

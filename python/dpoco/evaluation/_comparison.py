@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import FloatArray, choice, float_array, positive_int
+from dpoco._validation import FloatArray, choice, float_array, imported, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.explanation import as_html
 from dpoco.accounting.tables import text_table
@@ -143,7 +143,7 @@ class Comparison(Report):
 
     def to_frame(self) -> Any:
         """Return `records` as a pandas DataFrame (needs pandas)."""
-        import pandas as pd
+        pd = imported("pandas", "to_frame", "files")
 
         return pd.DataFrame(self.records())
 

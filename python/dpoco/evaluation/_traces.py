@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._state import write_atomically
-from dpoco._validation import FloatArray, float_array, reading
+from dpoco._validation import FloatArray, float_array, imported, reading
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation.reports import RunReport
 from dpoco.experts import ExpertTrace
@@ -74,15 +74,8 @@ def _from_parquet(path: Path) -> tuple[Any, Any]:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError(
-            'Parquet files need pyarrow: pip install "dpoco[data]"; .jsonl needs nothing',
-            name="pyarrow",
-        ) from None
-    return pa, pq
+    use = "a Parquet file (.jsonl needs nothing)"
+    return imported("pyarrow", use, "files"), imported("pyarrow.parquet", use, "files")
 
 
 _FORMATS = {

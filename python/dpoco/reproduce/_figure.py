@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, positive_float, whole_number
+from dpoco._validation import FloatArray, imported, positive_float, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
@@ -132,7 +132,7 @@ class Figure51(Report):
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame, one row per curve and shown round (needs pandas)."""
-        import pandas as pd
+        pd = imported("pandas", "to_frame", "files")
 
         return pd.DataFrame(
             [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int, whole_number
+from dpoco._validation import choice, imported, positive_float, positive_int, whole_number
 from dpoco.accounting.tables import text_table
 from dpoco.datasets import TARGETS
 from dpoco.evaluation.playing import released_deviations
@@ -102,7 +102,7 @@ class Table51(Report):
         Algorithms are the variants of the tree learner, the baselines, "printed OFW" and so on,
         and "as printed, simulated", which is not private.
         """
-        import pandas as pd
+        pd = imported("pandas", "to_frame", "files")
 
         lines: list[dict[str, Any]] = []
 

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from dpoco._learner import Progress
-from dpoco._validation import choice, positive_int
+from dpoco._validation import choice, imported, positive_int
 from dpoco.accounting import Budget
 from dpoco.evaluation import play
 from dpoco.learners import LEARNERS, learner_named, plays
-from dpoco.scale._sweep_records import Cell, SweepFile, SweepResults, cells_of, encoded, imported
+from dpoco.scale._sweep_records import Cell, SweepFile, SweepResults, cells_of, encoded
 
 Run = Callable[[Cell], Any]
 Outcome = dict[str, Any]

@@ -8,7 +8,6 @@ line; it is cut off when the sweep goes on, and its cell is done again.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import itertools
 import json
 import math
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import positive_int, whole_number
+from dpoco._validation import imported, positive_int, whole_number
 from dpoco.errors import StateError
 from dpoco.random import Source
 
@@ -33,14 +32,6 @@ else:
 
 _LARGEST_SEED = 2**63 - 1
 _LARGEST_SWEEP = 10**7
-
-
-def imported(package: str, use: str, extra: str) -> Any:
-    """Import a package that is optional; `ImportError` names the extra that brings it."""
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        raise ImportError(f'{use} needs {package}: pip install "dpoco[{extra}]"') from error
 
 
 def encoded(name: str, value: Any) -> Any:
@@ -406,7 +397,7 @@ class SweepResults:
         ImportError
             Without pandas.
         """
-        return imported("pandas", "to_pandas", "data").DataFrame(self.rows())
+        return imported("pandas", "to_pandas", "files").DataFrame(self.rows())
 
 
 def read_sweep(path: str | os.PathLike[str]) -> SweepResults:
