@@ -80,7 +80,7 @@ def serve(path, client):
             await asyncio.gather(*map(visit_too, users))
 
         left = [user for user in range(USERS) if user not in over]
-        with GroupCommitExecutor(journal, together=5) as commits:
+        with GroupCommitExecutor(journal, together=5, linger=0.001) as commits:
             threads = [
                 threading.Thread(target=visit, args=[left[at :: 2 * THREADS]])
                 for at in range(THREADS)

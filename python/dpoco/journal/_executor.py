@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
 from dpoco._tickets import ForeignTicket
-from dpoco._validation import positive_int
+from dpoco._validation import positive_int, real_float
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError
 from dpoco.journal._journal import Journal
 from dpoco.journal._stream import Stream
@@ -43,6 +43,9 @@ class GroupCommitExecutor(Executor):
     together : int, default 256
         Most calls in a commit. A call waits for at most ``waiting / together`` commits, the one
         under way and its own.
+    linger : float, default 0.0
+        Seconds that a call waits for others to share its commit. Fewer commits take less of the
+        processor, which matters where many tickets are outstanding: each commit rewrites them.
 
     Notes
     -----
@@ -79,12 +82,15 @@ class GroupCommitExecutor(Executor):
     50
     """
 
-    def __init__(self, journal: Journal, *, waiting: int = 1024, together: int = 256) -> None:
+    def __init__(
+        self, journal: Journal, *, waiting: int = 1024, together: int = 256, linger: float = 0.0
+    ) -> None:
         if not isinstance(journal, Journal):
             raise TypeError(f"journal must be a Journal; got {type(journal).__name__}")
         self._journal = journal
         self._most = positive_int("waiting", waiting)
         self._together = positive_int("together", together)
+        self._linger = real_float("linger", linger)
         self._waiting: deque[_Call] = deque()
         self._changed = threading.Condition()
         self._over = False
@@ -169,6 +175,9 @@ class GroupCommitExecutor(Executor):
         """Wait for calls, and return those of the next commit; none after `shutdown`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._over)
+            if self._linger > 0.0:
+                full = lambda: self._over or len(self._waiting) >= self._together  # noqa: E731
+                self._changed.wait_for(full, self._linger)
             size = min(len(self._waiting), self._together)
             return [self._waiting.popleft() for _ in range(size)]
 
