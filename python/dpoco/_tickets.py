@@ -133,6 +133,10 @@ def _doubles(data: bytes, start: int, count: int) -> FloatArray:
     return values
 
 
+class ForeignTicket(StateError):  # noqa: N818
+    """A ticket that the learner has not issued, or not as it is."""
+
+
 class TicketBook:
     """The tickets of one learner: a key that authenticates them, and those outstanding.
 
@@ -191,9 +195,9 @@ class TicketBook:
         if not isinstance(ticket, Ticket):
             raise TypeError(f"ticket must be a dpoco.Ticket; got {type(ticket).__name__}")
         if ticket.learner != self._learner:
-            raise StateError("the ticket is of another learner")
+            raise ForeignTicket("the ticket is of another learner")
         if not hmac.compare_digest(self._tag_of(ticket._body()), ticket._tag):
-            raise StateError("the ticket is not as it was issued")
+            raise ForeignTicket("the ticket is not as it was issued")
 
     def waits(self, ticket: Ticket) -> bool:
         """Return whether this very ticket is outstanding."""

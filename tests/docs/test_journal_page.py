@@ -16,12 +16,14 @@ PAGES = Path(__file__).parents[2] / "docs"
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 def test_the_programs_of_the_guide_run(tmp_path, monkeypatch, capsys):
     programs = re.findall(r"```python\n(.*?)```", (PAGES / "journal.md").read_text(), re.DOTALL)
-    assert len(programs) == 6
+    assert len(programs) == 7
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for number, program in enumerate(programs):
         exec(compile(program, f"docs/journal.md, program {number}", "exec"), names)
-    assert "of the budget is spent" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "100 rounds\n" in shown
+    assert "of the budget is spent" in shown
     assert names["stream"].name == "layout"
 
 

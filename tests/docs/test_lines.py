@@ -14,9 +14,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import lines  # noqa: E402
 
-SINGLE = 44  # modules that one other imports
+SINGLE = 45  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_194, "oco.CoupledRegularizedLeader": 5_117}
-LINES, FILES = 41_260, 247  # of the package
+LINES, FILES = 41_410, 248  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent))
 
 import crash_cases
+import executor_cases
 import ticket_cases
 from journal_cases import QuickStore
 
@@ -41,6 +42,8 @@ def main(path, plan):
         if child == 0:
             if plan.isdecimal():
                 crash_cases.serve(QuickStore(path), int(plan), deliver)
+            elif plan.startswith("many "):
+                executor_cases.serve(path, plan.removeprefix("many "))
             else:
                 serve_tickets(path, plan)
             os._exit(0)

@@ -1,7 +1,8 @@
 """People reach a useful result from an empty directory, with the installed package alone.
 
-The engineer follows ``docs/five_minutes.md``, the researcher ``docs/own_learner.md``; the lawyer
-has a file and three commands. Run with ``-s`` to see how long each path took.
+The engineer follows ``docs/five_minutes.md``, the researcher ``docs/own_learner.md``; the backend
+developer copies an example and tries it as its page says; the lawyer has a file and three commands.
+Run with ``-s`` to see how long each path took.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, snippets
 
-MINUTES = {"engineer": 5.0, "researcher": 10.0, "lawyer": 1.0}
+MINUTES = {"engineer": 5.0, "researcher": 10.0, "backend": 15.0, "lawyer": 1.0}
 
 
 @pytest.fixture
@@ -51,6 +53,20 @@ def test_the_researcher_brings_a_learner_and_a_loss(run, tmp_path):
     verdict = run("-m", "dpoco", "verify", "guarantee.json")
     assert re.match(r"guarantee.json: verified \(epsilon 1 at delta 1e-06\)", verdict)
     assert "PROMISED, not enforced" in run("-m", "dpoco", "explain", "guarantee.json", "--plain")
+
+
+def test_the_backend_developer_kills_a_service_and_it_goes_on(run, tmp_path):
+    """Over a second: a service that is started twice."""
+    shutil.copy(ROOT / "examples" / "bandit_service.py", tmp_path)
+    page = (ROOT / "docs" / "bandit_service.md").read_text(encoding="utf-8")
+    program = snippets(page)[0]
+    (tmp_path / "try_it.py").write_text(program.code)
+    assert run("try_it.py") == program.shown
+    verdict = run("-m", "dpoco", "verify", "guarantee.json")
+    assert re.match(r"guarantee.json: verified \(epsilon 4 at delta 1e-06\)", verdict)
+    plain = run("-m", "dpoco", "explain", "guarantee.json", "--plain")
+    assert "20 " in plain
+    assert (tmp_path / "data" / "waiting.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_lawyer_reads_a_page_and_checks_the_numbers(run, tmp_path):

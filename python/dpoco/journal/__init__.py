@@ -7,11 +7,12 @@ round is sent again, it gets its stored release; with another record it is refus
 
 from __future__ import annotations
 
+from dpoco.journal._executor import GroupCommitExecutor
 from dpoco.journal._journal import Journal
 from dpoco.journal._keys import KeyFile
 from dpoco.journal._store import PostgresStore, SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
 
-__all__ = ["Journal", "KeyFile", "PostgresStore", "SqliteStore", "Store", "Stream",
-           "Transaction", "Work"]  # fmt: skip
+__all__ = ["GroupCommitExecutor", "Journal", "KeyFile", "PostgresStore", "SqliteStore", "Store",
+           "Stream", "Transaction", "Work"]  # fmt: skip

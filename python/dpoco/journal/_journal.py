@@ -6,7 +6,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -101,6 +101,7 @@ class Journal:
         self._lock = threading.RLock()
         self._busy = False
         self._line: object | None = None  # the pipeline that has the journal for itself
+        self._shared: tuple[int, Transaction] | None = None  # of calls of streams, in this thread
         self._mark: Mark | None = None
         own = isinstance(store, (str, os.PathLike))
         self._store: Store = SqliteStore(store) if own else store  # type: ignore[arg-type,assignment]
@@ -137,7 +138,8 @@ class Journal:
         """
         self._check_process()
         with self._lock:
-            if committed and (self._busy or self._line is not None):
+            open_ = self._busy or self._line is not None
+            if committed and open_ and self._shared is None:
                 raise RoundOrderError("a transaction is open: what it did is not committed yet")
             self._store.check()
             if not self._busy and not self._rows.certain:
@@ -416,6 +418,13 @@ class Journal:
         ...         works = [together.process(stream, *batch) for stream, batch in batches.items()]
         ...     return [work.decisions for work in works]
         """
+        return Transaction(self)
+
+    def _part(self) -> AbstractContextManager[Transaction]:
+        """Return the transaction of one call: its own, or the one that it shares with others."""
+        shared = self._shared  # of this thread, or it is another's affair
+        if shared is not None and shared[0] == threading.get_ident():
+            return nullcontext(shared[1])
         return Transaction(self)
 
     def forget(self, name: str, before_round: int) -> int:

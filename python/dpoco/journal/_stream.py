@@ -86,7 +86,7 @@ class Stream:
         if self._family.answers or (context is not None and not self._family.contextual):
             raise TypeError("only bandits decide for a context, and mechanisms do not decide")
         if ticket or self._family.contextual:
-            with self._journal.transaction() as transaction:
+            with self._journal._part() as transaction:
                 return (transaction._issue if ticket else transaction._decide)(self, context)
         with self._journal._guard(committed=True):
             self._ready()
@@ -138,14 +138,14 @@ class Stream:
         or, if the record differs, since it was issued.
         """
         if self._family.contextual and ticket is None:
-            with self._journal.transaction() as transaction:
+            with self._journal._part() as transaction:
                 return transaction._observe_reward(self, record, round, person)
         while record and record[-1] is None:
             record = record[:-1]
         if ticket is not None:
             if round is not None or not record:
                 raise TypeError("a ticket needs a record, and no round: it ends the current one")
-            with self._journal.transaction() as transaction:
+            with self._journal._part() as transaction:
                 transaction.redeem(self, ticket, *record, person=person)
             return None
         who = None if person is None else [person]
@@ -183,7 +183,7 @@ class Stream:
         """
         if not self._family.contextual:
             raise TypeError("only bandits skip: end the round with a record of NaNs")
-        with self._journal.transaction() as transaction:
+        with self._journal._part() as transaction:
             if ticket is None:
                 transaction._skip(self, round, person)
             elif round is None:
@@ -208,7 +208,7 @@ class Stream:
         StateError
             For a ticket of another stream or learner, or a forged one.
         """
-        with self._journal.transaction() as transaction:
+        with self._journal._part() as transaction:
             book = self._tickets()
             if not isinstance(ticket, int):
                 book.authenticate(ticket)
@@ -258,7 +258,7 @@ class Stream:
         16 bytes per round, and from time to time the whole table of people: in the long run at most
         some 150 bytes per round.
         """
-        with self._journal.transaction() as transaction:
+        with self._journal._part() as transaction:
             work = transaction.process(self, *batch, first_round=first_round, person=person)
         return work.decisions
 

@@ -208,6 +208,7 @@ class Transaction:
         if stream._family.contextual:
             given = (float_array("context", context, (learner.dimension,)),)
         stream._check_no_decision()
+        learner._check_room(len(stream._tickets()))
         self._touch(stream)
         issued: tuple[Any, Ticket] = learner.decide(*given, ticket=True)
         stream._guarantee = learner.guarantee
