@@ -119,8 +119,8 @@ def false_refutation(
     Examples
     --------
     >>> from dpoco.audit import false_refutation
-    >>> print(f"{false_refutation((1.0, 0.0), 100, 100, 90):.4f}")
-    0.0002
+    >>> print(f"{false_refutation((1.0, 0.0), 100, 100, 85):.4f}")
+    0.0037
     """
     m = positive_int("canaries", canaries)
     c = positive_int("guesses", guesses, maximum=m)
