@@ -217,12 +217,13 @@ def test_coins_are_sealed_and_a_journalled_stream_carries_the_canaries(tmp_path)
      "prefix-hedge", "epoch-selector", "window-selector", "shift-detector", "oblivious-tracker",
      "batch-share", "linucb", "high-dimensional-bandit", "continual-sum"],
 )  # fmt: skip
-def test_every_learner_of_rounds_is_played_and_an_audit_without_power_refused(name):
+def test_every_learner_of_rounds_is_played_and_an_audit_without_power_refused(name, tmp_path):
     case = standard_case(name, horizon=8)
     with pytest.raises(
         NoPowerError, match=r"an audit without power: .* is refuted with probability"
     ):
-        standard_one_run(case, canaries=4, rehearsals=2)
+        standard_one_run(case, canaries=4, rehearsals=2, sealed=tmp_path / "coins")
+    assert not list(tmp_path.iterdir())  # nothing half done
 
 
 def test_arguments_that_make_no_audit():

@@ -328,12 +328,12 @@ class OneRunAudit:
         self._curve = _curve_of(self._guarantee)
         kept = np.arange(len(self._stream))
         self._kept = np.setdiff1d(kept, self._rounds) if family.joint else kept
-        self._coins, self.commitment = self._sealed(None if sealed is None else Path(sealed))
         self._weights: FloatArray = np.empty(0)
         count = positive_int("rehearsals", rehearsals)
         self.power = self._rehearsed(max(count, 2))
         if self.power.probability < 0.5:
             raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
+        self._coins, self.commitment = self._sealed(None if sealed is None else Path(sealed))
 
     def _check(self, family: Any) -> None:
         m, ours, theirs = len(self._rounds), *self._pairs
