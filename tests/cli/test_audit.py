@@ -103,3 +103,21 @@ def test_all_rounds_of_a_person_are_attacked(invoke, refused):
     }  # fmt: skip
     assert "takes no participation" in refused("audit", "noisy-max", *often)
     assert "needs --rounds-per-person" in refused("audit", "noisy-ftrl", "--separation", 2)
+
+
+def test_one_run_states_its_power_first_and_is_refused_without(invoke):
+    asked = ("--one-run", "--epsilon", 4, "--horizon", 1000, "--dimension", 300)
+    played = invoke("audit", "continual-sum", *asked, "--canaries", 900).stdout.splitlines()
+    assert played[0].startswith("Before the run: a learner with 0.5 of the noise it claims")
+    assert played[1] == "One-run audit: no violation found"
+    refused = invoke("audit", "linucb", "--one-run", code=3)
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("error: an audit without power")
+    for options in (
+        ("--canaries", 3),
+        ("--one-run", "--trials", 3),
+        ("--one-run", "--canaries", 0),
+    ):
+        invoke("audit", "noisy-ftrl", *options, code=2)
+    for name in ("noisy-max", "noisy-sgd"):
+        invoke("audit", name, "--one-run", "--canaries", 1, code=2)

@@ -30,6 +30,8 @@ PRINTED = {
     ("predict", "model.json", "--data", "events.csv", "--json"): "dpoco.predictions/1",
     ("journal", "status", "a.journal", "--json"): "dpoco.journal/1",
     ("audit", "noisy-max", "--trials", 300, "--json"): "dpoco.audit/2",
+    ("audit", "continual-sum", "--one-run", "--epsilon", 4, "--horizon", 1000, "--dimension", 300,
+     "--canaries", 900, "--json"): "dpoco.one-run-audit/1",
     ("audit", "--list", "--json"): "dpoco.audit-names/1",
     ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",
     ("sweep", "noisy-ftrl", "--horizon", 50, "--dimension", 2, "--seeds", 2, "--json"):

@@ -23,7 +23,7 @@ def test_commands_are_spelled_as_they_are():
         for text in parameter.opts
     }
     lines = re.findall(r"^dpoco audit (.*?)(?: +#.*)?$", PAGE, re.MULTILINE)
-    assert len(lines) == 5
+    assert len(lines) == 6
     for line in lines:
         for word in line.split():
             if word.startswith("--"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,7 +19,11 @@ from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
 from dpoco.errors import BudgetExceeded, StateError
 
+if TYPE_CHECKING:
+    from dpoco.audit import StandardCase
+
 SCHEMA, NAMES_SCHEMA = "dpoco.audit/2", "dpoco.audit-names/1"
+ONE_RUN_SCHEMA = "dpoco.one-run-audit/1"
 # 2 is bad input, of all commands.
 _EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
 
@@ -38,6 +42,8 @@ def audit_command(
     trials: int | None = None,
     seed: int = 0,
     figure: Path | None = None,
+    one_run: bool = False,
+    canaries: int | None = None,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
@@ -51,6 +57,8 @@ def audit_command(
     dpoco audit tree-frank-wolfe --trials 2000
 
     dpoco audit noisy-ftrl --rounds-per-person 3 --separation 2
+
+    dpoco audit noisy-ftrl --one-run --epsilon 4 --delta 1e-6 --horizon 10000 --dimension 100
 
     dpoco audit --list
 
@@ -81,6 +89,11 @@ def audit_command(
         Of all runs, at least 0.
     figure : FILE
         Draw claimed and measured curves (needs matplotlib).
+    one_run : --one-run
+        Guess secret coins of many canaries from the decisions of one run, whose power is stated
+        first; noise and coins are from the operating system.
+    canaries
+        With --one-run: rounds with a canary. [default: a quarter of the horizon]
     """
     from dpoco import audit
 
@@ -97,6 +110,16 @@ def audit_command(
         shell.check_figure(figure)
         if seed < 0:
             raise ValueError(f"--seed must be at least 0; got {seed}")
+        if canaries is not None and not one_run:
+            raise ValueError("--canaries is for --one-run")
+        if one_run:
+            if figure is not None or trials is not None or rounds_per_person is not None:
+                raise ValueError("--one-run takes no --trials, --figure and --rounds-per-person")
+            case = audit.standard_case(
+                learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
+                calibration=calibration,
+            )  # fmt: skip
+            raise typer.Exit(_one_run(case, canaries, seed, as_json))
         report = audit.audit_learner(
             learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
             calibration=calibration, trials=trials, seed=seed,
@@ -115,6 +138,26 @@ def audit_command(
             if not as_json:
                 typer.echo(f"\nWritten: {figure}")
     raise typer.Exit(_EXIT_CODES[report.outcome])
+
+
+def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool) -> int:
+    """Play one run of a case with canaries, print what it tells, and return the exit code."""
+    from dpoco import audit
+
+    count = case.settings.get("horizon", 4) // 4 if canaries is None else canaries
+    try:
+        planned = audit.standard_one_run(case, canaries=count, seed=seed)
+    except audit.NoPowerError as error:
+        typer.echo(f"error: {error}", err=True)
+        return _EXIT_CODES["no power"]
+    if not as_json:
+        typer.echo(f"Before the run: {planned.power}")
+    report = planned.report(planned.played())
+    if as_json:
+        shell.print_json({"schema": ONE_RUN_SCHEMA, "learner": case.learner, **report.to_dict()})
+    else:
+        typer.echo(str(report))
+    return int(report.violated)
 
 
 reproduce_app = typer.Typer(

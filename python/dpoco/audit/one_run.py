@@ -1,0 +1,527 @@
+"""One-run audit: many canaries in one run of a deployed learner, and guesses from its decisions.
+
+A fair secret coin chooses one of two records for each canary. Whoever guesses more coins from the
+released decisions than the claimed privacy curve allows has refuted it. One run is enough, however
+the rounds depend on each other. Statement and proof: ``docs/privacy/one_run_audit.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import FloatArray, positive_int, real_in, whole_number
+from dpoco.accounting.guarantee import Guarantee
+from dpoco.audit._family import Make, Rounds, family_of, made, parts_of
+from dpoco.audit.black_box import played
+from dpoco.audit.standard import StandardCase
+from dpoco.errors import StateError
+from dpoco.random import Source
+
+__all__ = [
+    "NoPowerError",
+    "OneRunAudit",
+    "OneRunPower",
+    "OneRunReport",
+    "false_refutation",
+    "standard_one_run",
+]
+
+Curve = tuple[FloatArray, FloatArray]  # e^-epsilon and delta of points of a privacy curve
+Score = Callable[[NDArray[Any]], FloatArray]
+
+_POINTS = 200  # of a curve, in each direction
+_SALT, _DIGEST = 32, 32  # bytes
+_SHARES = np.geomspace(0.01, 1.0, 16)  # of the canaries that may be guessed
+_LARGEST_EPSILON = 50.0
+
+
+# ---- the bound -----------------------------------------------------------------------------------
+
+
+def _curve(epsilons: FloatArray, deltas: FloatArray) -> Curve:
+    """Return points of a curve and, since neighbours may be exchanged, those of -epsilon."""
+    ratios = np.exp(-epsilons)
+    mirrored = 1.0 - ratios * (1.0 - deltas)
+    return np.concatenate([ratios, 1.0 / ratios]), np.concatenate([deltas, mirrored])
+
+
+def _curve_of(claim: Guarantee | tuple[float, float]) -> Curve:
+    if isinstance(claim, tuple):
+        epsilon = real_in("epsilon", claim[0], "[0, inf)")
+        delta = real_in("delta", claim[1], "[0, 1)")
+        return _curve(np.array([epsilon]), np.array([delta]))
+    if not claim.private:
+        raise ValueError("nothing is claimed: a guarantee without privacy cannot be refuted")
+    last = claim.epsilon_at(1e-12)
+    top = min(last if np.isfinite(last) else claim.epsilon, 10.0 * _LARGEST_EPSILON)
+    epsilons = np.linspace(0.0, top, _POINTS)
+    return _curve(epsilons, np.array([claim.delta_at(float(epsilon)) for epsilon in epsilons]))
+
+
+def _possible(
+    curve: Curve, canaries: int, guesses: int, correct: int, chances: FloatArray
+) -> NDArray[np.bool_]:
+    """Whether at least `correct` right guesses may have these chances; Theorem 1 of the page."""
+    ratios, deltas = (each[:, None] for each in curve)
+    tail, above = chances.copy(), np.zeros_like(chances)
+    for j in range(correct, 0, -1):
+        right = (j * tail + above) / canaries
+        wrong = np.maximum(0.0, np.max(ratios * (right - deltas), axis=0))
+        above += tail
+        tail = np.maximum(tail, (above + canaries * wrong) / (guesses - j + 1))
+        tail = np.minimum(tail, 2.0)  # once above 1, it stays there
+        if np.all(tail > 1.0):
+            break
+    return np.asarray(tail <= 1.0)
+
+
+def false_refutation(
+    claim: Guarantee | tuple[float, float], canaries: int, guesses: int, correct: int
+) -> float:
+    """Return how probable so many right guesses are at most, if a claim is kept.
+
+    Parameters
+    ----------
+    claim : Guarantee or (float, float)
+        The claimed privacy curve, or epsilon and delta.
+    canaries : int
+        Fair independent coins, each of which chose between two records.
+    guesses : int
+        How many of them were guessed, at most: a number fixed beforehand, at least 1.
+    correct : int
+        How many guesses were right, at most `guesses`.
+
+    Returns
+    -------
+    float
+        In (0, 1], rounded up by at most one part in a thousand.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For numbers out of range, and a guarantee that promises nothing.
+
+    Notes
+    -----
+    Holds for every mechanism that keeps the claim, for every way of guessing. Time
+    O(correct); proof: ``docs/privacy/one_run_audit.md``, Theorem 1, after Mahloujifar, Melis and
+    Chaudhuri, "Auditing f-differential privacy in one run" (2024).
+
+    Examples
+    --------
+    >>> from dpoco.audit import false_refutation
+    >>> print(f"{false_refutation((1.0, 0.0), 100, 100, 85):.4f}")
+    0.0037
+    """
+    m = positive_int("canaries", canaries)
+    c = positive_int("guesses", guesses, maximum=m)
+    v = whole_number("correct", correct, high=c)
+    curve, low, high = _curve_of(claim), 1e-30, 1.0
+    while high > 1.001 * low:
+        grid = np.geomspace(low, high, 32)
+        refuted = ~_possible(curve, m, c, v, grid)
+        if not refuted.any():
+            return high
+        first = int(np.argmax(refuted))
+        if first == 0:
+            return low
+        low, high = float(grid[first - 1]), float(grid[first])
+    return high
+
+
+def _refutes(curve: Curve, canaries: int, guesses: int, correct: int, error: float) -> bool:
+    return not _possible(curve, canaries, guesses, correct, np.array([error]))[0]
+
+
+def _needed(curve: Curve, canaries: int, guesses: int, error: float) -> int:
+    """Return the least number of right guesses that refutes; one more than all if none does."""
+    low, high = 0, guesses + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _refutes(curve, canaries, guesses, middle, error):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _largest(refuted: Callable[[float], bool]) -> float:
+    """Return the largest number, up to a limit, that is refuted; 0 if none is."""
+    low, high = 0.0, _LARGEST_EPSILON
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+# ---- power and outcome ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OneRunPower:
+    """What an audit can be expected to find, stated before the run.
+
+    Attributes
+    ----------
+    factor : float
+        Of the noise that a learner adds, of that which it claims.
+    probability : float
+        With which such a learner is refuted, as rehearsals let expect.
+    canaries, guesses, needed : int
+        Coins; how many are guessed; how many right guesses refute the claim.
+    accuracy : float
+        Share of right guesses that is expected of that learner.
+    """
+
+    factor: float
+    probability: float
+    canaries: int
+    guesses: int
+    needed: int
+    accuracy: float
+
+    def __str__(self) -> str:
+        return (
+            f"a learner with {self.factor:g} of the noise it claims is refuted with probability "
+            f"{self.probability:.3g} ({self.canaries} canaries, {self.guesses} guesses, "
+            f"{self.needed} of them right)"
+        )
+
+
+@dataclass(frozen=True)
+class OneRunReport:
+    """Outcome of a one-run audit; computed from released decisions and the coins.
+
+    Attributes
+    ----------
+    power : OneRunPower
+        Stated before the run.
+    correct : int
+        Right guesses.
+    false_refutation : float
+        How probable so many are at most if the claim is kept.
+    epsilon, delta : float
+        The learner is not (epsilon', delta)-private for any smaller epsilon', at that confidence.
+    mu : float
+        It is not mu'-GDP for any smaller mu', at that confidence.
+    confidence : float
+        Probability, of each statement, of not being made of a learner that keeps its claim.
+    """
+
+    power: OneRunPower
+    correct: int
+    false_refutation: float
+    epsilon: float
+    delta: float
+    mu: float
+    confidence: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted. False does not say that it holds."""
+        return self.correct >= self.power.needed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, `violated` included, as plain numbers."""
+        return {"violated": self.violated, **asdict(self)}
+
+    def __str__(self) -> str:
+        found = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
+        return (
+            f"One-run audit: {found}\n"
+            f"  {self.correct} of {self.power.guesses} guesses are right; if the claim is kept, so "
+            f"many have a probability of at most {self.false_refutation:.3g}\n"
+            f"  epsilon is at least {self.epsilon:.4g} at delta = {self.delta:.4g}, and mu at "
+            f"least {self.mu:.4g}, each at confidence {self.confidence:.9g}\n"
+            f"  power, stated before: {self.power}"
+        )
+
+
+class NoPowerError(ValueError):
+    """An audit would probably find nothing, even if there were something to find."""
+
+
+# ---- the audit -----------------------------------------------------------------------------------
+
+
+class OneRunAudit:
+    """Canaries for one run of a learner, the secret coins, and what decisions tell of them.
+
+    Parameters
+    ----------
+    make_learner : callable
+        ``Source -> learner``, as deployed: it is rehearsed, to learn how to guess. Its guarantee
+        is the claim.
+    stream : array_like or tuple of array_like
+        Records of all rounds as they may be expected, for rehearsals: the guesses are better the
+        nearer they are to the true ones, and valid whatever they are.
+    rounds : array_like of int, shape (m,)
+        Rounds of the m canaries, each its own.
+    first, second : array_like or tuple of array_like, m records each
+        The two records of each canary, neighbours as the learner's guarantee has them.
+    confidence : float, default 0.95
+        Probability, in (0, 1), that a learner that keeps its claim is not refuted.
+    factor : float, default 0.5
+        Of the noise, in (0, 1): the violation for which guesses are planned and power is stated.
+    sealed : path, optional
+        File of the coins: read if it exists, else written. As secret as the data until the end.
+    score : callable, optional
+        ``decisions -> (m,)``: large where the first record seems likely, very negative where the
+        second does; it must not know the coins. Default: decisions in windows before and after the
+        canary, along the difference of its records, in the combination that rehearsals favour.
+    rehearsals : int, default 8
+        Runs on coins of their own, at least 2. Half of them teach, half of them measure the power.
+    seed : int, default 0
+        Of rehearsals only. The coins come from the operating system.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, records that are no neighbours, and learners that play no rounds.
+    NoPowerError
+        A ValueError: the audit would probably find nothing, its power is below 0.5.
+    StateError
+        For a file of coins that is damaged, or of other canaries.
+
+    Notes
+    -----
+    The guarantee is about single rounds here: a canary of a learner for people is one of a person's
+    rounds. Under joint privacy the decisions of all canaries' rounds are left out. Memory O(T d).
+
+    Examples
+    --------
+    >>> from dpoco.audit import standard_case, standard_one_run
+    >>> case = standard_case("continual-sum", epsilon=4.0, horizon=1000, dimension=100)
+    >>> audit = standard_one_run(case, canaries=900)
+    >>> audit.power.needed <= audit.power.guesses
+    True
+    """
+
+    def __init__(
+        self, make_learner: Make, stream: Any, rounds: Any, first: Any, second: Any, *,
+        confidence: float = 0.95, factor: float = 0.5, sealed: str | Path | None = None,
+        score: Score | None = None, rehearsals: int = 8, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self._make, self._score, self._seed = make_learner, score, seed
+        self._error = 1.0 - real_in("confidence", confidence, "(0, 1)")
+        self._factor = real_in("factor", factor, "(0, 1)")
+        learner = made(make_learner, Source.seeded(seed))
+        if hasattr(learner, "fit"):
+            raise ValueError("a one-run audit is of learners that play rounds, not of batch fits")
+        family = family_of(learner)
+        if family.everywhere:
+            raise ValueError("a record moves all queries of this mechanism: it has no canaries")
+        self._stream = family.rounds(stream)
+        self._pairs = family.rounds(first), family.rounds(second)
+        self._rounds = np.array(rounds, dtype=np.int64)
+        self._check(family)
+        self._guarantee: Guarantee = learner.guarantee
+        self._curve = _curve_of(self._guarantee)
+        kept = np.arange(len(self._stream))
+        self._kept = np.setdiff1d(kept, self._rounds) if family.joint else kept
+        self._weights: FloatArray = np.empty(0)
+        count = positive_int("rehearsals", rehearsals)
+        self.power = self._rehearsed(max(count, 2))
+        if self.power.probability < 0.5:
+            raise NoPowerError(f"an audit without power: {self.power}; take more canaries")
+        self._coins, self.commitment = self._sealed(None if sealed is None else Path(sealed))
+
+    def _check(self, family: Any) -> None:
+        m, ours, theirs = len(self._rounds), *self._pairs
+        if self._rounds.ndim != 1 or m < 1 or len(np.unique(self._rounds)) != m:
+            raise ValueError("rounds must be different rounds, one for each canary")
+        if self._rounds.min() < 0 or self._rounds.max() >= len(self._stream):
+            raise ValueError(f"rounds must be in [0, {len(self._stream)}), the stream's")
+        if not len(ours) == len(theirs) == m:
+            raise ValueError(f"first and second must have one record for each of {m} canaries")
+        for i in range(m):
+            family.check_records(ours.record(i), theirs.record(i))
+
+    def _sealed(self, path: Path | None) -> tuple[NDArray[np.bool_], str]:
+        """Return coins and the digest that binds them, and the canaries, without telling them."""
+        m = len(self._rounds)
+        size = (m + 7) // 8
+        plan = [self._rounds.tobytes()]
+        plan += [
+            np.ascontiguousarray(part).tobytes() for each in self._pairs for part in each.parts
+        ]
+        if path is None or not path.exists():
+            secret = os.urandom(_SALT + size)
+            digest = hashlib.sha256(b"".join([secret, *plan])).digest()
+            if path is not None:
+                mode = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with open(os.open(path, mode, 0o600), "wb") as file:
+                    file.write(digest + secret)
+        else:
+            data = path.read_bytes()
+            digest, secret = data[:_DIGEST], data[_DIGEST:]
+            own = hashlib.sha256(b"".join([secret, *plan])).digest()
+            if len(secret) != _SALT + size or own != digest:
+                raise StateError(f"the coins in {path} are damaged, or of other canaries")
+        bits = np.frombuffer(secret[_SALT:], dtype=np.uint8)
+        return np.unpackbits(bits)[:m].astype(bool), digest.hex()
+
+    def canary(self, t: int) -> tuple[Any, ...] | None:
+        """Return the record that is fed in round t, or None where round t has no canary."""
+        found = np.flatnonzero(self._rounds == t)
+        if not len(found):
+            return None
+        return self._pairs[0 if self._coins[found[0]] else 1].record(int(found[0]))
+
+    def records(self, stream: Any) -> tuple[Any, ...]:
+        """Return the parts of a stream with the canaries in their rounds, as ``run`` takes them."""
+        return self._planted(parts_of(stream), self._coins)
+
+    def _planted(self, parts: tuple[Any, ...], coins: NDArray[np.bool_]) -> tuple[Any, ...]:
+        out = []
+        for part, ours, theirs in zip(parts, *(each.parts for each in self._pairs), strict=True):
+            mixed = np.array(part, dtype=np.float64)
+            chosen = coins.reshape(-1, *[1] * (ours.ndim - 1))
+            mixed[self._rounds] = np.where(chosen, ours, theirs)
+            out.append(mixed)
+        return tuple(out)
+
+    def played(self, source: Source | None = None) -> NDArray[Any]:
+        """Return the decisions of one run of the learner on the expected stream with canaries."""
+        learner = made(self._make, Source() if source is None else source)
+        return self._run(learner, self._coins)
+
+    def _run(self, learner: Any, coins: NDArray[np.bool_]) -> NDArray[Any]:
+        stream = Rounds(self._planted(self._stream.parts, coins)).stream
+        return np.array(played(learner, stream, False))
+
+    # -- guessing ----------------------------------------------------------------------------------
+
+    def _features(self, decisions: NDArray[Any]) -> FloatArray:
+        """Return decisions in windows around each canary, less that before, along its records."""
+        ours, theirs = (
+            each.parts[-1] if each.parts[-1].ndim > 1 else each.parts[0] * each.parts[-1][:, None]
+            for each in self._pairs
+        )
+        along = (ours - theirs).reshape(len(ours), -1)
+        rows = decisions
+        if rows.ndim == 1:  # indices
+            rows = (rows[:, None] == np.arange(along.shape[1])).astype(np.float64)
+        if rows.shape != (len(self._stream), along.shape[1]):
+            raise ValueError("decisions do not fit the records' difference: give score")
+        rows = rows[self._kept]
+        sums = np.concatenate([np.zeros((1, rows.shape[1])), np.cumsum(rows, axis=0)])
+        n, at = len(rows), np.searchsorted(self._kept, self._rounds, side="right")
+        last = np.einsum("ij,ij->i", rows[np.maximum(at - 1, 0)], along)
+        ends = np.unique(np.concatenate([np.arange(8), np.geomspace(1, n, 16).round().astype(int)]))
+        columns = []
+        for low, high in itertools.pairwise(ends.tolist()):
+            for start, stop in ((at + low, at + high), (at - 1 - high, at - 1 - low)):
+                start, stop = np.clip(start, 0, n), np.clip(stop, 0, n)
+                size = stop - start
+                total = np.einsum("ij,ij->i", sums[stop] - sums[start], along)
+                columns.append(np.where(size > 0, total / np.maximum(size, 1) - last, 0.0))
+        return np.stack(columns, axis=1)
+
+    def scores(self, decisions: Any) -> FloatArray:
+        """Return the scores of all canaries, shape (m,), without a look at the coins."""
+        seen = np.asarray(decisions)
+        if self._score is None:
+            scores: FloatArray = self._features(seen) @ self._weights
+        else:
+            scores = np.asarray(self._score(seen), dtype=np.float64)
+        if scores.shape != self._rounds.shape or not np.all(np.isfinite(scores)):
+            raise ValueError("scores must be finite, one for each canary")
+        return scores
+
+    def _rehearsed(self, count: int) -> OneRunPower:
+        from scipy.stats import binom
+
+        runs = []
+        for k in range(count):
+            source = Source.seeded(self._seed + 1 + k)
+            coins = source.uniform(len(self._rounds)) < 0.5
+            signs = np.where(coins, 1.0, -1.0)
+            runs.append((signs, self._run(made(self._make, source), coins)))
+        taught = count // 2
+        if self._score is None:
+            pairs = [(self._features(decisions), signs) for signs, decisions in runs[:taught]]
+            square = sum(rows.T @ rows for rows, _ in pairs)
+            both = sum(rows.T @ signs for rows, signs in pairs)
+            self._weights = np.asarray(np.linalg.lstsq(square, both, rcond=1e-10)[0], np.float64)
+        signed = np.stack([signs * self.scores(seen) for signs, seen in runs[taught:]])
+        centre = signed.mean()
+        signed = centre + self._factor * (signed - centre)
+        m = signed.shape[1]
+        sizes = np.abs(signed).argsort(axis=1)[:, ::-1]
+        right = np.cumsum(np.take_along_axis(signed > 0.0, sizes, axis=1).sum(axis=0))
+        best = OneRunPower(self._factor, 0.0, m, 1, 2, 0.0)
+        for guesses in np.unique(np.maximum(1, (m * _SHARES).astype(int))).tolist():
+            accuracy = float(right[guesses - 1] / (guesses * len(signed) + 1))
+            needed = _needed(self._curve, m, guesses, self._error)
+            power = float(binom.sf(needed - 1, guesses, accuracy))
+            if power > best.probability:
+                best = OneRunPower(self._factor, power, m, guesses, needed, accuracy)
+        return best
+
+    def report(self, decisions: Any) -> OneRunReport:
+        """Return what the released decisions tell.
+
+        Parameters
+        ----------
+        decisions : array_like of shape (T,) or (T, d)
+            Of all rounds, such as ``stream.releases(0, T)`` of a journal.
+
+        Raises
+        ------
+        ValueError
+            For decisions of another shape.
+        """
+        scores, plan, delta = self.scores(decisions), self.power, self._guarantee.delta
+        guessed = np.argsort(-np.abs(scores), kind="stable")[: plan.guesses]
+        correct = int(np.sum((scores[guessed] > 0.0) == self._coins[guessed]))
+        counts = (plan.canaries, plan.guesses, correct)
+
+        def gaussian(mu: float) -> bool:
+            claim = Guarantee.gaussian(sensitivity=mu, noise_scale=1.0, delta=1e-9, horizon=1)
+            return _refutes(_curve_of(claim), *counts, self._error)
+
+        return OneRunReport(
+            power=plan, correct=correct,
+            false_refutation=false_refutation(self._guarantee, *counts),
+            epsilon=_largest(lambda e: _refutes(_curve_of((e, delta)), *counts, self._error)),
+            delta=delta, mu=_largest(lambda mu: mu > 0.0 and gaussian(mu)),
+            confidence=1.0 - self._error,
+        )  # fmt: skip
+
+
+def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> OneRunAudit:
+    """Return a one-run audit of a standard case, its hard pair in turned directions.
+
+    Parameters
+    ----------
+    case : StandardCase
+        Of a learner that plays rounds.
+    canaries : int
+        Rounds with a canary, spread evenly; the others are silent. Fewer than the horizon.
+    **options
+        As for `OneRunAudit`.
+    """
+    at, *record = case.replacements[0]
+    ours = Rounds(parts_of(case.stream))
+    m = positive_int("canaries", canaries, maximum=len(ours) - 1)
+
+    def turned(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(
+            np.stack([np.roll(part, i) for i in range(m)]) if np.ndim(part) else np.full(m, part)
+            for part in values
+        )
+
+    silent = Rounds(tuple(part.copy() for part in ours.parts)).replaced(at, ours.record(at + 1))
+    rounds = np.arange(m) * (len(ours) - 1) // m
+    pair = (turned(ours.record(at)), turned(tuple(np.asarray(each) for each in record)))
+    return OneRunAudit(case.make_learner, silent.stream, rounds, *pair, **options)
