@@ -469,8 +469,9 @@ def sampled(record: Record) -> Known:
     """
     n, steps, mu = record["records"], record["steps"], 1 / arb(record["multiplier"])
     plainly = bell({"mu": mu * arb(steps).sqrt()})
-    if n == 1 or steps < 1000:  # the law has not spread: the integral would take for ever
+    if n == 1:
         return plainly
+    covered(steps >= max(1000, 8 * n), "sampled steps so few that their loss has not spread")
     points, tail = sampled_law(n, mu, 448)
     spread = (steps * total_of(q * (1 + y) * x**2 for x, y, q in points)).sqrt()
     added = arb(float(spread.mid()) / 400.0)
@@ -611,6 +612,7 @@ def group(loss: Loss, size: int) -> Loss:
     """Return the loss of `size` changed records (composition.md)."""
     if size == 1:
         return loss
+    covered(size <= FOLLOWED, f"a chain of more than {FOLLOWED} changes")
     one, found = known(loss.record), list[Record]()
     if one.mu < NEVER:
         found.append({"kind": "gdp", "mu": size * one.mu})
@@ -634,7 +636,7 @@ def seen_by(near: Near, widest: str) -> None:
 
 # -- Sums ------------------------------------------------------------------------------------------
 
-FOLLOWED = 10**5  # rounds of a person in a sum
+FOLLOWED = 10**5  # what is followed one by one: rounds of a person in a sum, reports, batches
 
 
 def total_of(values: Iterable[arb]) -> arb:
@@ -808,6 +810,7 @@ def extent(own: Any) -> tuple[int, int]:
     if own.growth is None:
         return first, (own.pushes + 1) * first
     covered(own.growth in ("root", "quarter"), "batches that grow otherwise")
+    covered(pushes <= FOLLOWED, f"more than {FOLLOWED} batches that grow")
     while len(starts) < pushes + 2:
         e = starts[-1]
         covered(e < 2**42, "growing batches that are too long")
@@ -1065,6 +1068,7 @@ def coupled_loss(own: Any, near: Near) -> Loss | None:
     found = group(Loss(one, tails), k)
     if k > 1 and (forced < 1 or b > 0):
         hers = {"rounds": k, "together": near.among(block), "block": block}
+        covered(near.among(block) <= FOLLOWED, f"more than {FOLLOWED} of her rounds in a block")
         person = record(k, floor, "renyi_of_person", **hers)
         found = least_loss([person, *found.record.get("parts", [found.record])], tails)
     return found
@@ -1140,6 +1144,7 @@ def report_ratio(law: Any) -> Fraction:
     units = 2**53
     if law.kind == "bits":
         covered(law.low <= law.high < units, "bits of which a value is impossible")
+        covered(law.count <= 2**12, "more than 4096 bits in a report")
         worst = max(Fraction(law.high, law.low), Fraction(units - law.low, units - law.high))
         return Fraction(worst**law.count)
     covered(law.size < law.labels and law.inside < units, "subsets of all labels")
@@ -1156,6 +1161,7 @@ def reports_loss(own: Any, near: Near) -> Loss:
         log_ratio = (arb(ratio.numerator) / ratio.denominator).log()
         covered(ratio == 1 or log_ratio <= own.epsilon, "a law that exceeds epsilon")
     many = own.reports * near.rounds
+    covered(many <= FOLLOWED, f"more than {FOLLOWED} reports")
     return loss_of("local_reports", epsilon=own.epsilon, reports=many, delta=arb(0))
 
 
@@ -1293,7 +1299,7 @@ def field(name: str, value: Any, marks: str) -> Any:
         return value
     if kind in "NXD" and type(value) is list:
         return [field(name, each, kind.lower()) for each in value]
-    if kind == "d" and isinstance(value, dict) and value.get("kind") in {*FIELDS}:
+    if kind == "d" and isinstance(value, dict) and value.get("kind") in [*FIELDS]:
         return description(value)
     if kind == "x" and type(value) is float and (0 < value < math.inf or (zero and value == 0)):
         return arb(value)

@@ -27,6 +27,8 @@ def main(source_tree: str) -> int:
         raise SystemExit("py.typed is not installed")
     if not (resources.files("dpoco") / "docs" / "privacy" / "gaussian.md").is_file():
         raise SystemExit("the pages of the proofs are not installed")
+    if not (resources.files("dpoco") / "_independent.py").is_file():
+        raise SystemExit("the independent checker is not installed")
     for name in ("typer", "rich", "matplotlib", "river", "sklearn", "joblib", "ray", "pytest"):
         try:
             __import__(name)
