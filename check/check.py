@@ -1,13 +1,15 @@
-"""Prove in ball arithmetic what guarantees state: delta(epsilon) <= delta, from their numbers.
+"""Prove in ball arithmetic what certificates state: delta(epsilon) <= delta, from descriptions.
 
-    python check/check.py guarantee.json ...
+    python check/check.py certificate.json ...       or: dpoco verify --independent certificate.json
 
-A file holds one guarantee as JSON, or a list of them. For each, the curve of its mechanism is
-evaluated by another route than the library's, in intervals that contain the exact value, and the
-truncated tails are added. "proved" is a strict inequality of such intervals (an equality where
-delta is 0). What cannot be proved is "not proved", with the least delta that could be.
+A file holds one guarantee as JSON, a list of them, or an object that holds one under that name. For
+each, norms of columns, sensitivities, tails and the privacy loss are derived from the description
+of what was enforced and drawn; the numbers that are stated beside it must follow from these; and
+the curve is evaluated by another route than the library's, in intervals that contain the exact
+value. "proved" is an inequality of such intervals. A statement that is stronger is "not proved",
+with the least delta that could be; one that no formula here is about is "not covered".
 
-Exit status: 0 everything proved, 1 something not proved, 2 not a guarantee.
+Exit status: 0 everything proved, 1 something not proved or not covered, 2 not a certificate.
 
 Written from the pages in ``docs/privacy``, not from the code: this file imports nothing of dpoco,
 and takes its formulas from nowhere else. Orders and tilts are searched in rough arithmetic; only
@@ -19,17 +21,42 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from flint import acb, arb, ctx
 
 BITS = 256
 ROUGH = 64  # bits of a search
 NEVER = arb("+inf")
+DIGITS = 1e-12  # relative: to these, stated numbers are those that follow
 Curve = Callable[[float], arb]
 Moments = Callable[[arb], arb]  # order -> log E_Q (dP/dQ)^order
+Record = dict[str, Any]
+Groups = list[tuple[int, arb, arb, arb]]
+
+
+class MalformedError(ValueError):
+    """It is no certificate, or not one that this file can read."""
+
+
+class NotCoveredError(Exception):
+    """Nothing here is about such a description."""
+
+
+class Known(NamedTuple):
+    """What is known of a loss: its curve, and what it costs in each currency."""
+
+    curve: Curve
+    mu: arb = NEVER
+    rho: arb = NEVER
+    pure: arb = NEVER
+    moments: Moments | None = None
 
 
 # -- Gaussian curves -------------------------------------------------------------------------------
@@ -52,18 +79,12 @@ def gaussian(epsilon: arb, mu: arb) -> arb:
 
 def least(function: Callable[[float], float], low: float, high: float) -> float:
     """Return about where a function of one minimum is least on [low, high]."""
-    golden = 0.5 * (math.sqrt(5.0) - 1.0)
-    inner, outer = high - golden * (high - low), low + golden * (high - low)
-    at_inner, at_outer = function(inner), function(outer)
-    for _ in range(50):
-        if at_inner < at_outer:
-            high, outer, at_outer = outer, inner, at_inner
-            inner = high - golden * (high - low)
-            at_inner = function(inner)
+    for _ in range(45):
+        third = (high - low) / 3.0
+        if function(low + third) < function(high - third):
+            high -= third
         else:
-            low, inner, at_inner = inner, outer, at_outer
-            outer = low + golden * (high - low)
-            at_outer = function(outer)
+            low += third
     return 0.5 * (low + high)
 
 
@@ -71,11 +92,8 @@ def rough(function: Callable[[float], arb]) -> Callable[[float], float]:
     """Return `function` in few bits, infinite where it is not a number."""
 
     def value(x: float) -> float:
-        kept, ctx.prec = ctx.prec, ROUGH
-        try:
+        with ctx.workprec(ROUGH):
             result = float(function(x).mid())
-        finally:
-            ctx.prec = kept
         return result if math.isfinite(result) else math.inf
 
     return value
@@ -95,9 +113,23 @@ def converted(moments: Moments, epsilon: float, largest: float = math.inf) -> ar
     return log_delta(least(rough(log_delta), *ends)).exp()
 
 
-def zcdp(rho: arb, epsilon: float) -> arb:
-    """Return the delta of rho-zCDP."""
-    return converted(lambda a: a * (a - 1) * rho, epsilon)
+def bell(record: Record) -> Known:
+    """Return what mu-GDP says (gaussian.md)."""
+    mu = record["mu"]
+    rho = mu * mu / 2
+    return Known(lambda e: gaussian(arb(e), mu), mu, rho, moments=lambda a: a * (a - 1) * rho)
+
+
+def concentrated(record: Record) -> Known:
+    """Return what rho-zCDP says (gaussian.md)."""
+    rho = record["rho"]
+    return Known(lambda e: ways(e, rho=rho), rho=rho, moments=lambda a: a * (a - 1) * rho)
+
+
+def sure(record: Record) -> Known:
+    """Return what pure privacy says (pure.md)."""
+    total = record["epsilon"]
+    return Known(lambda e: pure(e, total), pure=total, moments=lambda a: pure_moment(a, total))
 
 
 def pure(epsilon: float, total: arb) -> arb:
@@ -107,24 +139,43 @@ def pure(epsilon: float, total: arb) -> arb:
     return (1 - (epsilon - total).exp()) / (1 + (-total).exp())
 
 
+def ways(epsilon: float, total: arb = NEVER, rho: arb = NEVER, moments: Any = None) -> arb:
+    """Return the least delta that pure privacy, zCDP and moments prove."""
+    found = arb(1)
+    if total < NEVER:
+        found = pure(epsilon, total)
+    if rho < NEVER:
+        found = found.min(converted(lambda a: a * (a - 1) * rho, epsilon))
+    if moments is not None and found > 0:
+        found = found.min(converted(moments, epsilon))
+    return found
+
+
 # -- Coins -----------------------------------------------------------------------------------------
 
 
-def coin_moment(order: arb, first: arb, second: arb) -> arb:
-    """Return the log moment of two coins, the larger of both directions."""
-    ways = [
-        x**order * y ** (1 - order) + (1 - x) ** order * (1 - y) ** (1 - order)
-        for x, y in ((first, second), (second, first))
-    ]
-    return ways[0].max(ways[1]).log()
+def coin_moment(order: arb, first: arb, second: arb, behind: Any = 0) -> arb:
+    """Return the log moment of two coins, the larger of both directions.
+
+    `behind` is the log moment of what is told where the coin of the first probability falls.
+    """
+
+    def moment(x: arb, y: arb) -> arb:
+        told = x**order * y ** (1 - order) * arb(behind).exp()
+        return told + (1 - x) ** order * (1 - y) ** (1 - order)
+
+    return moment(first, second).max(moment(second, first)).log()
 
 
-def coupled_curve(record: dict[str, Any], mu: arb) -> Curve:
-    """Return the curve of Gaussian draws with stay-or-switch bits (couplings.md, claim)."""
-    p, w, c = arb(record["forced_switch"]), arb(record["factor_floor"]), arb(record["shift"])
-    later = record["later_bits"] if c > 0 else 0
+def coupled(record: Record) -> Known:
+    """Return what Gaussian draws with stay-or-switch bits tell (couplings.md, claim, evaluation).
+
+    A coin of the changed round, `n` later bits, and draws of parameter `mu`.
+    """
+    p, w, c = record["forced_switch"], record["factor_floor"], record["shift"]
+    n, mu = record["later_bits"] if c > 0 else 0, record["mu"]
     if p == 1:
-        return lambda epsilon: gaussian(arb(epsilon), mu)
+        return bell(record)
     switch = 1 - (1 - p) * w
     pairs = (((p, 1 - p), (switch, 1 - switch)), ((switch, 1 - switch), (p, 1 - p)))
     moved = 1 - (1 - p) * (-c).exp()
@@ -132,34 +183,19 @@ def coupled_curve(record: dict[str, Any], mu: arb) -> Curve:
     if not p + moved <= 1:
         rare, step = 1 - moved, ((1 - p) / (1 - moved)).log()
 
-    def delta(epsilon: float) -> arb:
-        found = arb(0)
-        for a, b in pairs:
-            if later:
-                value = line_integral(epsilon, mu, a, b, later, rare, step)
-            else:
-                value = sum(
-                    (x * gaussian(epsilon - (x / y).log(), mu) for x, y in zip(a, b, strict=True)),
-                    arb(0),
-                )
-            found = found.max(value)
-        return found
+    def of_pair(epsilon: float, a: tuple[arb, arb], b: tuple[arb, arb]) -> arb:
+        losses = [(x / y).log() for x, y in zip(a, b, strict=True)]
+        if n == 0:
+            return dot(a, (gaussian(epsilon - loss, mu) for loss in losses))
 
-    return delta
+        def transform(z: Any) -> Any:
+            coin = sum(x * (z * loss).exp() for x, loss in zip(a, losses, strict=True))
+            bit = 1 + rare * (((z + 1) * step).exp() - 1) * (1 - (-z * step).exp())
+            return coin * bit**n * (mu * mu * z * (z + 1) / 2 - z * epsilon).exp()
 
+        return inverted(transform, mu)
 
-def line_integral(
-    epsilon: float, mu: arb, a: tuple[arb, arb], b: tuple[arb, arb], n: int, rare: arb, step: arb
-) -> arb:
-    """Return delta of a coin, n three-outcome bits and draws of `mu` (couplings.md, evaluation)."""
-    losses = [(x / y).log() for x, y in zip(a, b, strict=True)]
-
-    def transform(z: Any) -> Any:
-        coin = sum(x * (z * loss).exp() for x, loss in zip(a, losses, strict=True))
-        bit = 1 + rare * (((z + 1) * step).exp() - 1) * (1 - (-z * step).exp())
-        return coin * bit**n * (mu * mu * z * (z + 1) / 2 - z * epsilon).exp()
-
-    return inverted(transform, mu)
+    return Known(lambda e: of_pair(e, *pairs[0]).max(of_pair(e, *pairs[1])))
 
 
 def inverted(transform: Callable[[Any], Any], mu: arb) -> arb:
@@ -168,13 +204,12 @@ def inverted(transform: Callable[[Any], Any], mu: arb) -> arb:
     `transform` is E e^(z (L - epsilon)) with a Gaussian part of parameter `mu` in L, so that its
     modulus on the line is at most its value at c times e^(-mu^2 u^2 / 2).
     """
-    c = math.exp(
-        least(
-            rough(lambda x: (transform(arb(x).exp()) / (arb(x).exp() * (1 + arb(x).exp()))).log()),
-            math.log(1e-3),
-            math.log(1e5),
-        )
-    )
+
+    def height(log_c: float) -> arb:
+        c = arb(log_c).exp()
+        return (transform(c) / (c * (1 + c))).log()
+
+    c = math.exp(least(rough(height), math.log(1e-3), math.log(1e5)))
     size = transform(arb(c))
     reach = math.sqrt(2.0 * 60.0) / float(mu.mid())  # e^-60 of the value at c
 
@@ -182,11 +217,8 @@ def inverted(transform: Callable[[Any], Any], mu: arb) -> arb:
         z = c + acb(0, 1) * u
         return transform(z) / (z * (z + 1)) / size
 
-    kept, ctx.prec = ctx.prec, 128
-    try:
+    with ctx.workprec(128):
         parts = acb.integral(integrand, 0, reach, rel_tol=arb(2) ** -50, abs_tol=arb(2) ** -70)
-    finally:
-        ctx.prec = kept
     rest = (-((mu * reach) ** 2) / 2).exp() / reach
     return size * (parts.real + rest.union(-rest)) / arb.pi()
 
@@ -194,18 +226,14 @@ def inverted(transform: Callable[[Any], Any], mu: arb) -> arb:
 # -- Draws by objective perturbation ---------------------------------------------------------------
 
 
-def tilted_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of at most `cap` tilted minima with bits (objective_perturbation.md)."""
+def tilted(record: Record) -> Known:
+    """Return what at most `cap` tilted minima with bits tell (objective_perturbation.md)."""
     ratio, b, cap = arb(record["sensitivity_ratio"]), arb(record["b"]), record["cap"]
     below = min(record["rank"], record["dimension"])
-    above = min(record["rank"], record["dimension"] - below)
-    if record["relation"] != "replace":
-        above = 0
+    above = (record["relation"] == "replace") * min(below, record["dimension"] - below)
     person = record["kind"] == "renyi_of_person"
     if (b == 0 or below == 0) and not person:
-        return coupled_curve(record, ratio * arb(cap).sqrt())
-    if cap == 0:
-        return lambda epsilon: arb(0)
+        return coupled({**record, "mu": ratio * arb(cap).sqrt()})
     p, w, c = arb(record["forced_switch"]), arb(record["factor_floor"]), arb(record["shift"])
 
     def changed(a: arb) -> arb:
@@ -228,7 +256,8 @@ def tilted_curve(record: dict[str, Any]) -> Curve:
                 total += record["later_bits"] * coin_moment(a, p, 1 - (1 - p) * (-c).exp())
         return total
 
-    return lambda epsilon: converted(moments, epsilon, 1.0 / record["b"])
+    largest = math.inf if b == 0 else float((1 / b).lower())
+    return Known(lambda e: converted(moments, e, largest))
 
 
 # -- Bounded range ---------------------------------------------------------------------------------
@@ -248,32 +277,15 @@ def range_moment(a: arb, r: arb) -> arb:
     return b * top.log() + (first / (a * -(-r).expm1())).log()
 
 
-def range_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of `count` releases of bounded range."""
-    r, count = arb(record["range"]), record["count"]
-
-    def delta(epsilon: float) -> arb:
-        if arb(epsilon) >= count * r:
-            return arb(0)
-        if count == 1:
-            return (1 - ((epsilon - r) / 2).exp()) ** 2 / (1 - (-r).exp())
-        return (
-            pure(epsilon, count * r)
-            .min(zcdp(count * r * r / 8, epsilon))
-            .min(converted(lambda a: count * range_moment(a, r), epsilon))
-        )
-
-    return delta
-
-
 def pure_moment(a: arb, r: arb) -> arb:
     """Return the largest log moment of pure privacy r."""
     return (((a * r).exp() + ((1 - a) * r).exp()) / (1 + r.exp())).log()
 
 
-def grown(
-    record: dict[str, Any], groups: list[tuple[int, arb, arb, arb]]
-) -> list[tuple[int, arb, arb, arb]]:
+ADDED = 2**14  # selections whose ranges are added one by one
+
+
+def grown(record: Record, groups: Groups) -> Groups:
     """Return groups times the records of a person that can have entered by their end.
 
     As many as fit into the rounds so far (participation.md, Theorems 4 and 5).
@@ -287,101 +299,103 @@ def grown(
     return found
 
 
-def decaying_groups(record: dict[str, Any]) -> list[tuple[int, arb, arb, arb]]:
+def decaying_groups(record: Record) -> Groups:
     """Return groups of f(j) = j^e / (j + o): (the last j, the last f, sum of f, sum of f^2).
 
-    Beyond the single ones f^n is (x + o)^(n (e - 1)), which is convex, times (x / (x + o))^(n e),
+    Beyond those added up f^n is (x + o)^(n (e - 1)), which is convex, times (x / (x + o))^(n e),
     which grows: at most its last value times an integral from half before to half behind.
     """
-    power, offset, terms = arb(record["exponent"]), record["offset"], record["terms"]
-    groups = []
-    for j in range(1, min(terms, 1024) + 1):
-        f = arb(j) ** power / (j + offset)
-        groups.append((j, f, f, f * f))
-    done = len(groups)
+    power, offset, terms = record["exponent"], record["offset"], record["terms"]
+    groups, done = [], 0
     while done < terms:
         end = min(terms, done + max(1, done // 128))
-        f = arb(end) ** power / (end + offset)
-        fading = (arb(end) / (end + offset)) ** power
-        sums = []
-        for n in (1, 2):
-            q = n * (power - 1) + 1
+        start = done + 1 if end <= ADDED else end
+        f = [arb(j) ** power / (j + offset) for j in range(start, end + 1)]
+        if end <= ADDED:
+            sums = [total_of(f), dot(f, f)]
+        else:
+            sums, fading = [], (arb(end) / (end + offset)) ** power
             low, high = arb(done + offset) + arb(0.5), arb(end + offset) + arb(0.5)
-            area = (high / low).log() if q == 0 else (high**q - low**q) / q
-            sums.append(fading**n * area)
-        groups.append((end, f, sums[0], sums[1]))
+            for n, q in ((1, power), (2, 2 * power - 1)):
+                area = (high / low).log() if q == 0 else (high**q - low**q) / q
+                sums.append(fading**n * area)
+        groups.append((end, f[-1], *sums))
         done = end
     return groups
 
 
-def decaying_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of selections of decaying range (polyhedral_frank_wolfe.md)."""
-    reach, spread = arb(record["range"]), arb(record["spread"])
-    bounded = record["law"] == "bounded_range"
-    moment, cost = (range_moment, arb(1) / 8) if bounded else (pure_moment, arb(1) / 2)
+def decaying(record: Record) -> Known:
+    """Return what selections of decaying range tell (polyhedral_frank_wolfe.md)."""
     groups = decaying_groups(record)
     if record["kind"] == "selections_of_person":
         groups = grown(record, groups)
-    total = reach * sum((each[2] for each in groups), arb(0))
-    rho = cost * spread**2 * sum((each[3] for each in groups), arb(0))
+    bounded = record["law"] == "bounded_range"
+    return of_ranges(groups, record["range"], record["spread"], bounded)
+
+
+def of_ranges(groups: Groups, reach: arb, spread: arb, bounded: bool) -> Known:
+    """Return what releases of ranges reach * f tell, or of such pure privacy; in l2, spread * f."""
+    moment, cost = (range_moment, arb(1) / 8) if bounded else (pure_moment, arb(1) / 2)
+    total = reach * total_of(each[2] for each in groups)
+    rho = cost * spread**2 * total_of(each[3] for each in groups)
 
     def moments(a: arb) -> arb:
         # m(r) / r^2 does not increase in r: the last and smallest range of a group bounds it.
         rows = ((moment(a, reach * last), last, squares) for _, last, _, squares in groups)
-        found = sum((m / last**2 * squares for m, last, squares in rows), arb(0))
+        found = total_of(m / last**2 * squares for m, last, squares in rows)
         return found.min(a * (a - 1) * rho)
 
-    def delta(epsilon: float) -> arb:
-        if arb(epsilon) >= total:
-            return arb(0)
-        ways = pure(epsilon, total).min(zcdp(rho, epsilon))
-        return ways if spread < reach else ways.min(converted(moments, epsilon))
+    # Moments follow ranges, and rho what parts of a move can be: where that is less, it is better.
+    orders = None if spread < reach else moments
+    return Known(lambda e: ways(e, total, rho, orders), rho=rho, pure=total, moments=moments)
 
-    return delta
+
+def ranged(record: Record) -> Known:
+    """Return what `count` releases of bounded range tell."""
+    r, count = record["range"], record["count"]
+    found = of_ranges([(count, arb(1), arb(count), arb(count))], r, r, True)
+
+    def delta(epsilon: float) -> arb:
+        if arb(epsilon) >= r:
+            return arb(0)
+        return (1 - ((epsilon - r) / 2).exp()) ** 2 / (1 - (-r).exp())
+
+    return found._replace(curve=delta) if count == 1 else found
 
 
 # -- The oblivious tracker -------------------------------------------------------------------------
 
 
-def tracker_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of the tracker's coin and flagged draws (tracker_accounting.md)."""
+def tracker(record: Record) -> Known:
+    """Return what the tracker's coin and flagged draws tell (tracker_accounting.md)."""
     eta, forced, batch = arb(record["learning_rate"]), arb(record["forced_switch"]), record["batch"]
     horizon, cap = record["horizon"], record["max_resamples"]
     batches = math.inf if horizon is None else -(-horizon // batch)
     if record["experts"] == 1 or batches == 1 or cap == 0:
-        return lambda epsilon: arb(0)
-    others = record["experts"] - 1
-    tau = arb(1)
-    if record["prior"] == "share" and record["share_rate"]:
-        stay, move = 1 - arb(record["share_rate"]), arb(record["share_rate"]) / others
-        tau = (stay - move) / (stay + move)
+        return sure({"epsilon": arb(0)})
+    rate = record["share_rate"] or arb(0)  # None with the other prior
+    stay, move = 1 - rate, rate / (record["experts"] - 1)
+    tau = (stay - move) / (stay + move)
     grid = arb(2) ** -50  # of a uniform variate and its rounding
     kept = (1 - forced) * (-eta * batch).exp()
     chance = (1 - kept + grid).min(arb(1))
-    ranges = [2 * eta * tau]
-    decay = tau**batch
-    later = batches - 2
-    smallest = grid if kept == 0 else kept
+    reach, decay, later = 2 * eta * tau, tau**batch, batches - 2
     if forced < 1:
-        if not kept > 4 * grid:
-            return lambda epsilon: NEVER
+        covered(kept > 4 * grid, "coins that doubles cannot tell from certainty")
         lowest = forced - grid
-        shift = eta + ((1 + grid / smallest) / (1 - grid / smallest)).log()
+        shift = eta + ((1 + grid / kept) / (1 - grid / kept)).log()
         coin = lowest, 1 - (1 - lowest) * (-shift).exp()
-    flag_all = (cap is not None) and cap < batches - 1
 
     def flagged(m: arb, q: arb) -> arb:
         return (1 + q * m.expm1()).log()
 
     def series(a: arb, count: float, q: arb) -> arb:
         """Return a bound on the sum of F_q(m(r_k)), 1 <= k <= count."""
-        if count < 1:
-            return arb(0)
         if not decay < 1:
-            return NEVER if count == math.inf else count * flagged(range_moment(a, ranges[0]), q)
-        total, first, k = arb(0), ranges[0] * decay, 1
-        size = max(1, math.floor(2e-4 / -math.log(max(float(decay.mid()), 1e-300))))
-        while k <= count and first > ranges[0] * arb(1e-4):
+            return NEVER if count == math.inf else count * flagged(range_moment(a, reach), q)
+        total, first, k = arb(0), reach * decay, 1
+        size = max(1, int(2e-4 / float(-decay.max(arb(1e-300)).log().mid())))
+        while k <= count and first > reach * arb(1e-4):
             n = min(size, count - k + 1)
             low = first * decay ** (n - 1)
             m = range_moment(a, low)
@@ -398,111 +412,88 @@ def tracker_curve(record: dict[str, Any]) -> Curve:
         return total
 
     def changed(a: arb, draw: arb) -> arb:
-        if forced == 1:
-            return draw
-        ways = [draw]
-        for x, y in (coin, coin[::-1]):
-            ways.append(
-                (x**a * y ** (1 - a) * draw.exp() + (1 - x) ** a * (1 - y) ** (1 - a)).log()
-            )
-        return ways[0].max(ways[1]).max(ways[2])
+        return draw.max(coin_moment(a, *coin, draw)) if forced < 1 else draw
 
     def moments(a: arb) -> arb:
-        first = range_moment(a, ranges[0]) if ranges[0] > 0 else arb(0)
+        first = range_moment(a, reach) if reach > 0 else arb(0)
         found = changed(a, first) + series(a, later, chance)
-        if flag_all:
+        if cap is not None and cap < batches - 1:
             found = found.min(changed(a, arb(0)) + first + series(a, cap - 1, arb(1)))
         return found
 
     def summed(count: float) -> arb:
-        if count < 1:
-            return arb(0)
         if not decay < 1:
-            return NEVER if count == math.inf else count * ranges[0]
+            return NEVER if count == math.inf else count * reach
         left = arb(0) if count == math.inf else decay ** int(count)
-        return ranges[0] * decay * (1 - left) / (1 - decay)
+        return reach * decay * (1 - left) / (1 - decay)
 
     most = math.inf if cap is None else cap
-    total = ranges[0] + summed(min(later, most - 1))
+    total = reach + summed(min(later, most - 1))
     if forced < 1:
         total += (coin[1] / coin[0]).log()
         total = total.max(shift + summed(min(later, most)))
 
-    def delta(epsilon: float) -> arb:
-        if arb(epsilon) >= total:
-            return arb(0)
-        found = converted(moments, epsilon)
-        return found.min(pure(epsilon, total)) if total.is_finite() else found
-
-    return delta
+    return Known(lambda e: ways(e, total, moments=moments), pure=total, moments=moments)
 
 
 # -- Gaussian releases of secret records -----------------------------------------------------------
 
 
-def sampled_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of steps on a record drawn with replacement (batch_baselines.md).
+def sampled_law(n: int, mu: arb, cells: int) -> tuple[list[tuple[arb, arb, arb]], arb]:
+    """Return points (log y, y, mass under Q) of one step's law, and the mass under P beyond them.
 
-    A step's law is moved to the ends of cells, which keeps mass and mean of e^x; one more Gaussian
-    release, which can only add, makes the integrand fall off.
+    Mass and mean of e^x go to the ends of cells, which are narrow near 0, where the mass is.
+    """
+    growth, reach = 2.5, 8.0 + float(mu.mid())
+    width = float(mu.mid()) * reach / math.sinh(growth)
+    ends = [arb(width * math.sinh(growth * k / cells)) for k in range(cells + 1)]
+    below = [normal(-x / mu - mu / 2) for x in ends]  # mass of Q above x
+    grown = [normal(-x / mu + mu / 2) for x in ends]  # mean of e^x above x
+    masses = [arb(0)] * cells + [below[cells]]
+    for k in range(cells):
+        mass, mean = below[k] - below[k + 1], grown[k] - grown[k + 1]
+        low, high = ends[k].exp(), ends[k + 1].exp()
+        upper = (mean - mass * low) / (high - low)
+        masses[k] += mass - upper
+        masses[k + 1] += upper
+    tail = (grown[cells] - ends[cells].exp() * below[cells]) / n
+    ratios = [1 + x.expm1() / n for x in ends]
+    rows = list(zip(ratios, masses, strict=True))
+    return [(y.log(), y, q) for y, q in rows[1:]], tail  # the first has loss 0
+
+
+def sampled(record: Record) -> Known:
+    """Return what is told by steps on a record drawn with replacement (batch_baselines.md).
+
+    One more Gaussian release, which can only add, makes the integrand fall off.
     """
     n, steps, mu = record["records"], record["steps"], 1 / arb(record["multiplier"])
+    plainly = bell({"mu": mu * arb(steps).sqrt()})
     if n == 1:
-        return lambda epsilon: gaussian(arb(epsilon), mu * arb(steps).sqrt())
+        return plainly
+    covered(steps >= max(1000, 8 * n), "sampled steps so few that their loss has not spread")
+    points, tail = sampled_law(n, mu, 448)
+    spread = (steps * total_of(q * (1 + y) * x**2 for x, y, q in points)).sqrt()
+    added = arb(float(spread.mid()) / 400.0)
 
-    def law(reach: float, cells: int) -> tuple[list[tuple[arb, arb, arb]], arb]:
-        """Return (log y, y, mass under Q) of the points, and the mass under P beyond `reach`.
-
-        Cells are narrow near 0, where the mass is.
-        """
-        growth = 2.5
-        width = float(mu.mid()) * reach / math.sinh(growth)
-        ends = [arb(width * math.sinh(growth * k / cells)) for k in range(cells + 1)]
-        below = [normal(-x / mu - mu / 2) for x in ends]  # mass of Q above x
-        grown = [normal(-x / mu + mu / 2) for x in ends]  # mean of e^x above x
-        masses = [arb(0)] * (cells + 1)
-        for k in range(cells):
-            mass, mean = below[k] - below[k + 1], grown[k] - grown[k + 1]
-            low, high = ends[k].exp(), ends[k + 1].exp()
-            upper = (mean - mass * low) / (high - low)
-            masses[k] += mass - upper
-            masses[k + 1] += upper
-        masses[cells] += below[cells]
-        tail = (grown[cells] - ends[cells].exp() * below[cells]) / n
-        ratios = [1 + x.expm1() / n for x in ends]
-        rows = zip(ratios, masses, strict=True)
-        return [(y.log(), y, q) for y, q in rows][1:], tail  # the first has loss 0
-
-    def composed(epsilon: float, reach: float) -> arb:
-        points, tail = law(reach, 448)
-        spread = (steps * sum((q * (1 + y) * x**2 for x, y, q in points), arb(0))).sqrt()
-        added = arb(float(spread.mid()) / 400.0)
-
+    def delta(epsilon: float) -> arb:
         def transform(z: Any) -> Any:
             one: Any = arb(1)
             for x, y, q in points:
                 one += q * (y * (z * x).exp() + (-z * x).exp() - 1 - y)
             return one**steps * (added * added * z * (z + 1) / 2 - z * epsilon).exp()
 
-        return inverted(transform, added) + steps * tail
+        return plainly.curve(epsilon).min(inverted(transform, added) + steps * tail)
 
-    def delta(epsilon: float) -> arb:
-        plain = gaussian(arb(epsilon), mu * arb(steps).sqrt())
-        if steps < 1000:  # the law has not spread: the integral would take for ever
-            return plain
-        return plain.min(composed(epsilon, 8.0 + float(mu.mid())))
-
-    return delta
+    return plainly._replace(curve=delta)
 
 
 # -- Local reports ---------------------------------------------------------------------------------
 
 
-def reports_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of several local reports of one user (local_randomizers.md)."""
-    each, count = arb(record["epsilon"]), record["reports"]
-    if record["delta"] != 0.0:  # of single reports: nothing is proved of such
-        return lambda epsilon: NEVER
+def reports(record: Record) -> Known:
+    """Return what several local reports of one user tell (local_randomizers.md)."""
+    each, count = record["epsilon"], record["reports"]
 
     def delta(epsilon: float) -> arb:
         total, chance = arb(0), (1 / (1 + (-each).exp())) ** count
@@ -514,33 +505,148 @@ def reports_curve(record: dict[str, Any]) -> Curve:
             chance *= (-each).exp() * (count - wrong) / (wrong + 1)
         return total
 
-    return delta
+    return Known(delta, pure=count * each, moments=lambda a: count * pure_moment(a, each))
 
 
-def group_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of a chain of single changes (composition.md)."""
-    one, size = KINDS[record["one"]["kind"]](record["one"]), record["size"]
+# -- Losses of several -----------------------------------------------------------------------------
+
+
+def grouped(record: Record) -> Known:
+    """Return what a chain of single changes tells (composition.md)."""
+    one, size = known(record["one"]), record["size"]
 
     def delta(epsilon: float) -> arb:
         share = epsilon / size
-        return one(share) * sum(((arb(share) * i).exp() for i in range(size)), arb(0))
+        return one.curve(share) * total_of((arb(share) * i).exp() for i in range(size))
 
-    return delta
-
-
-def together_curve(record: dict[str, Any]) -> Curve:
-    """Return the curve of Gaussian and pure parts (composition.md, Theorem 1); of others, none."""
-    sure = sum((arb(part["epsilon"]) for part in record["parts"] if part["kind"] == "pure"), arb(0))
-    rest = [part for part in record["parts"] if part["kind"] != "pure"]
-    if not rest or any(part["kind"] != "gdp" for part in rest):
-        return lambda epsilon: NEVER
-    mu = sum((arb(part["mu"]) ** 2 for part in rest), arb(0)).sqrt()
-    return lambda epsilon: gaussian(arb(epsilon) - sure, mu)
+    return Known(delta)
 
 
-# -- Sums with buffers -----------------------------------------------------------------------------
+def together(record: Record) -> Known:
+    """Return what parts tell that see the same record (composition.md, Theorem 1)."""
+    parts = [known(part) for part in record["parts"]]
+    certain = total_of(part.pure for part in parts if part.pure < NEVER)
+    rest = [r for r, part in zip(record["parts"], parts, strict=True) if not part.pure < NEVER]
+    others = known({"kind": "together", "parts": rest}) if 0 < len(rest) < len(parts) else None
+    mu = total_of(part.mu**2 for part in parts).sqrt()
+    rho, total = (total_of(part[i] for part in parts) for i in (2, 3))
 
-FOLLOWED = 5000  # rounds of a person
+    def moments(a: arb) -> arb:
+        return total_of(part.moments(a) for part in parts if part.moments)
+
+    def delta(epsilon: float) -> arb:
+        found = ways(epsilon, total, rho, moments if all(p.moments for p in parts) else None)
+        if mu < NEVER:
+            found = found.min(gaussian(arb(epsilon), mu))
+        if others is not None and arb(epsilon) >= certain:
+            found = found.min(others.curve(float((epsilon - certain).lower())))
+        return found
+
+    return Known(delta, mu, rho, total)
+
+
+def least_of(record: Record) -> Known:
+    """Return all that is known of one mechanism."""
+    parts = [known(part) for part in record["parts"]]
+    numbers = [reduce(arb.min, (part[i] for part in parts)) for i in (1, 2, 3)]
+    return Known(lambda e: reduce(arb.min, (part.curve(e) for part in parts)), *numbers)
+
+
+LOSSES: dict[str, Callable[[Record], Known]] = {
+    "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled, "renyi": tilted,
+    "renyi_of_person": tilted, "bounded_range": ranged, "selections": decaying,
+    "selections_of_person": decaying, "tracker": tracker, "sampled_gaussian": sampled,
+    "local_reports": reports, "group": grouped, "together": together, "least": least_of,
+}  # fmt: skip
+
+
+def known(record: Record) -> Known:
+    """Return what is known of a loss."""
+    return LOSSES[record["kind"]](record)
+
+
+# -- Mechanisms: what follows from a description ---------------------------------------------------
+
+
+class Loss(NamedTuple):
+    """A loss as records have it, and the truncated tails of the draws."""
+
+    record: Record
+    mass: arb
+
+
+class Near(NamedTuple):
+    """Which streams must look alike, and to whom."""
+
+    change: str
+    view: str
+    rounds: int
+    separation: int
+
+    @property
+    def sides(self) -> int:
+        """How far apart two records can be, in largest lengths."""
+        return 2 if self.change == "replace" else 1
+
+    def among(self, length: int) -> int:
+        """Return how many of `length` rounds can be hers."""
+        return min(self.rounds, -(-length // self.separation))
+
+
+NOTHING = Loss({"kind": "pure", "epsilon": arb(0)}, arb(0))
+VIEWS = ("others", "everyone", "server")
+TAIL, EXACT_TAIL = arb(2) ** -64, arb(2) ** -100  # noise.md; lattice.md
+
+
+def loss_of(kind: str, mass: Any = 0, **numbers: Any) -> Loss:
+    """Return the loss of a kind with tails."""
+    return Loss({"kind": kind, **numbers}, arb(mass).min(arb(1)))
+
+
+def least_loss(parts: list[Record], mass: arb) -> Loss:
+    """Return the loss of which these are known."""
+    return Loss(parts[0] if len(parts) == 1 else {"kind": "least", "parts": parts}, mass)
+
+
+def group(loss: Loss, size: int) -> Loss:
+    """Return the loss of `size` changed records (composition.md)."""
+    if size == 1:
+        return loss
+    covered(size <= FOLLOWED, f"a chain of more than {FOLLOWED} changes")
+    one, found = known(loss.record), list[Record]()
+    if one.mu < NEVER:
+        found.append({"kind": "gdp", "mu": size * one.mu})
+    elif one.rho < NEVER:
+        found.append({"kind": "zcdp", "rho": size**2 * one.rho})
+    if one.pure < NEVER:
+        found.append({"kind": "pure", "epsilon": size * one.pure})
+    return least_loss(found or [{"kind": "group", "one": loss.record, "size": size}], loss.mass)
+
+
+def covered(holds: Any, what: str) -> None:
+    """Raise `NotCoveredError` unless a condition of a proof certainly holds."""
+    if not holds:
+        raise NotCoveredError(what)
+
+
+def seen_by(near: Near, widest: str) -> None:
+    """Refuse views of more than the proof is about."""
+    covered(VIEWS.index(near.view) <= VIEWS.index(widest), f"the view {near.view!r}")
+
+
+# -- Sums ------------------------------------------------------------------------------------------
+
+FOLLOWED = 10**5  # what is followed one by one: rounds of a person in a sum, reports, batches
+
+
+def total_of(values: Iterable[arb]) -> arb:
+    """Return the sum of some numbers."""
+    return sum(values, arb(0))
+
+
+def dot(one: Iterable[arb], other: Iterable[arb]) -> arb:
+    """Return the sum of products."""
+    return total_of(x * y for x, y in zip(one, other, strict=True))
 
 
 def geometric(x: arb, terms: int) -> arb:
@@ -554,25 +660,25 @@ class Buffers:
     With levels column i is divided by (its norm) / (that of the first) or more.
     """
 
-    def __init__(self, record: dict[str, Any], pushes: int) -> None:
-        self.levels = record["kind"] == "blt_normalised"
-        self.n = record["pushes"] if self.levels else pushes
-        self.s, self.w = ([arb(x) for x in record[name]] for name in ("decay", "weights"))
-        self.r, total = [1 - s for s in self.s], sum(self.w, arb(0))
-        ratios = sum((w * r for w, r in zip(self.w, self.r, strict=True)), arb(0))
+    def __init__(self, factor: Any, pushes: int) -> None:
+        self.levels = factor.kind == "blt_normalised"
+        self.n = factor.pushes if self.levels else pushes
+        self.s, self.w = factor.decay, factor.weights
+        covered(len(self.s) == len(self.w) > 0, "rates without weights")
+        self.r, total = [1 - s for s in self.s], total_of(self.w)
         # Coefficients fall, and their quotients do not: what the worst pattern is known for.
-        self.falls = bool(total <= 1) and (not self.levels or bool(total**2 <= ratios))
+        falls = all(r > 0 for r in self.r) and total <= 1
+        falls = falls and (not self.levels or total**2 <= dot(self.w, self.r))
+        covered(falls, "coefficients that do not fall")
 
     def behind(self, terms: int) -> list[list[arb]]:
         """Return w_i w_j times the sum of (r_i r_j)^t over t < terms."""
-        return [
-            [v * w * geometric(1 - p * q, terms) for w, q in zip(self.w, self.r, strict=True)]
-            for v, p in zip(self.w, self.r, strict=True)
-        ]
+        pairs = list(zip(self.w, self.r, strict=True))
+        return [[v * w * geometric(1 - p * q, terms) for w, q in pairs] for v, p in pairs]
 
     def norm(self, pushes: int) -> arb:
         """Return the norm of the first coefficients."""
-        return (1 + sum((sum(row, arb(0)) for row in self.behind(pushes - 1)), arb(0))).sqrt()
+        return (1 + total_of(map(total_of, self.behind(pushes - 1)))).sqrt()
 
     def column(self, rounds: int, separation: int) -> arb:
         """Return the norm that rounds 1, 1 + b, ..., 1 + (k - 1) b have together, in first draws.
@@ -585,23 +691,29 @@ class Buffers:
         fading = [r ** (b - 1) for r in self.r]
         for place in range(k):
             share = first / self.norm(self.n - place * b) if self.levels else arb(1)
-            row = share + sum((w * x for w, x in zip(self.w, past, strict=True)), arb(0))
             held = [share + r * x for r, x in zip(self.r, past, strict=True)]
             rest = last if place == k - 1 else between
-            pairs = (
-                x * y * value
-                for x, values in zip(held, rest, strict=True)
-                for y, value in zip(held, values, strict=True)
-            )
-            total += row**2 + sum(pairs, arb(0))
+            total += (share + dot(self.w, past)) ** 2 + dot(held, (dot(held, r) for r in rest))
             past = [f * x for f, x in zip(fading, held, strict=True)]
         return total.sqrt()
 
-    def path(self, pushes: int, grid: float, scale: float) -> arb:
+    def paired(self, k: int, separation: int, batch: int) -> arb:
+        """Return a bound where batches do not divide the separation: each place is a floor."""
+        tails, total = [arb(0)] * len(self.w), arb(0)
+        for lag in range(k - 1, -1, -1):  # tails are those of all later rounds
+            place = lag * separation // batch
+            after = zip(*self.behind(self.n - 1 - place), strict=True)
+            tails = [t + total_of(own) for t, own in zip(tails, after, strict=True)]
+            first = dot(self.w, (r ** (place - 1) for r in self.r)) if place else arb(1)
+            pairs = (k - lag) * first + dot(tails, (r**place for r in self.r))
+            total += 2 * pairs if lag else pairs
+        return total.sqrt()
+
+    def path(self, pushes: int, grid: arb, scale: arb) -> arb:
         """Return what rounding adds, per root of entries (lattice.md)."""
-        unit = arb(2) ** (math.frexp(scale)[1] - 1 - 43)
-        spans = (w * (1 / s).min(arb(self.n)) for w, s in zip(self.w, self.s, strict=True))
-        memory, count = unit * sum(spans, arb(0)), arb(1) + arb(2) ** -10
+        unit = arb(2) ** (math.frexp(float(scale))[1] - 1 - 43)
+        memory = unit * dot(self.w, ((1 / s).min(arb(self.n)) for s in self.s))
+        count = arb(1) + arb(2) ** -10
         if not self.levels:
             return arb(pushes).sqrt() * (count * grid + memory * 5 / 4)
         left, blocks, spread, first = 0, 0, arb(0), self.norm(self.n)
@@ -609,152 +721,728 @@ class Buffers:
             step = min(self.n - left, 1 << max(0, max(left, 32).bit_length() - 6))
             left, blocks = left + step, blocks + 1
             spread += step * (first / self.norm(left)) ** 2
-        changes = first * arb(blocks).sqrt() * 3 / 2
-        return count * grid * spread.sqrt() + memory * (spread.sqrt() * 5 / 4 + changes)
+        share = arb(pushes) / self.n
+        changes, spread = first * (blocks * share).sqrt() * 3 / 2, (spread * share).sqrt()
+        return count * grid * spread + memory * (spread * 5 / 4 + changes)
+
+    def require_lattice(self, pushes: int) -> None:
+        """Refuse rates whose buffers or sums could overflow in integers (lattice.md)."""
+        held = 1 + dot(self.w, (1 / s for s in self.s))
+        falls = dot(self.w, (1 / r for r in self.r)) <= 1
+        rates = len(self.s) <= 5 and all(a < b for a, b in pairwise(self.s))
+        drift = (1 / (self.s[0] * held)).min(arb(pushes)) <= 2**18
+        calm = pushes <= 2**40 and drift and arb(pushes).sqrt() <= 2**12 * held
+        covered(falls and rates and calm and self.swing() <= 5, "buffers could overflow")
+
+    def swing(self) -> arb:
+        """Return a bound of the norm that draws of scale 1 give any buffer (lattice.md).
+
+        From the eigenvalues of diag(s) + sqrt(w) sqrt(w)^T, one behind each rate.
+        """
+        modes = []
+        for j, rate in enumerate(self.s):
+            gaps = [s - rate for s in self.s]
+            low, high = arb(0), [*gaps, total_of(self.w)][j + 1]
+            for _ in range(200):
+                middle = arb(((low + high) / 2).mid())
+                below = 1 + dot(self.w, (1 / (gap - middle) for gap in gaps)) < 0
+                low, high = (middle, high) if below else (low, middle)
+            shift = low.union(high)
+            pull = dot(self.w, (1 / (gap - shift) ** 2 for gap in gaps))
+            modes.append((rate + shift, 1 / ((rate - self.s[0] + shift) * pull)))
+        squared = total_of(a * b / (g + h - g * h) for g, a in modes for h, b in modes)
+        return squared.sqrt() * (2 - self.s[0]) / (2 - self.s[-1])
 
 
-def entries(summand: dict[str, Any]) -> int | None:
-    """Return how many numbers a round adds; None where the page is not read."""
-    kind, d = summand["kind"], summand.get("dimension", 0)
+def placed(spaced: Callable[[int, int], arb], batch: int, rounds: int, separation: int) -> arb:
+    """Return the norm of a person's rounds from that of pushes (participation.md)."""
+    if separation % batch == 0:
+        return spaced(rounds, separation // batch)
+    crowd = min(rounds, -(-batch // separation))
+    bound = crowd * spaced(-(-rounds // crowd), max(1, separation // batch))
+    return bound.min(spaced(rounds, separation // batch)) if separation >= batch else bound
+
+
+def tree_column(pushes: int, batch: int, rounds: int, separation: int) -> arb:
+    """Return a bound for dyadic nodes, most crowded first (participation.md)."""
+    total = 0
+    for level in range(pushes.bit_length()):
+        nodes, most = pushes >> level, min(rounds, -(-(batch << level) // separation))
+        full = min(rounds // most, nodes)
+        rest = min(rounds - full * most, most) if full < nodes else 0
+        total += full * most**2 + rest**2
+    return arb(total).sqrt()
+
+
+def root_column(pushes: int, rounds: int, separation: int) -> arb:
+    """Return the norm of added columns with the coefficients of (1 - x)^(-1/2)."""
+    covered(pushes <= 4096, "a square root of more than 4096 pushes")
+    c, column, back = [arb(1)], list[arb](), rounds * separation
+    for i in range(1, pushes):
+        c.append(c[-1] * (2 * i - 1) / (2 * i))
+    for i in range(pushes):
+        before = column[i - separation] if i >= separation else 0
+        column.append(c[i] + before - (c[i - back] if i >= back else 0))
+    return total_of(x * x for x in column).sqrt()
+
+
+def column(factor: Any, pushes: int, batch: int, rounds: int, separation: int) -> arb:
+    """Return the largest norm that |C| makes of a person's rounds, `batch` to a push."""
+    k = min(rounds, -(-pushes * batch // separation))
+    if factor.kind == "tree":
+        return tree_column(pushes, batch, k, separation)
+    separation = separation if k > 1 else batch
+    if factor.kind == "square_root":
+        covered(separation % batch == 0, "batches that do not divide a separation, in such a sum")
+        return root_column(pushes, k, separation // batch)
+    buffers = Buffers(factor, pushes)
+    covered(pushes <= buffers.n, "more pushes than levels are for")
+    covered(k <= FOLLOWED, f"more than {FOLLOWED} rounds of a person in a sum")
+    if separation % batch and not buffers.levels:
+        return buffers.paired(k, separation, batch)
+    k = k if k == 1 else min(rounds, -(-buffers.n * batch // separation))
+    return placed(buffers.column, batch, k, separation)
+
+
+def extent(own: Any) -> tuple[int, int]:
+    """Return the length of the longest batch, and the end of the one behind all."""
+    first, pushes, starts = own.batch, max(own.pushes, 1), [0]
+    if own.growth is None:
+        return first, (own.pushes + 1) * first
+    covered(own.growth in ("root", "quarter"), "batches that grow otherwise")
+    covered(pushes <= FOLLOWED, f"more than {FOLLOWED} batches that grow")
+    while len(starts) < pushes + 2:
+        e = starts[-1]
+        covered(e < 2**42, "growing batches that are too long")
+        grown = e // 4 if own.growth == "quarter" else min(e // 10, math.isqrt(4 * e))
+        starts.append(e + max(first, grown))
+    return starts[pushes] - starts[pushes - 1], starts[pushes + 1]
+
+
+def sum_column(own: Any, near: Near) -> arb:
+    """Return the column of a sum's description, in growing batches a bound (participation.md)."""
+    factor, pushes = own.factorisation, max(own.pushes, 1)
+    if own.growth is None:
+        return column(factor, pushes, own.batch, near.rounds, near.separation)
+    length, end = extent(own)
+    rounds = near.among(end)
+    crowd = min(rounds, -(-length // near.separation))
+    apart = max(1, crowd * near.separation // length)
+    each = column(factor, pushes, 1, -(-rounds // crowd), apart)
+    return (rounds * column(factor, pushes, 1, 1, 1)).min(crowd * each)
+
+
+def entries(summand: Any) -> int:
+    """Return how many numbers a round adds."""
+    if summand.kind == "net_differences":
+        return math.prod(summand.counts) - 1
+    if summand.kind == "centred_losses":
+        return summand.experts
+    d, matrix = summand.dimension, summand.kind in ("second_moments", "gradient_and_curvature")
+    return getattr(summand, "arms", 1) * (d * (d + 1) // 2 + d) if matrix else d
+
+
+def movement(summand: Any, near: Near, order: arb) -> arb:
+    """Return how far apart two rounds can be, times what noise of an order inflates it by.
+
+    continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, linucb.md, noisy_newton.md,
+    prefix_hedge.md, lipschitz.md.
+    """
+    kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
+    shaped = kind in ("clipped_vector", "glm_gradient")
+    covered(order == 2 or (shaped and 2 < order <= summand.norm), "noise of such an order")
     if kind == "centred_losses":
-        return int(summand["experts"])
-    if kind == "second_moments":
-        return int(summand["arms"] * (d * (d + 1) // 2 + d))
-    return int(d) if kind in ("clipped_vector", "glm_gradient") else None
+        n = summand.experts
+        covered(n <= 2**32, "more experts than rounding is bounded for")
+        return (n - arb(n % 2) / n).sqrt() * (up + max(0, n - 4096) * arb(2) ** -52)
+    if kind == "net_differences":
+        return sides * summand.lipschitz * net_reach(summand) * up
+    slope, d, norm = getattr(summand, "slope", 1), arb(summand.dimension), summand.norm
+    covered(norm >= 1, "an exponent of a norm below 1")
+    own = (summand.bound, summand.bound_l2) if kind == "clipped_vector" else None
+    length, length_l2 = own or (summand.features, summand.features_l2)
+    if order != 2:
+        inflation = ((order - 1) * d ** max(arb(0), 2 / order - 2 / norm)).sqrt()
+        return inflation * sides * slope * length
+    length = (length * d ** max(arb(0), arb(1) / 2 - 1 / norm)).min(length_l2)
+    if kind == "gradient_and_curvature":
+        z = (summand.weight * summand.curvature * length / slope) ** 2
+        two = 4 + z if z <= 1 + arb(0.5).sqrt() else 2 + 2 * z + 1 / (2 * z)
+        return slope * length * (1 + z if sides == 1 else two).sqrt() * up
+    if shaped:
+        return sides * length * slope
+    covered(1 <= summand.rounding < 2, "a rounding that takes something off")
+    u = (summand.weight * summand.label / length) ** 2
+    factor = arb(2).sqrt() * (1 + u / 2) if u <= 2 else 2 * u.sqrt()
+    return length**2 * summand.rounding * ((1 + u).sqrt() if sides == 1 else factor)
 
 
-def movement(summand: dict[str, Any], change: str) -> arb:
-    """Return how far apart two rounds can be (continual_sum.md, noisy_ftrl.md, prefix_hedge.md)."""
-    kind, sides = summand["kind"], 1 if change == "zero_out" else 2
-    if kind == "centred_losses":
-        n = summand["experts"]
-        return (n - arb(n % 2) / n).sqrt()
-    name = "bound" if kind == "clipped_vector" else "features"
-    stretch = max(arb(0), arb(1) / 2 - 1 / arb(summand["norm"]))
-    length = arb(summand[name]) * arb(summand["dimension"]) ** stretch
-    length = length.min(arb(summand[name + "_l2"]))
-    if kind != "second_moments":
-        return sides * length * summand.get("slope", 1.0)
-    u = (arb(summand["weight"]) * summand["label"] / length) ** 2
-    factor = arb(2).sqrt() * (1 + u / 2) if u < 2 else 2 * u.sqrt()
-    return length**2 * summand["rounding"] * ((1 + u).sqrt() if sides == 1 else factor)
+def net_reach(summand: Any) -> arb:
+    """Return the norm of the longest transform of losses of slope 1 on a net (lipschitz.md)."""
+    sides, counts, transform = summand.sides, summand.counts, summand.transform
+    axes = {"increments": (0, 1), "grid_laplacian": (0, 2), "parent": (0, 1, 2)}
+    fits = len(sides) == len(counts) in axes.get(transform, ()) and min(counts, default=2) > 1
+    k = (counts[0] - 1).bit_length() - 1 if fits and counts else 0
+    fits = fits and (transform != "parent" or all(n == 2**k + 1 for n in counts))
+    covered(fits, "the transform does not fit the net")
+    h = [side / (count - 1) for side, count in zip(sides, counts, strict=True)]
+    if transform == "parent" or not counts:
+        half = arb(2) ** -k
+        constant = (3 - half) / 2 if len(h) == 1 else (k + 5 - half) / 2
+        return (total_of(side**2 for side in sides) * constant).sqrt()
+    if transform == "increments":
+        return h[0] * arb(counts[0] - 1).sqrt()
+    down, across = counts
+    return (h[0] ** 2 * (down - 1) * across + h[1] ** 2 * down * (across - 1)).sqrt()
 
 
-def described(guarantee: dict[str, Any]) -> arb | None:
-    """Return mu of a Gaussian sum with buffers, from its description; None for another."""
-    own = guarantee.get("description") or {}
-    factor = own.get("factorisation", {"kind": ""})
-    if not factor["kind"].startswith("blt") or own["order"] != 2.0 or not own["scale"]:
+def require_grid(grid: arb, scale: arb) -> None:
+    """Refuse spacings that lattice.md is not about."""
+    mantissa, exponent = math.frexp(float(grid))
+    bits = math.frexp(float(scale))[1] - exponent
+    covered(mantissa == 0.5 and 16 <= bits <= 28 and exponent > -900, "a lattice of such spacing")
+
+
+def sum_loss(own: Any, near: Near) -> Loss | None:
+    """Return the loss of running sums (continual_sum.md, generalized_gaussian.md, lattice.md)."""
+    summand, pushes, scale, grid = own.summand, own.pushes, own.scale, own.grid
+    seen_by(near, "others" if getattr(summand, "arms", 1) > 1 else "everyone")
+    moved, length, size = movement(summand, near, own.order), extent(own)[0], entries(summand)
+    if pushes == 0 or moved == 0:
+        return NOTHING
+    if scale == 0:
         return None
-    rounds, separation = guarantee.get("person") or (1, 1)
-    batch, pushes, size = own["batch"], own["pushes"], entries(own["summand"])
-    if own.get("growth") and (rounds > 1 or own["grid"] > 0.0):
-        return None  # all below is about batches of one length
-    rounds = min(rounds, -(-pushes * batch // separation))
-    between, odd = divmod(separation, batch)
-    if pushes == 0 or size is None or rounds > FOLLOWED or (rounds > 1 and odd):
+    held, factor = sum_column(own, near), own.factorisation
+    draws = pushes * (2 if getattr(factor, "combined", False) else 1)
+    if grid == 0:
+        mass = draws * (size if own.order == 2 else 8 * (size + 1)) * TAIL
+        return loss_of("gdp", mass, mu=moved * held / scale)
+    require_grid(grid, scale)
+    covered(own.order == 2, "noise of such an order on a lattice")
+    # Where it was computed in doubles, a limit is that to its last digits.
+    kept = movement(summand, near._replace(change="zero_out"), own.order) * length
+    covered(kept <= own.limit * grid * (1 + arb(DIGITS)), "a limit that does not hold a push")
+    covered(own.limit <= 2**50 and own.limit * pushes <= 2**61, "sums can overflow")
+    leaf, path = arb(size).sqrt() * grid, arb(0)
+    if length > 1:
+        leaf += moved * arb(2) ** -53 * length * (length + 1 if own.growth is None else 5)
+    if factor.kind == "square_root":
+        path = 8 * grid * arb(pushes).sqrt()
+    elif factor.kind != "tree":
+        buffers = Buffers(factor, pushes)
+        buffers.require_lattice(pushes)
+        path = buffers.path(pushes, grid, scale)
+    mu = (held * (moved + leaf) + arb(size).sqrt() * path) / scale
+    return loss_of("gdp", draws * size * 6 * EXACT_TAIL, mu=mu)
+
+
+# -- Batches and fits ------------------------------------------------------------------------------
+
+
+def batch_loss(own: Any, near: Near) -> Loss:
+    """Return the loss of noisy sums of batches of losses (batch_share.md)."""
+    n, law, grid, rounds = own.experts, own.law, own.grid, near.rounds
+    covered(n >= 2 and law in ("knorm", "laplace", "gaussian", "response"), "such a batch")
+    response = law == "response"
+    covered(not response or (own.batch == 1 and own.scale * 700 >= 1), "a response to a batch")
+    if grid > 0:
+        require_grid(grid, own.scale)
+        centred = grid * 2**16 <= 1 and n * own.batch <= 2**53 * grid
+        fits = grid <= 1 and own.batch < 2**51 * grid
+        covered(fits and (law == "laplace" or (law == "gaussian" and centred)), "such a lattice")
+    if law != "gaussian":
+        each = loss_of("pure", epsilon=(n if law == "laplace" else 1) / own.scale)
+        return group(each, rounds)
+    # The mean that is taken off is rounded along the common shift.
+    moved = (n - arb(n % 2) / n).sqrt() * (1 + arb(10) ** -9)
+    full, rest = divmod(rounds, crowd := near.among(own.batch))
+    mass = rounds * n * (EXACT_TAIL if grid > 0 else TAIL)
+    return loss_of("gdp", mass, mu=moved * arb(full * crowd**2 + rest**2).sqrt() / own.scale)
+
+
+def phase_movement(phase: Any, d: int) -> arb:
+    """Return how far apart in l2 two records' releases of a phase are (batch_baselines.md)."""
+    if phase.kind != "iterate_phase":
+        exact = phase.grid == 0 or math.frexp(float(phase.grid))[0] == 0.5
+        covered(exact, "a lattice of such spacing")
+        up = 1 + arb(2) ** -46 if phase.grid > 0 else 1
+        moved = (2 * phase.bound + arb(d).sqrt() * phase.grid) * up
+        several = phase.kind == "summed_phase"
+        return moved * arb(phase.releases).sqrt() / phase.records if several else moved
+    stays = phase.step * phase.smoothness <= 2 * (1 + arb(2) ** -50)
+    covered(stays and phase.projection in ("clip", "search"), "steps that may expand")
+    units = arb(4 * d + 64)
+    if phase.projection == "search":
+        units = (4 * arb(d) ** 1.5 + 64).max(arb(2) ** 12)
+    farthest = phase.radius + phase.step * phase.lipschitz
+    rounding = 2 * phase.records * units * arb(2) ** -52 * farthest
+    return 2 * phase.lipschitz * phase.step + rounding
+
+
+def fit_loss(own: Any, near: Near) -> Loss | None:
+    """Return the loss of sampled steps, or of the worst of some phases (batch_baselines.md)."""
+    covered(near.change == "replace", "fits for another change than replaced records")
+    d, worst, mass = own.dimension, arb(0), arb(0)
+    phases = own.phases if own.kind == "gaussian_phases" else [own]
+    if not all(phase.scale > 0 for phase in phases):
         return None
-    sums, grid = Buffers(factor, pushes), own["grid"]
-    moved = movement(own["summand"], guarantee["change"])
-    if rounds > 1 and not sums.falls:
+    for phase in phases:
+        tail = d * (EXACT_TAIL if getattr(phase, "grid", 0) > 0 else TAIL)
+        draws = getattr(phase, "releases", 1) * getattr(phase, "copies", 1)
+        moved = phase_movement(phase, d)
+        worst, mass = worst.max(moved / phase.scale), mass + draws * tail
+    if own.kind == "gaussian_phases":
+        return group(loss_of("gdp", mass, mu=worst), near.rounds)
+    crowd = max(1, own.records // near.rounds)
+    steps = {"records": crowd, "multiplier": own.scale / moved, "steps": own.steps}
+    return loss_of("sampled_gaussian", own.steps * mass, **steps)
+
+
+# -- Decisions that are kept or drawn afresh -------------------------------------------------------
+
+
+def tilted_numbers(own: Any, near: Near) -> tuple[arb, arb, arb]:
+    """Return b, the move of a draw, and that of a later bit (objective_perturbation.md)."""
+    losses, draw = own.losses, own.draw
+    known_bits = own.keep.kind in ("scheduled", "density_ratio")
+    covered(losses.smoothness < NEVER and known_bits, "such bits of tilted minima")
+    b = draw.step * losses.smoothness if losses.smoothness > 0 else arb(0)
+    apart = near.sides * losses.lipschitz
+    bent = losses.rank * (b * b / (1 + 2 * b)).log1p()
+    return b, apart / draw.noise, apart * losses.lipschitz / draw.noise**2 + bent
+
+
+def gibbs_numbers(own: Any, near: Near) -> tuple[arb, arb, arb]:
+    """Return the same of points of Gibbs laws (gibbs_draws.md)."""
+    losses, draw, keep, n = own.losses, own.draw, own.keep, own.losses.dimension
+    beta, lam, g = draw.inverse_temperature, draw.regularization, losses.lipschitz
+    moved = near.sides * g * (beta / lam).sqrt()
+    if keep.kind != "density_ratio":
+        return arb(0), moved, arb(0)
+    covered(losses.rank == 0 and draw.half_width > 0, "a window on these Gibbs laws")
+    far = (g * own.rounds) ** 2 * beta / lam
+    units = (arb(n) / 8 + 24) / own.rounds * far + 4 * (keep.high + keep.low)
+    if draw.half_width < NEVER:
+        central = (draw.half_width * (beta * lam / 2).sqrt()).erf().max(arb(5e-324))
+        units += 52 * (2 * n + 81 + far / 2 - n * central.log()) + 8 * far
+    return arb(0), moved, beta * near.sides * g * g / lam + 2 * arb(2) ** -53 * units
+
+
+def own_factor(own: Any) -> arb:
+    """Return minus the log of the smallest acceptance factor of one round."""
+    keep = own.keep
+    if keep.kind == "dartboard":
+        return own.draw.inverse_temperature * keep.span
+    return keep.high + keep.low if hasattr(keep, "high") else 2 * getattr(keep, "width", arb(0))
+
+
+def coupled_loss(own: Any, near: Near) -> Loss | None:
+    """Return the loss of all decisions and bits (couplings.md)."""
+    losses, draw, keep, block, k = own.losses, own.draw, own.keep, own.block, near.rounds
+    ranks = losses.rank <= losses.dimension and (losses.rank == 0) == (losses.smoothness == 0)
+    forced = getattr(keep, "forced", arb(1))
+    covered(ranks and block <= own.rounds and forced <= 1, "such ranks, blocks or probabilities")
+    bits = -(-own.rounds // block) - 1
+    drawn = bits if own.cap is None else min(own.cap, bits)
+    is_tilted, window = draw.kind == "tilted_minimum", keep.kind == "density_ratio"
+    if near.view == "server":
+        return None
+    if drawn == 0:
+        return NOTHING
+    if keep.kind == "maximal" or forced == 0 or (is_tilted and draw.step == NEVER):
+        return None
+    b, moved, each = (tilted_numbers if is_tilted else gibbs_numbers)(own, near)
+    later, each = (max(bits - 1, 0), each) if window else (0, arb(0))
+
+    def record(changes: int, log_floor: arb, kind: str, **more: Any) -> Record:
+        coins = {"forced_switch": forced, "later_bits": later, "shift": changes * block * each,
+                 "factor_floor": (-log_floor).exp().max(arb(10) ** -300)}  # fmt: skip
+        if kind == "gaussian":
+            return {"kind": kind, **coins, "mu": moved * arb(drawn).sqrt()}
+        return {"kind": kind, **coins, "cap": drawn, "sensitivity_ratio": changes * moved,
+                "b": changes * b, "dimension": losses.dimension, "rank": changes * losses.rank,
+                "relation": near.change, **more}  # fmt: skip
+
+    floor, tails = own_factor(own), (drawn * getattr(draw, "tolerance", arb(0))).min(arb(1))
+    one = record(1, floor + (block - 1) * each, "renyi" if b > 0 else "gaussian")
+    found = group(Loss(one, tails), k)
+    if k > 1 and (forced < 1 or b > 0):
+        hers = {"rounds": k, "together": near.among(block), "block": block}
+        covered(near.among(block) <= FOLLOWED, f"more than {FOLLOWED} of her rounds in a block")
+        person = record(k, floor, "renyi_of_person", **hers)
+        found = least_loss([person, *found.record.get("parts", [found.record])], tails)
+    return found
+
+
+# -- Selections, tests, paths, reports -------------------------------------------------------------
+
+
+def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Loss:
+    """Return the loss of noisy selections (noisy_max.md, polyhedral_frank_wolfe.md)."""
+    scores, gumbel = own.scores, own.law == "gumbel"
+    if scores.kind == "vertex_scores":
+        return vertices_loss(own, near, arms, forced)
+    covered(own.law in ("gumbel", "laplace", "exponential") and own.exponent == 0, "such a law")
+    if scores.kind == "loss_sums":
+        each = 2 * scores.width / own.scale
+    else:
+        each = scores.sensitivity * (1 if scores.one_way else 2) / own.scale
+    if gumbel:
+        return group(loss_of("bounded_range", range=each, count=own.rounds), near.rounds)
+    parts = [loss_of("pure", epsilon=own.rounds * each).record]
+    if own.rounds > 1:
+        parts.append({"kind": "zcdp", "rho": own.rounds * each * each / 2})
+    return group(least_loss(parts, arb(0)), near.rounds)
+
+
+def vertices_loss(own: Any, near: Near, arms: int, forced: int) -> Loss:
+    """Return the loss of selections of vertices, in arms of a bandit, too."""
+    scores, gumbel = own.scores, own.law == "gumbel"
+    covered(gumbel or own.law == "laplace", "noise of such a law")
+    covered(own.exponent <= arb(0.9) and scores.offset <= 1, "such an exponent or offset")
+    leaf, leaf_l2 = scores.slope * scores.leaf, scores.slope * scores.leaf_l2
+
+    def moved(diameter: arb, diameter_l2: arb) -> arb:
+        return near.sides * (diameter * leaf).min(diameter_l2 * leaf_l2) / scores.batch
+
+    reach = moved(scores.diameter_l1, scores.diameter_l2)
+    parts = moved(scores.diameter_l2, scores.diameter_max)
+    spread = reach.min(parts) if scores.product else reach
+    record = {"kind": "selections", "law": "bounded_range" if gumbel else "pure",
+              "range": reach / own.scale, "spread": spread / own.scale, "terms": own.rounds,
+              "exponent": own.exponent, "offset": scores.offset}  # fmt: skip
+    if near.rounds > 1:
+        record |= {"kind": "selections_of_person", "rounds": near.rounds, "arms": arms,
+                   "separation": near.separation, "batch": scores.batch,
+                   "forced": forced}  # fmt: skip
+    return Loss(record, arb(0))
+
+
+def tests_loss(own: Any, near: Near) -> Loss:
+    """Return the loss of tests against a noisy threshold (shift_detector.md)."""
+    d, s = own.sensitivity, own.spread
+    covered(own.law in ("exponential", "laplace") and d <= s <= 2 * d, "such tests")
+    each = d / own.threshold_scale + own.alarms * s / own.query_scale
+    return group(loss_of("pure", epsilon=each), near.rounds)
+
+
+def tracker_loss(own: Any, near: Near) -> Loss:
+    """Return the loss of a path that is redrawn (tracker_accounting.md)."""
+    rate, shares = own.share_rate, own.prior == "share"
+    covered(arb(1e-9) <= own.forced <= 1 and (shares or own.prior == "at_most"), "such coins")
+    covered((rate is not None) == shares, "a share rate is for the prior 'share'")
+    most = 1 - arb(1) / own.experts + arb(2) ** -52
+    covered(not shares or rate == 0 or arb(1e-100) <= rate <= most, "such a share rate")
+    same = ("learning_rate", "batch", "horizon", "share_rate", "experts", "prior")
+    numbers = {name: getattr(own, name) for name in same}
+    coins = {"forced_switch": own.forced, "max_resamples": own.cap}
+    return group(loss_of("tracker", **numbers, **coins), near.rounds)
+
+
+def report_ratio(law: Any) -> Fraction:
+    """Return the largest ratio of probabilities of a report: integers over 2^53."""
+    units = 2**53
+    if law.kind == "bits":
+        covered(law.low <= law.high < units, "bits of which a value is impossible")
+        covered(law.count <= 2**12, "more than 4096 bits in a report")
+        worst = max(Fraction(law.high, law.low), Fraction(units - law.low, units - law.high))
+        return Fraction(worst**law.count)
+    covered(law.size < law.labels and law.inside < units, "subsets of all labels")
+    share, own = Fraction(law.size, law.labels), Fraction(law.inside, units)
+    chances = (own / share, Fraction(1), (1 - own) / (1 - share))
+    return max(chances) / min(chances) if law.inside else Fraction(1)
+
+
+def reports_loss(own: Any, near: Near) -> Loss:
+    """Return the loss of reports of one user, whoever sees them (local_randomizers.md)."""
+    covered(own.laws or own.reports == 1, "several reports without laws")
+    for law in own.laws:
+        ratio = report_ratio(law)
+        log_ratio = (arb(ratio.numerator) / ratio.denominator).log()
+        covered(ratio == 1 or log_ratio <= own.epsilon, "a law that exceeds epsilon")
+    many = own.reports * near.rounds
+    covered(many <= FOLLOWED, f"more than {FOLLOWED} reports")
+    return loss_of("local_reports", epsilon=own.epsilon, reports=many, delta=arb(0))
+
+
+def declared_loss(own: Any, near: Near) -> Loss:
+    """Return the loss of what another program promises (gaussian.md, pure.md)."""
+    covered((near.change, near.view) == (own.change, "everyone"), "another change")
+    each = own.sensitivity / own.scale
+    return group(loss_of("gdp", mu=each) if own.l2 else loss_of("pure", epsilon=each), near.rounds)
+
+
+# -- Parts -----------------------------------------------------------------------------------------
+
+LEMMAS = {"": ("together", "server"), "epoch_selector": ("instances", "everyone"),
+          "shift_detector": ("instances", "everyone"),
+          "high_dimensional_bandit": ("one_of", "others")}  # fmt: skip
+FRESH = ("gaussian_sum", "batch_release", "selections", "local_report", "nothing")
+
+
+def parts_loss(own: Any, near: Near) -> Loss | None:
+    """Return the loss of several mechanisms (composition.md, and the page of the lemma)."""
+    how, widest = LEMMAS.get(own.lemma, ("", ""))
+    covered(own.parts and own.how == how, "parts without the lemma that is about them")
+    seen_by(near, widest)
+    if how == "together":
+        losses = [derived(part, near) for part in own.parts]
+        told = [each for each in losses if each is not None and each.record != NOTHING.record]
+        mass, records = total_of(each.mass for each in told), [each.record for each in told]
+        joint = loss_of("together", mass, parts=records) if told else NOTHING
+        return None if None in losses else told[0] if len(told) == 1 else joint
+    part, alone = own.parts[0], near._replace(rounds=1, separation=1)
+    covered(all(each == part for each in own.parts), "several unlike parts")
+    one = derived(part, alone)
+    if one is None or one.record == NOTHING.record:
+        return one
+    if how == "instances":
+        proved = part.kind in FRESH or known(one.record).pure < NEVER
+        covered(len(own.parts) == 1 and one.mass == 0 and proved, "such instances")
+        return group(one, near.rounds)
+    if near.rounds > 1:
+        covered(own.forced is not None and part.kind == "selections", "rounds in several arms")
+        one = selections_loss(part, near, len(own.parts), own.forced)
+    return one._replace(mass=(len(own.parts) * one.mass).min(arb(1)))
+
+
+MECHANISMS: dict[str, Callable[[Any, Near], Loss | None]] = {
+    "gaussian_sum": sum_loss, "batch_release": batch_loss, "sampled_gaussian": fit_loss,
+    "gaussian_phases": fit_loss, "coupled_draws": coupled_loss, "selections": selections_loss,
+    "threshold_tests": tests_loss, "tracker_draws": tracker_loss, "local_report": reports_loss,
+    "declared": declared_loss, "nothing": lambda own, near: NOTHING, "parts": parts_loss,
+    "open": lambda own, near: None,
+}  # fmt: skip
+
+
+def derived(own: Any, near: Near) -> Loss | None:
+    """Return the loss that follows from a description; None where there is no privacy."""
+    covered(own.kind in MECHANISMS, f"a {own.kind} by itself")
+    whoever = own.kind in ("coupled_draws", "local_report", "open", "parts")
+    seen_by(near, "server" if whoever or getattr(own, "law", "") == "response" else "everyone")
+    return MECHANISMS[own.kind](own, near)
+
+
+def longest(own: Any) -> float:
+    """Return the most rounds that a description is about."""
+    if own.kind == "gaussian_sum":
+        return extent(own)[1] if own.pushes else math.inf
+    if own.kind == "parts":
+        return sum(map(longest, own.parts)) if own.how == "one_of" else math.inf
+    if own.kind in ("sampled_gaussian", "gaussian_phases"):
+        return 1
+    if own.kind == "selections" and own.scores.kind != "promised_scores":
+        batch = getattr(own.scores, "batch", math.inf)  # sums of losses are of any number
+        return (own.rounds + 1) * batch
+    return getattr(own, "rounds", None) or getattr(own, "horizon", None) or math.inf
+
+
+def within(own: Any, name: str) -> Iterator[Any]:
+    """Yield the values of a field anywhere in a description."""
+    for value in own if isinstance(own, list) else vars(own).values():
+        if isinstance(value, (list, SimpleNamespace)):
+            yield from within(value, name)
+    if isinstance(own, SimpleNamespace) and hasattr(own, name):
+        yield getattr(own, name)
+
+
+# -- Reading ---------------------------------------------------------------------------------------
+
+# Fields by kind. n: a count from 1 on; x or nothing: a positive number; b, s: a truth, a word;
+# d, D: a description, a list of them; N, X: lists of n, x; *: anything. Behind it 0: may be 0;
+# i: may be infinite; -: may be null; ?: may be absent.
+FIELDS = {
+    "dpoco.guarantee": "version n, epsilon x0i, delta x0, change s, unit s, horizon n, "
+    "mechanism s, sensitivity x0i-, sensitivity_norm s, mu x-, rho x-, noise_scale x0i, "
+    "noise_multiplier x0i-, column_norm x0i-, calibration s, certified b, claimed *, "
+    "paper_epsilon *, reference s, conditions *, truncation_mass x0, profile *?, regret_bound *?, "
+    "details *?, numerics s-?, view s?, description d-?, person N-?",
+    "clipped_vector": "dimension n, norm xi, bound, bound_l2 xi",
+    "glm_gradient": "dimension n, norm xi, features, features_l2 xi, slope",
+    "gradient_and_curvature": "dimension n, norm xi, features, features_l2 xi, slope, "
+    "curvature, weight",
+    "second_moments": "dimension n, norm xi, features, features_l2 xi, label, weight, "
+    "arms n, rounding", "centred_losses": "experts n",
+    "net_differences": "sides X, counts N, transform s, lipschitz, enforced b",
+    "blt": "decay X, weights X", "blt_normalised": "decay X, weights X, pushes n",
+    "tree": "combined b", "square_root": "",
+    "gaussian_sum": "summand d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, "
+    "limit n0, growth s-?", "batch_release": "experts n, law s, scale, batch n, grid x0",
+    "sampled_gaussian": "records n, steps n, dimension n, bound, scale x0, grid x0",
+    "summed_phase": "records n, bound, scale x0, grid x0, releases n, copies n",
+    "iterate_phase": "records n, lipschitz, smoothness, step, radius, projection s, "
+    "scale x0", "gaussian_phases": "dimension n, phases D",
+    "smooth_losses": "dimension n, lipschitz, smoothness x0i, rank n0, enforced b",
+    "scheduled": "", "density_ratio": "forced x0, high x0, low x0",
+    "dartboard": "forced x0, span", "anchored": "forced x0, width", "maximal": "forced x0",
+    "tilted_minimum": "noise, step xi",
+    "gibbs_draw": "inverse_temperature, regularization, half_width x0i, tolerance x0",
+    "coupled_draws": "losses d, draw d, keep d, rounds n, block n, cap n0-",
+    "loss_sums": "width", "promised_scores": "sensitivity, one_way b",
+    "vertex_scores": "slope, leaf, diameter_l1, diameter_l2, diameter_max, product b, "
+    "batch n, leaf_l2 xi, offset n0",
+    "selections": "law s, scores d, scale, rounds n, exponent x0",
+    "threshold_tests": "law s, threshold_scale, query_scale, sensitivity, spread, "
+    "alarms n",
+    "tracker_draws": "experts n, prior s, learning_rate, forced, batch n, horizon n-, "
+    "share_rate x0-, cap n0-", "bits": "low n, high n, count n",
+    "subset": "labels n, size n, inside n0", "local_report": "epsilon, reports n, laws D",
+    "declared": "change s, l2 b, sensitivity, scale", "nothing": "reason s",
+    "open": "reason s", "parts": "how s, parts D, lemma s, forced n0-?",
+}  # fmt: skip
+
+
+def field(name: str, value: Any, marks: str) -> Any:
+    """Return the value of a field with these marks; numbers as balls."""
+    kind, zero = marks[0], "0" in marks
+    if kind == "*" or (value is None and "-" in marks):
+        return value
+    if kind in "NXD" and type(value) is list:
+        return [field(name, each, kind.lower()) for each in value]
+    if kind == "d" and isinstance(value, dict) and value.get("kind") in [*FIELDS]:
+        return description(value)
+    if kind == "x" and type(value) is float and (0 < value < math.inf or (zero and value == 0)):
+        return arb(value)
+    if kind == "x" and value == "inf" and "i" in marks:
         return NEVER
-    column = sums.column(rounds, max(1, between)) if rounds > 1 else sums.norm(sums.n)
-    if grid == 0.0:
-        return moved * column / arb(own["scale"])
-    leaf = arb(size).sqrt() * grid
-    if batch > 1:
-        leaf += moved * batch * (batch + 1) / arb(2) ** 53
-    path = arb(size).sqrt() * sums.path(pushes, grid, own["scale"])
-    return (column * (moved + leaf) + path) / arb(own["scale"])
+    fits = kind == "n" and type(value) is int and (0 if zero else 1) <= value <= 2**62
+    if not fits and type(value) is not {"b": bool, "s": str}.get(kind):
+        raise MalformedError(f"{name} cannot be {value!r:.60}")
+    return value
 
 
-# -- Guarantees ------------------------------------------------------------------------------------
-
-KINDS: dict[str, Callable[[dict[str, Any]], Curve]] = {
-    "gaussian": lambda record: coupled_curve(record, arb(record["mu"])),
-    "group": group_curve,
-    "renyi": tilted_curve,
-    "renyi_of_person": tilted_curve,
-    "pure": lambda record: lambda epsilon: pure(epsilon, arb(record["epsilon"])),
-    "bounded_range": range_curve,
-    "selections": decaying_curve,
-    "selections_of_person": decaying_curve,
-    "tracker": tracker_curve,
-    "sampled_gaussian": sampled_curve,
-    "local_reports": reports_curve,
-    "together": together_curve,
-}
+def description(value: Any) -> SimpleNamespace:
+    """Return what a record of known kind holds, read strictly: fields that are absent are None."""
+    kind = value["kind"]
+    fields = dict((*each.split(), "x")[:2] for each in FIELDS[kind].split(", ") if each)
+    needed = {name for name, marks in fields.items() if "?" not in marks}
+    if not needed <= {*value} - {"kind"} <= {*fields}:
+        raise MalformedError(f"a {kind} has the fields {', '.join(fields)}, and no others")
+    found = {name: field(name, value[name], m) for name, m in fields.items() if name in value}
+    return SimpleNamespace(kind=kind, **(dict.fromkeys(fields) | found))
 
 
-def curves(guarantee: dict[str, Any]) -> Iterator[Curve]:
-    """Yield every curve that the numbers of a guarantee describe."""
-    if guarantee["mu"] is not None:
-        found = described(guarantee)
-        mu = arb(guarantee["mu"]) if found is None else found
-        yield lambda epsilon: gaussian(arb(epsilon), mu)
-    elif guarantee["rho"] is not None:
-        rho = arb(guarantee["rho"])
-        yield lambda epsilon: zcdp(rho, epsilon)
-    if guarantee.get("profile") is not None:
-        yield KINDS[guarantee["profile"]["kind"]](guarantee["profile"])
+def read(record: Any) -> Any:
+    """Return a certificate whose numbers are numbers; `MalformedError` for anything else."""
+    if not isinstance(record, dict) or record.get("kind") != "dpoco.guarantee":
+        raise MalformedError("not a certificate of dpoco")
+    if record.get("version") != 2:
+        raise MalformedError(f"a certificate of version {record.get('version')!r}; 2 is read")
+    found = description(record)
+    found.view = found.view or "everyone"
+    if found.change not in ("replace", "zero_out") or found.view not in VIEWS:
+        raise MalformedError("another change, or another view")
+    if (found.person is None) != (found.unit != "one person") or len(found.person or "12") != 2:
+        raise MalformedError("a person has rounds and a separation, and no one else has")
+    return found
 
 
-def proved_delta(guarantee: dict[str, Any]) -> arb:
-    """Return an interval around a delta that holds at the stated epsilon, tails included."""
-    epsilon, target = float(guarantee["epsilon"]), arb(float(guarantee["delta"]))
-    mass = arb(float(guarantee.get("truncation_mass", 0.0)))
-    matters = (1 + arb(epsilon).exp()) * mass > target * arb(1e-9)
-    best = NEVER
-    for curve in curves(guarantee):
-
-        def charged(at: float, curve: Curve = curve) -> arb:
-            # A guarantee at a smaller epsilon is one at this.
-            return curve(at) + (1 + arb(at).exp()) * mass if mass > 0 else curve(at)
-
-        found = charged(epsilon)
-        if matters and not found <= target:
-            found = found.min(charged(least(rough(charged), 0.0, epsilon)))
-        best = best.min(found)
-    return best
+# -- Certificates ----------------------------------------------------------------------------------
 
 
-def check(guarantee: dict[str, Any]) -> tuple[str, str]:
-    """Return "proved", "not proved" or "nothing to prove", and what was found."""
-    if not math.isfinite(float(guarantee["epsilon"])):
+def same(stated: Any, value: Any) -> bool:
+    """Return whether what is stated is what follows, to the last digits."""
+    if isinstance(value, dict) and isinstance(stated, dict):
+        return {*stated} == {*value} and all(same(stated[n], value[n]) for n in value)
+    if isinstance(value, list) and isinstance(stated, list):
+        return len(stated) == len(value) and all(map(same, stated, value))
+    if isinstance(value, arb) and isinstance(stated, (arb, float)):
+        return bool(abs(stated - value) <= DIGITS * abs(value))
+    return type(stated) is type(value) and bool(stated == value)
+
+
+def below(stated: arb | None, value: arb) -> bool:
+    """Return whether a number is stated and less than what follows, beyond the last digits."""
+    return stated is not None and not stated >= value * (1 - arb(DIGITS))
+
+
+def stronger(stated: Any, near: Near, loss: Loss) -> str:
+    """Return which stated number says more than what follows from the description; or nothing."""
+    own, what = stated.description, known(loss.record)
+    bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
+    bounds = [*bounds, {"kind": "pure", "epsilon": what.pure}]
+    promised = False in within(own, "enforced") or any(x > 0 for x in within(own, "tolerance"))
+    promised = promised or "declared" in within(own, "kind")
+    both = stated.mu is not None and stated.noise_multiplier is not None
+    failures = {
+        "mu": below(stated.mu, what.mu),
+        "rho": below(stated.rho, what.rho.min(what.mu**2 / 2)),
+        "profile": stated.profile is not None and not any(same(stated.profile, x) for x in bounds),
+        "truncation_mass": below(stated.truncation_mass, loss.mass),
+        "horizon": stated.horizon > longest(own),
+        "certified": stated.certified and promised and loss.record != NOTHING.record,
+        "numerics": stated.numerics == "lattice" and any(x == 0 for x in within(own, "grid")),
+        "noise_multiplier": both and not same(stated.mu * stated.noise_multiplier, arb(1)),
+    }
+    part = own.parts[0] if own.kind == "parts" and own.how == "one_of" else own
+    if part.kind == "gaussian_sum" and stated.mu is not None:
+        failures["noise_scale"] = not same(stated.noise_scale, part.scale)
+        failures["column_norm"] = below(stated.column_norm, sum_column(part, near))
+        if part.order == 2:
+            moved = movement(part.summand, near, part.order)
+            failures["sensitivity"] = below(stated.sensitivity, moved)
+    return next((name for name, failed in failures.items() if failed), "")
+
+
+def proved_delta(loss: Loss, epsilon: float, target: arb) -> arb:
+    """Return an interval around a delta that holds at an epsilon, tails included."""
+    curve, mass = known(loss.record).curve, loss.mass
+
+    def charged(at: float) -> arb:
+        return curve(at) + (1 + arb(at).exp()) * mass if mass > 0 else curve(at)
+
+    found = charged(epsilon)
+    if (1 + arb(epsilon).exp()) * mass > target * arb(1e-9) and not found <= target:
+        # A guarantee at a smaller epsilon is one at this.
+        found = found.min(charged(least(rough(charged), 0.0, epsilon)))
+    return found
+
+
+def check(record: Any) -> tuple[str, str]:
+    """Return "proved", "not proved", "not covered" or "nothing to prove", and what was found.
+
+    Raises `MalformedError` for what is no certificate.
+    """
+    ctx.prec = BITS
+    stated = read(record)
+    if stated.epsilon == NEVER:
         return "nothing to prove", "no privacy is promised"
-    if float(guarantee["epsilon"]) == 0.0 and not list(curves(guarantee)):
-        return "nothing to prove", "the releases are said not to depend on data"
-    target = arb(float(guarantee["delta"]))
-    for bits in (BITS, 4 * BITS):
-        ctx.prec = bits
-        found = proved_delta(guarantee)
-        if found <= target:
-            return "proved", f"delta <= {float(found.upper()):.17g}"
-        if found > target:
-            break
-    return "not proved", f"delta {found.str(20)} against {float(guarantee['delta']):.17g}"
+    if stated.description is None:
+        return "not covered", "there is no description from which anything could be derived"
+    near, found = Near(stated.change, stated.view, *(stated.person or (1, 1))), NEVER
+    try:
+        for bits, more in ((BITS, 0.0), (4 * BITS, 0.0), (BITS, DIGITS)):
+            ctx.prec = bits
+            loss = derived(stated.description, near)
+            name = "epsilon" if loss is None else stronger(stated, near, loss)
+            if loss is None or name:
+                return "not proved", f"{name} says more than what is described"
+            found = proved_delta(loss, float(stated.epsilon) * (1.0 + more), stated.delta)
+            if found <= stated.delta:
+                at = f" at an epsilon that is larger by {more:g} of it" * bool(more)
+                return "proved", f"delta <= {float(found.upper()):.17g}{at}"
+    except NotCoveredError as error:
+        return "not covered", str(error)
+    return "not proved", f"delta {found.str(20)} against {float(stated.delta):.17g}"
 
 
 def main(paths: list[str]) -> int:
     """Check the files; return the exit status."""
     status = 0
     for path in paths:
+        counts = dict.fromkeys(("proved", "not proved", "not covered", "nothing to prove"), 0)
         try:
-            read = json.loads(Path(path).read_text())
-            guarantees = read if isinstance(read, list) else [read]
-            if any(each["kind"] != "dpoco.guarantee" for each in guarantees):
-                raise ValueError("not a guarantee")
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            held = json.loads(Path(path).read_text(encoding="utf-8"))
+            for place, certificate in enumerate(held if isinstance(held, list) else [held], 1):
+                result, found = check(certificate)
+                counts[result] += 1
+                if result.startswith("not "):
+                    print(f"{path}, certificate {place}: {result}: {found}")
+                    status = 1
+        except (OSError, ValueError, RecursionError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             return 2
-        counts = dict.fromkeys(("proved", "not proved", "nothing to prove"), 0)
-        for number, guarantee in enumerate(guarantees, 1):
-            result, found = check(guarantee)
-            counts[result] += 1
-            if result == "not proved":
-                print(f"{path}, guarantee {number} ({guarantee['mechanism']}): not proved, {found}")
-                status = 1
-        print(f"{path}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+        print(f"{path}: " + ", ".join(f"{number} {name}" for name, number in counts.items()))
     return status
 
 

@@ -27,17 +27,13 @@ def main(source_tree: str) -> int:
         raise SystemExit("py.typed is not installed")
     if not (resources.files("dpoco") / "docs" / "privacy" / "gaussian.md").is_file():
         raise SystemExit("the pages of the proofs are not installed")
-    absent = (
-        "typer",
-        "rich",
-        "matplotlib",
-        "river",
-        "pandas",
-        "pyarrow",
-        "dp_accounting",
-        "sklearn",
-    )
-    for name in (*absent, "joblib", "ray", "pytest"):
+    if not (resources.files("dpoco") / "_independent.py").is_file():
+        raise SystemExit("the independent checker is not installed")
+    absent = {
+        "typer", "rich", "matplotlib", "river", "pandas", "pyarrow", "dp_accounting", "sklearn",
+        "joblib", "ray", "pytest", "flint",
+    }  # fmt: skip
+    for name in sorted(absent):
         try:
             __import__(name)
         except ImportError:

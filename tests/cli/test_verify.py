@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sqlite3
+import sys
+from pathlib import Path
 
+import dp_accounting
 import numpy as np
 import pytest
 
@@ -95,3 +99,66 @@ def test_other_files_are_none_of_these(invoke, tmp_path, files):
         result = invoke("verify", tmp_path / name, code=2)
         assert "not one" in result.stdout
     invoke("verify", files / "plan.json", tmp_path / "notes.txt", code=2)
+
+
+def test_the_independent_checker_proves_what_is_in_every_kind_of_file(invoke, files, answer):
+    (files / "list.json").write_text(json.dumps([learner().guarantee.to_dict()] * 2))
+    open_learner = dpoco.experts.PrefixHedge(3, horizon=100, budget=None)
+    (files / "open.json").write_text(open_learner.guarantee.to_json())
+    names = ("list.json", "ledger.json", "learner.dpoco", "releases.db", "open.json")
+    rows = answer("verify", "--independent", *(files / name for name in names))["files"]
+    summed = "the sum of charges, by dpoco"
+    statements = [[each.rpartition("1e-05, ")[2] for each in row["statements"]] for row in rows]
+    assert statements[0] == statements[3][:2] == ["proved"] * 2
+    assert statements[1][0] == statements[2][0] == "proved"
+    assert statements[1][1].endswith(summed)
+    assert statements[3][2:] == [summed]
+    assert statements[4] == ["no privacy"]
+    # Steps so few: the plan and the certificate are of 500.
+    invoke("verify", "--independent", files / "plan.json", code=1)
+    assert "not covered: sampled steps" in (
+        invoke("verify", "--independent", files / "guarantee.json", code=1).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("edits", "code", "said"),
+    [
+        ({"epsilon": 0.99}, 1, "refuted: not proved: delta"),
+        ({"mu": 0.1}, 1, "refuted: not proved: mu says more than what is described"),
+        ({"view": "server"}, 1, "not covered: the view 'server'"),
+        ({"description": None}, 1, "not covered: there is no description"),
+        ({"version": 3}, 2, "not one: a certificate of version 3; 2 is read"),
+        ({"delta": "small"}, 2, "not one: delta cannot be 'small'"),
+    ],
+)
+def test_the_independent_checker_refuses_in_a_sentence(invoke, tmp_path, edits, code, said):
+    path = tmp_path / "certificate.json"
+    path.write_text(json.dumps({**learner().guarantee.to_dict(), **edits}))
+    output = invoke("verify", "--independent", path, code=code).stdout
+    assert said in output
+    assert output.count("\n") == 1
+    path.write_text(path.read_text()[:-9])
+    assert ": not one: " in invoke("verify", "--independent", path, code=2).stdout
+
+
+def test_a_charge_without_a_certificate_is_not_covered(invoke, tmp_path):
+    ledger = Ledger(dpoco.Budget(3.0, 1e-4))
+    ledger.charge(dp_accounting.GaussianDpEvent(4.0), "a report", relation="replace")
+    path = tmp_path / "ledger.json"
+    path.write_text(ledger.to_json())
+    output = invoke("verify", "--independent", path, code=1).stdout
+    assert "not covered: a charge without a certificate: a report" in output
+
+
+def test_the_independent_checker_is_the_file_of_the_repository_and_needs_flint(
+    invoke, files, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    monkeypatch.delitem(sys.modules, "dpoco._independent", raising=False)
+    result = invoke("verify", "--independent", files / "guarantee.json", code=2)
+    assert 'python-flint: pip install "dpoco[verify]"' in result.output
+    monkeypatch.undo()
+    checker = importlib.import_module("dpoco._independent")
+    source = Path(__file__).parents[2] / "check" / "check.py"
+    assert Path(checker.__file__).read_bytes() == source.read_bytes()

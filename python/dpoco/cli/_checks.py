@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -356,22 +357,32 @@ def explain_command(
 
 
 _VERIFICATION = "dpoco.verification/1"
-_EXIT = {"verified": 0, "refuted": 1, "not one": 2}
+_EXIT = {"verified": 0, "refuted": 1, "not covered": 1, "not one": 2}
 
 
 class _NotOneError(Exception):
     """The file is no guarantee, state, ledger or journal."""
 
 
+class _NotCoveredError(Exception):
+    """The independent checker has no formula for a description."""
+
+
+_Judge = Callable[[Any], str]
+
+
 @shell.documented_options
-def verify_command(files: list[Path], as_json: shell.JsonFlag = False) -> None:
+def verify_command(
+    files: list[Path], independent: bool = False, as_json: shell.JsonFlag = False
+) -> None:
     """Compute again what files state, and refuse numbers that do not follow.
 
     A guarantee follows from the description of what was enforced and drawn, if it has one, or else
     from its own curve; a state and a journal from the learners in them; a ledger from its charges.
     Nothing is drawn, and a journal is read from a copy: whoever writes it goes on.
 
-    Exit codes: 0 all verified, 1 something refuted, 2 something that is none of these.
+    Exit codes: 0 all verified, 1 something refuted or not covered, 2 something that is none of
+    these.
 
     For example:
 
@@ -379,14 +390,21 @@ def verify_command(files: list[Path], as_json: shell.JsonFlag = False) -> None:
 
     dpoco verify plan.json
 
+    dpoco verify --independent plan.json
+
     Parameters
     ----------
     files : argument FILE...
         Guarantees and ledgers as JSON, one or a list of them in a file, or any JSON object that
         holds a guarantee under that name; states of learners and mechanisms (learner.save);
         journals (SQLite files).
+    independent : bool
+        Prove every certificate by a program that shares no code with dpoco, in intervals that
+        contain the exact values (extra verify); what it has no formula for is not covered. Of a
+        ledger the charges are proved, and not their sum.
     """
-    rows = [_row(file) for file in files]
+    judge = _independent_judge() if independent else _verified
+    rows = [_row(file, judge) for file in files]
     if as_json:
         shell.print_json({"schema": _VERIFICATION, "files": rows})
     else:
@@ -397,22 +415,25 @@ def verify_command(files: list[Path], as_json: shell.JsonFlag = False) -> None:
     raise typer.Exit(1 if 1 in codes else max(codes))
 
 
-def _row(file: Path) -> dict[str, Any]:
+def _row(file: Path, judge: _Judge) -> dict[str, Any]:
     """Return what is known of a file, as the command prints it."""
     row: dict[str, Any] = {"file": str(file), "statements": None, "reason": ""}
     try:
-        row["statements"] = list(_statements(file))
+        row["statements"] = list(_statements(file, judge))
         row["verdict"] = "verified"
     except (_NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
     except (StateError, BudgetExceeded) as error:
         row |= {"verdict": "refuted", "reason": str(error)}
+    except _NotCoveredError as error:
+        row |= {"verdict": "not covered", "reason": str(error)}
     return row
 
 
-def _checked(guarantee: Guarantee) -> str:
+def _verified(stated: Any) -> str:
     """Return a statement in a few words; `StateError` if it does not follow."""
+    guarantee = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
     if not guarantee.private:
         return "no privacy"
     guarantee.verify()
@@ -420,60 +441,94 @@ def _checked(guarantee: Guarantee) -> str:
     return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:.3g}{origin}"
 
 
-def _statements(file: Path) -> Iterator[str]:
+def _independent_judge() -> _Judge:
+    """Return the same by the checker that shares no code (``check/check.py``, installed beside)."""
+    try:
+        checker = importlib.import_module("dpoco._independent")
+    except ModuleNotFoundError as error:
+        if error.name != "flint":
+            raise
+        reason = '--independent needs python-flint: pip install "dpoco[verify]"'
+        raise typer.BadParameter(reason) from None
+
+    def judged(stated: Any) -> str:
+        record = json.loads(stated.to_json()) if isinstance(stated, Guarantee) else stated
+        try:
+            result, found = checker.check(record)
+        except checker.MalformedError as error:
+            raise _NotOneError(str(error)) from None
+        if result == "not proved":
+            raise StateError(f"{result}: {found}")
+        if result == "not covered":
+            raise _NotCoveredError(found)
+        numbers = f"epsilon {float(record['epsilon']):.6g} at delta {record['delta']:.3g}"
+        return f"{numbers}, proved" if result == "proved" else "no privacy"
+
+    return judged
+
+
+def _statements(file: Path, judge: _Judge) -> Iterator[str]:
     """Yield every statement of a file that follows; `StateError` for one that does not."""
     data = file.read_bytes()
     if data.startswith(FRAME_SIGNATURE):
-        yield _of_learner(dpoco.load(file))
+        yield _of_learner(dpoco.load(file), judge)
     elif (journal := is_journal(file)) is not None:
         if not journal:
             raise _NotOneError("a database, but no journal")
-        yield from _of_journal(file)
+        yield from _of_journal(file, judge)
     else:
         try:
             record = json.loads(data)
         except (ValueError, RecursionError):
             raise _NotOneError("no guarantee, state, ledger or journal") from None
-        yield from _of_record(record)
+        yield from _of_record(record, judge)
 
 
 def _kind(record: Any) -> Any:
     return record.get("kind") if isinstance(record, dict) else None
 
 
-def _of_record(record: Any) -> Iterator[str]:
+def _of_record(record: Any, judge: _Judge) -> Iterator[str]:
     if isinstance(record, list) and record:
         for each in record:
-            yield from _of_record(each)
+            yield from _of_record(each, judge)
     elif _kind(record) == "dpoco.guarantee":
-        yield _checked(Guarantee.from_dict(record))
+        yield judge(record)
     elif _kind(record) == "dpoco.ledger":
-        yield _of_ledger(Ledger.from_dict(record))
+        yield from _of_ledger(Ledger.from_dict(record), judge)
     elif isinstance(record, dict) and isinstance(record.get("guarantee"), dict):
-        yield from _of_record(record["guarantee"])
+        yield from _of_record(record["guarantee"], judge)
     else:
         raise _NotOneError("no guarantee, state, ledger or journal")
 
 
-def _of_ledger(ledger: Ledger) -> str:
-    """Return what a ledger states: its charges were added up when it was read."""
-    return f"epsilon {ledger.guarantee.epsilon:.6g} at delta {ledger.budget.delta:.3g}, all charges"
+def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[str]:
+    """Yield what a ledger states: its charges were added up when it was read."""
+    total = f"epsilon {ledger.guarantee.epsilon:.6g} at delta {ledger.budget.delta:.3g}"
+    if judge is _verified:
+        yield f"{total}, all charges"
+        return
+    for entry in ledger.to_dict()["entries"]:
+        if entry["guarantee"] is None:
+            raise _NotCoveredError(f"a charge without a certificate: {entry['label']}")
+        yield judge(entry["guarantee"])
+    yield f"{total}, the sum of charges, by dpoco"
 
 
-def _of_learner(learner: Any) -> str:
+def _of_learner(learner: Any, judge: _Judge) -> str:
     guarantee: Guarantee = learner.guarantee
     arguments = learner.get_params()
     if arguments.get("budget") is not None and arguments.get("calibration") != "paper":
         guarantee.require(arguments["budget"])
-    return _checked(guarantee)
+    return judge(guarantee)
 
 
-def _of_journal(file: Path) -> Iterator[str]:
+def _of_journal(file: Path, judge: _Judge) -> Iterator[str]:
     """Yield the guarantees of all streams and of the ledger, read from a copy."""
     with opened_copy(file) as journal:
         for name in journal.streams():
             stream = journal.open(name)
             _ = stream.round  # its learner is loaded, and every seal checked
-            yield _checked(stream.guarantee)
+            yield judge(stream.guarantee)
         if journal.ledger is not None:
-            yield _of_ledger(journal.ledger)
+            yield from _of_ledger(journal.ledger, judge)
