@@ -146,6 +146,17 @@ def test_a_checksum_does_not_vouch_for_a_guarantee(tmp_path):
         Model.load(tmp_path / "half.json")
 
 
+def test_files_of_a_pattern_follow_one_another_by_their_numbers(tmp_path, monkeypatch):
+    from dpoco.cli._problem import sources_of
+
+    monkeypatch.chdir(tmp_path)
+    for hour in (10, 9, 1):
+        (tmp_path / f"hour{hour}.csv").touch()
+    assert [path.name for path in sources_of("hour*.csv")] == [
+        "hour1.csv", "hour9.csv", "hour10.csv",
+    ]  # fmt: skip
+
+
 def test_a_journal_is_looked_at_copied_and_verified(tmp_path, monkeypatch, answer, invoke):
     monkeypatch.chdir(tmp_path)
     learner = TreeFrankWolfe(LpBall(2), LogisticLoss(1.0), horizon=50, budget=BUDGET)

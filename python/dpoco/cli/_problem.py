@@ -12,6 +12,7 @@ from __future__ import annotations
 import glob
 import io
 import math
+import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -113,7 +114,10 @@ def sources_of(text: str) -> list[Any]:
         return [io.StringIO(sys.stdin.read())]
     if Path(text).exists() or not set(text) & set("*?["):
         return [Path(text)]
-    found = sorted(glob.glob(text))
+    # hour10 follows hour9.
+    found = sorted(glob.glob(text), key=lambda name: [
+        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)
+    ])  # fmt: skip
     if not found:
         raise ValueError(f"no file is called {text}")
     return [Path(each) for each in found]
