@@ -232,7 +232,7 @@ def test_what_is_chosen_follows_the_problem(table, invoke, report_of):
         assert first in settings["chosen"]
         assert "expected regret" in settings["chosen"]
     text = invoke("run", "--stream", "pollsters", *common, "--switches", 3).stdout
-    assert "auto: dpoco.experts.WindowSelector, expected_shifts=3: regret of " in text
+    assert "auto: dpoco.experts.WindowSelector, expected_shifts=3: expected regret " in text
 
 
 def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):

@@ -1,12 +1,14 @@
-"""``python -m tests.mutation``: do the accounting's tests notice errors in the accounting?
+"""``python -m tests.mutation``: do the tests notice errors in what is trusted?
 
-Every mutant (``operators.py``) is put into its module in memory, in a process of its own, and the
-tests that answer for the module run on it until one fails. What survives is printed: either a test
-is missing, or the change changes nothing (``docs/privacy/mutation.md`` explains those).
+Every mutant (``operators.py``) is put into the imported module in a fork of one warm process that
+has collected the tests (``warm.py``, ``transfer.py``), and the tests that reach its lines run on
+it, the cheapest first, until one fails. What survives is printed. A run of all mutants of a room
+fails if one survives that ``survivors.txt`` does not name with the reason why it is harmless; a
+sample, if more do than chance explains where the room keeps the share that it is held to.
 
-    python -m tests.mutation --sample 150              # a seeded sample over all modules
-    python -m tests.mutation --module zcdp             # all mutants of one module
-    python -m tests.mutation --survivors results.json  # those that survived an earlier run
+    python -m tests.mutation --room kernel --minutes 3 --seed 7     # a seeded sample
+    python -m tests.mutation --room kernel --module privacy.neighbours
+    python -m tests.mutation --room settings --out results.json     # all, killed and survived
 
 Needs a system with ``fork``; nothing is written but --out.
 """
@@ -21,122 +23,149 @@ import random
 import sys
 import tempfile
 import time
-from functools import cache
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
+from scipy.stats import binom
 from tests.mutation.operators import Mutant, mutants
-from tests.mutation.sandbox import Verdict, run_mutant
-from tests.mutation.targets import TARGETS
+from tests.mutation.targets import ROOMS
+from tests.mutation.transfer import caches, transferred
+from tests.mutation.warm import Verdict, Warm, collected
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGE = "dpoco."
-_GRACE = 5.0  # seconds a mutant may take beyond twice the unchanged module
+_SPEC = importlib.util.find_spec("dpoco")
+assert _SPEC is not None
+assert _SPEC.origin is not None
+_PACKAGE = Path(_SPEC.origin).parent  # the installed one
+_LISTED = Path(__file__).with_name("survivors.txt")
+_LONGEST = 10.0  # seconds of processor time; what takes longer is left out
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run; 0 if no mutant survives, 1 otherwise."""
+    """Run; 1 if too many survive, 2 if the list of survivors names what is not there."""
     options = _options(arguments)
     os.chdir(_ROOT)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
+    listed = _listed()
+    stale = [text for text in listed if not _exists(text)]
+    if stale:
+        print("\n".join(["survivors.txt names what is not there:", *stale]), file=sys.stderr)
+        return 2
+    code = 1
+
+    def use(warm: Warm) -> None:
+        nonlocal code
+        code = _run(options, warm, listed)
+
+    tests = [*ROOMS[options.room].tests, *([] if options.slow else ["-m", "not slow"])]
+    collected(tests, use)
+    return code
+
+
+def _run(options: argparse.Namespace, warm: Warm, listed: dict[str, str]) -> int:
     chosen = _chosen(options)
-    results, started = [], time.monotonic()
-    for module in sorted({module for module, _ in chosen}):
-        tests = [test for test in TARGETS[module] if Path(test).exists()]
-        if not tests:
-            print(f"{module}: no tests", file=sys.stderr)
-            continue
-        begun = time.monotonic()
-        verdict = run_mutant(_PACKAGE + module, None, tests, 600.0)
-        if verdict is not Verdict.SURVIVED:
-            print(f"{module}: its tests do not pass unchanged ({verdict.value})", file=sys.stderr)
+    files = {str(_PACKAGE / f"{module}.py") for module, _ in chosen}
+    caches()
+    warm.measure(files, _LONGEST)
+    begun = time.monotonic()
+    print(f"{len(warm.reach)} of {len(warm.items)} tests measured", flush=True)
+    for file in sorted(files):  # the way in changes nothing by itself
+        reach = [place for place, r in warm.reach.items() if any(n == file for n, _ in r.lines)]
+        unchanged = warm.judged(partial(transferred, _imported(file), None), reach[:20])
+        if unchanged[0] is not Verdict.SURVIVED:
+            print(f"{file}: tests fail on the unchanged module: {unchanged[1]}", file=sys.stderr)
             return 2
-        limit = 2.0 * (time.monotonic() - begun) + _GRACE
-        for mutant in (mutant for name, mutant in chosen if name == module):
-            if time.monotonic() - started > options.minutes * 60.0:
-                break
-            verdict = run_mutant(_PACKAGE + module, mutant.index, tests, limit)
-            results.append(_record(module, mutant, verdict))
-            if verdict is Verdict.SURVIVED or options.verbose:
-                print(f"{verdict.value:>9}  {module}.py:{mutant}", flush=True)
-            if options.out is not None:
-                options.out.write_text(json.dumps(results, indent=1) + "\n")
-    survived = sum(row["verdict"] == Verdict.SURVIVED.value for row in results)
-    print(f"{len(results)} of {len(chosen)} mutants run, {survived} survived")
-    return 1 if survived else 0
+    results, counted, unlisted = [], Counter[str](), 0
+    for module, mutant in chosen:
+        if time.monotonic() - begun > 60.0 * options.minutes:
+            break
+        tests = _answering(warm, str(_PACKAGE / f"{module}.py"), mutant)
+        name = _imported(str(_PACKAGE / f"{module}.py"))
+        verdict, killer = warm.judged(partial(transferred, name, mutant.index), tests)
+        text = f"{module}.py: {mutant.before} -> {mutant.after}"
+        counted[verdict.value] += 1
+        row = {"mutant": text, "line": mutant.line, "tests": len(tests), "killer": killer}
+        results.append({**row, "room": options.room, "verdict": verdict.value})
+        if verdict is Verdict.SURVIVED:
+            unlisted += text not in listed
+            reason = listed.get(text, "NOT LISTED")
+            print(f"survived  {mutant.line}  {text}  [{len(tests)} tests]  {reason}", flush=True)
+        if options.out is not None:
+            options.out.write_text(json.dumps(results, indent=1) + "\n")
+    killed = len(results) - counted["survived"]
+    share = killed / max(1, len(results))
+    print(f"{options.room}: {len(results)} of {len(chosen)} mutants run, {killed} killed "
+          f"({share:.1%}; held {ROOMS[options.room].share:.0%}), "
+          f"{counted['survived']} survived, {unlisted} of them not listed")  # fmt: skip
+    if len(results) == len(chosen) and options.sample is None:
+        return int(unlisted > 0)
+    # Of a sample as many may survive as a room on its target shows with probability 1e-6.
+    return int(binom.sf(unlisted - 1, len(results), 1.0 - ROOMS[options.room].share) < 1e-6)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation")
-    parser.add_argument("--sample", type=int, help="number of mutants, drawn over all modules")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--module", action="append", help="of dpoco; repeatable")
-    parser.add_argument("--survivors", type=Path, help="results of an earlier run")
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
+    parser.add_argument("--room", choices=sorted(ROOMS), default="kernel")
+    parser.add_argument("--module", action="append", help="of dpoco, as in privacy.neighbours")
+    parser.add_argument("--again", type=Path, help="only what survived in the results of this run")
+    parser.add_argument("--slow", action="store_true", help="let slow tests answer, too")
+    parser.add_argument("--sample", type=int, help="number of mutants drawn; all if not given")
+    parser.add_argument("--seed", default="0", help="any text; their order, too")
+    parser.add_argument(
+        "--minutes", type=float, default=1e6, help="of mutants; tests are measured before"
+    )
     parser.add_argument("--out", type=Path, help="where results go, as JSON")
-    parser.add_argument("--verbose", action="store_true", help="print every mutant")
     return parser.parse_args(arguments)
 
 
+def _imported(file: str) -> str:
+    parts = Path(file).relative_to(_PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def _modules(room: str) -> list[str]:
+    paths = [path for pattern in ROOMS[room].modules for path in _PACKAGE.glob(pattern)]
+    return sorted(path.relative_to(_PACKAGE).as_posix().removesuffix(".py") for path in paths)
+
+
+def _mutants(module: str) -> list[Mutant]:
+    return mutants((_PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+
+
 def _chosen(options: argparse.Namespace) -> list[tuple[str, Mutant]]:
-    """Return the mutants to run, in the order of module and text."""
-    modules = options.module or sorted(TARGETS)
-    everything = [
-        (module, mutant) for module in modules if _exists(module) for mutant in _mutants(module)
-    ]
-    if options.survivors is not None:
-        rows = json.loads(options.survivors.read_text())
-        wanted = {
-            (row["module"], row["before"], row["after"], row["occurrence"])
-            for row in rows
-            if row["verdict"] == Verdict.SURVIVED.value
-        }
-        everything = [
-            (module, m)
-            for module, m in everything
-            if (module, m.before, m.after, _occurrences(module)[m.index]) in wanted
-        ]
-    if options.sample is None or options.sample >= len(everything):
-        return everything
-    picked = random.Random(options.seed).sample(range(len(everything)), options.sample)
-    return [everything[place] for place in sorted(picked)]
+    """Return the mutants to run, in a seeded order, so that any first part is a sample."""
+    wanted = [name.replace(".", "/") for name in options.module or []] or _modules(options.room)
+    everything = [(module, mutant) for module in wanted for mutant in _mutants(module)]
+    if options.again is not None:
+        rows = json.loads(options.again.read_text())
+        texts = {(row["mutant"], row["line"]) for row in rows if row["verdict"] == "survived"}
+        everything = [(module, m) for module, m in everything
+                      if (f"{module}.py: {m.before} -> {m.after}", m.line) in texts]  # fmt: skip
+    random.Random(options.seed).shuffle(everything)
+    return everything[: options.sample]
 
 
-def _exists(module: str) -> bool:
-    return importlib.util.find_spec("dpoco") is not None and _source(module).exists()
+def _answering(warm: Warm, file: str, mutant: Mutant) -> list[int]:
+    """Return the tests that reach the mutant; what runs on import, all of its module answer for."""
+    exact = {(file, line) for line in mutant.lines}
+    reached = [place for place, reach in warm.reach.items() if reach.lines & exact]
+    if reached:
+        return reached
+    return [place for place, r in warm.reach.items() if any(name == file for name, _ in r.lines)]
 
 
-def _source(module: str) -> Path:
-    spec = importlib.util.find_spec("dpoco")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent / (module.replace(".", "/") + ".py")
+def _listed() -> dict[str, str]:
+    """Return the reason of each listed survivor; a line without a tab is a heading."""
+    rows = _LISTED.read_text(encoding="utf-8").splitlines()
+    return dict(row.split("\t", 1) for row in rows if "\t" in row)
 
 
-@cache
-def _mutants(module: str) -> tuple[Mutant, ...]:
-    return tuple(mutants(_source(module).read_text(encoding="utf-8")))
-
-
-@cache
-def _occurrences(module: str) -> dict[int, int]:
-    """Return, by index, which of the equal changes in the module each mutant is, from 0."""
-    seen: dict[tuple[str, str], int] = {}
-    result = {}
-    for mutant in _mutants(module):
-        change = (mutant.before, mutant.after)
-        result[mutant.index] = seen[change] = seen.get(change, -1) + 1
-    return result
-
-
-def _record(module: str, mutant: Mutant, verdict: Verdict) -> dict[str, object]:
-    return {
-        "module": module,
-        "line": mutant.line,
-        "before": mutant.before,
-        "after": mutant.after,
-        "occurrence": _occurrences(module)[mutant.index],
-        "verdict": verdict.value,
-    }
+def _exists(text: str) -> bool:
+    module, _, change = text.partition(".py: ")
+    return (_PACKAGE / f"{module}.py").exists() and any(
+        change == f"{each.before} -> {each.after}" for each in _mutants(module)
+    )
 
 
 if __name__ == "__main__":

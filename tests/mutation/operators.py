@@ -37,13 +37,17 @@ _RELATIVES = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: where it is and what it does."""
+    """One change: where it is and what it does.
+
+    `lines` are those of the simple statement, or of the head of the compound one, that it is in.
+    """
 
     index: int
     line: int
     column: int
     before: str
     after: str
+    lines: range
 
     def __str__(self) -> str:
         """Return "12: a + b -> a - b"."""
@@ -52,11 +56,25 @@ class Mutant:
 
 def mutants(source: str) -> list[Mutant]:
     """Return all mutants of a module's source, in the order of its text."""
-    found = []
-    for index, (node, build) in enumerate(_sites(ast.parse(source))):
+    found, tree = [], ast.parse(source)
+    heads = _heads(tree)
+    for index, (node, build) in enumerate(_sites(tree)):
         before, after = ast.unparse(node), ast.unparse(ast.fix_missing_locations(build()))
-        found.append(Mutant(index, node.lineno, node.col_offset, before, after))
+        lines = heads[node.lineno]
+        found.append(Mutant(index, node.lineno, node.col_offset, before, after, lines))
     return found
+
+
+def _heads(tree: ast.Module) -> dict[int, range]:
+    """Return, by line, the lines of the innermost statement less those of its body."""
+    heads = {}
+    for node in ast.walk(tree):  # from the outside in
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            head = range(node.lineno, max(end, node.lineno) + 1)
+            heads.update(dict.fromkeys(head, head))
+    return heads
 
 
 def mutated(source: str, index: int) -> ast.Module:

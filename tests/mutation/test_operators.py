@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,52 @@ def test_what_changes():
 def test_there_is_an_end():
     with pytest.raises(IndexError):
         operators.mutated(SOURCE, 10_000)
+
+
+PLANTED = """
+import functools
+from dataclasses import dataclass
+
+SCALE = 2.0
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float = 3.0
+
+    @property
+    def far(self) -> bool:
+        return self.x > 1.0
+
+    @functools.lru_cache
+    def scaled(self) -> float:
+        return SCALE * self.x
+"""
+
+
+def values(module, constant):
+    try:
+        far = [module.Point(x).far for x in (0.75, 1.0, 1.5)]
+        return module.Point().x, far, module.Point(4.0).scaled(), constant()
+    except (ValueError, TypeError) as error:
+        return repr(error)
+
+
+def test_an_imported_module_becomes_its_mutant(tmp_path, monkeypatch):
+    """What others took from the module changes with it; put in unchanged, nothing does."""
+    path = tmp_path / "planted_for_mutation.py"
+    path.write_text(PLANTED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    from tests.mutation.transfer import transferred
+
+    planted = importlib.import_module("planted_for_mutation")
+    monkeypatch.setitem(sys.modules, "other_module", other := types.ModuleType("other_module"))
+    other.SCALE = planted.SCALE
+    before = values(planted, lambda: other.SCALE)
+    for index in range(len(operators.mutants(PLANTED))):
+        transferred("planted_for_mutation", index)
+        assert values(planted, lambda: other.SCALE) != before, index
+        transferred("planted_for_mutation", None)
+        assert values(planted, lambda: other.SCALE) == before, index
+    monkeypatch.delitem(sys.modules, "planted_for_mutation")

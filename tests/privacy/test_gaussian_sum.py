@@ -306,3 +306,26 @@ def test_gradients_and_curvatures_move_together_as_far_as_any_records_do(z, know
     )
     assert found <= summand.movement(NEAR)
     assert found == pytest.approx(summand.movement(NEAR), rel=1e-6)
+
+
+@pytest.mark.parametrize("label", [0.3, 1.0, 4.0])
+def test_second_moments_move_as_far_as_any_records_do(label):
+    """Against a grid of angles, lengths and labels, for records that are not of length 1."""
+    length, weight = 1.5, 0.8
+    summand = SecondMoments(3, 2.0, length, math.inf, label, weight)
+    whole = length * math.hypot(length, weight * label)
+    assert summand.movement(Neighbours("zero_out")) == pytest.approx(whole, rel=1e-12)
+    grid = itertools.product(
+        np.linspace(0.0, math.pi, 401), (0.7, 1.0), (0.7, 1.0), (-1.0, 0.0, 1.0), (-1.0, 0.0, 1.0)
+    )
+    farthest = 0.0
+    for angle, a, b, y, z in grid:
+        one, other = (
+            length * a * np.eye(2)[0],
+            length * b * np.array([np.cos(angle), np.sin(angle)]),
+        )
+        vectors = weight * label * (y * one - z * other)
+        gap = np.outer(one, one) - np.outer(other, other)
+        farthest = max(farthest, math.hypot(np.linalg.norm(gap), np.linalg.norm(vectors)))
+    assert farthest <= summand.movement(NEAR) * (1.0 + 1e-12)
+    assert farthest >= summand.movement(NEAR) * (1.0 - 1e-4)

@@ -18,7 +18,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -133,8 +132,8 @@ MUTATIONS = [
     ),
     Mutation(
         "draws-that-do-not-advance", "A read leaves the position of the generator where it was.",
-        "random/source.cpp", "    from.position += count;\n    out += count;",
-        "    out += count;", "sums:the_sum", "checks:replay",
+        "random/source.cpp", "  from.position += count;\n  return count;",
+        "  return count;", "sums:the_sum", "checks:replay",
     ),
     Mutation(
         "state-that-survives-an-alarm", "The sums of a test go on after its alarm.",
@@ -322,7 +321,8 @@ def _prepare(work: Path) -> None:
             link.symlink_to(entry)
     if (work / "build" / "build.ninja").exists():
         return
-    prefix = sysconfig.get_path("purelib")
+    # Eigen comes with cmeel, in whichever folder of packages that is.
+    prefix = ";".join(path for path in sys.path if Path(path, "cmeel.prefix").is_dir())
     bindings = subprocess.run(
         [sys.executable, "-m", "pybind11", "--cmakedir"], check=True, capture_output=True, text=True
     ).stdout.strip()
@@ -330,9 +330,11 @@ def _prepare(work: Path) -> None:
         "cmake", "-S", str(source), "-B", str(work / "build"), "-G", "Ninja",
         f"-DCMAKE_PREFIX_PATH={prefix}", f"-Dpybind11_DIR={bindings}",
         f"-DPython_EXECUTABLE={sys.executable}", "-DSKBUILD_PROJECT_VERSION_FULL=0.0.0",
+        "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=OFF",
     ]  # fmt: skip
     if shutil.which("ccache"):
         command.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+        command.append("-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON")
     subprocess.run(command, check=True, capture_output=True)
 
 

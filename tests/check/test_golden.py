@@ -1,0 +1,46 @@
+"""Certified numbers are those of ``check/golden.json``; who means to move one writes it anew."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from dpoco.errors import CalibrationError
+from dpoco.random import Source
+
+SOURCE = Path(__file__).parents[2] / "check" / "golden.py"
+
+
+def loaded():
+    specification = importlib.util.spec_from_file_location("dpoco_golden", SOURCE)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+golden = loaded()
+CASES = defaultdict(list)
+for case in golden.cases():
+    short = case[2].get("horizon") == 37 and "participation" not in case[2]
+    if short or "records" in case[2]:
+        CASES[case[0].__name__].append(case)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_certified_numbers(kind):
+    """Over a second: all short configurations of the file, those of one class at a time."""
+    was = json.loads(golden.FILE.read_text())["certified"]
+    for case in CASES[kind]:
+        kind, problem, options = case
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # noise may dominate
+                now = golden.certified(kind(*problem, source=Source.seeded(5), **options))
+        except CalibrationError:
+            now = {"refused": True}
+        assert golden.moved(was[golden.name_of(case)], now, exact=False) == [], case
