@@ -164,6 +164,11 @@ class Stateful(_core.Live):
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, a lock of its own."""
+        if "seed" in kwargs and "seed" not in signature(cls).parameters:
+            raise TypeError(
+                "seed is no argument of learners: source=dpoco.random.Source.seeded(seed) repeats "
+                "noise, for tests, and voids the guarantee"
+            )
         self = super().__new__(cls)
         self._sole = threading.Lock()
         return self
@@ -287,8 +292,8 @@ class Stateful(_core.Live):
 
     # -- public -----------------------------------------------------------------------------------
 
-    def get_params(self) -> dict[str, Any]:
-        """Return the constructor's arguments as they were given."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
         return dict(self._arguments)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -370,16 +375,15 @@ class Stateful(_core.Live):
         """Return an unstarted object with the same arguments and noise of its own."""
         return type(self)(**self._arguments)
 
+    __sklearn_clone__ = clone  # of ``sklearn.base.clone``, which would copy arguments
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (self._kind, self._to_bytes())
 
-    def __copy__(self: Self) -> Self:
-        return self._copied()
-
     def __deepcopy__(self: Self, memo: Any) -> Self:
-        return self._copied()
+        return self.__copy__()
 
-    def _copied(self: Self) -> Self:
+    def __copy__(self: Self) -> Self:
         if self._is_started():
             raise StateError(
                 "a started learner is not copied: the copy would share its noise; "

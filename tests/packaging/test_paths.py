@@ -1,6 +1,7 @@
-"""Two people reach a useful result from an empty directory, with the installed package alone.
+"""Three people reach a useful result from an empty directory, with the installed package alone.
 
-The researcher follows ``docs/own_learner.md``; the lawyer has a file and three commands. Run with
+The researcher follows ``docs/own_learner.md``; the lawyer has a file and three commands; the
+estimator user has pipelines of scikit-learn and river. Run with
 ``-s`` to see how long each path took.
 """
 
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, snippets
 
-MINUTES = {"researcher": 10.0, "lawyer": 1.0}
+MINUTES = {"researcher": 10.0, "lawyer": 1.0, "estimator": 2.0}
 
 
 @pytest.fixture
@@ -73,3 +74,56 @@ def test_the_lawyer_reads_a_page_and_checks_the_numbers(run, tmp_path):
     path.write_text(json.dumps({**record, "epsilon": 0.5}))
     assert "refuted" in run("-m", "dpoco", "verify", path, code=1)
     assert Path(page.partition("Proof: ")[2].split()[-1].rstrip(".")).suffix == ".md"
+
+
+SCIKIT_LEARN = """
+import numpy as np
+from dpoco.adapters.sklearn import PrivateOnlineClassifier, PublicScaler
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+rng = np.random.default_rng(0)
+X = rng.uniform([18, 0], [90, 50], size=(20_000, 2))  # years, visits
+y = X[:, 0] / 90 + X[:, 1] / 50 > 1.1
+model = PrivateOnlineClassifier(epsilon=1, delta=1e-6, classes=(False, True), horizon=1e5)
+pipeline = clone(make_pipeline(PublicScaler([(0, 120), (0, 60)]), model))
+pipeline.fit(X[:15_000], y[:15_000])
+scaler, model = pipeline[0], pipeline[-1]
+model.partial_fit(scaler.transform(X[15_000:18_000]), y[15_000:18_000])
+odds = pipeline.predict_proba(X[18_000:])
+print(round(float(((odds[:, 1] > 0.5) == y[18_000:]).mean()), 3), model.learner_.round)
+with open("guarantee.json", "w") as file:
+    file.write(model.guarantee_.to_json())
+"""
+RIVER = """
+import random
+from dpoco.adapters.river import PrivateClassifier, PublicScaler
+from river import metrics
+
+random.seed(0)
+model = PublicScaler({"age": (0, 120), "visits": (0, 60)}) | PrivateClassifier(
+    ("age", "visits"), horizon=1e4, epsilon=1, delta=1e-6)
+accuracy = metrics.Accuracy()
+for t in range(8000):
+    x = {"age": random.uniform(18, 90), "visits": random.uniform(0, 50)}
+    y = x["age"] / 90 + x["visits"] / 50 > 1.1
+    if t >= 6000:
+        accuracy.update(y, model.predict_one(x))
+    model.learn_one(x, y)
+print(accuracy.get(), round(model["PrivateClassifier"].guarantee.epsilon, 3))
+"""
+
+
+def test_the_estimator_user_swaps_a_line_in_a_pipeline(run, tmp_path):
+    """Over a second: three processes, which import scikit-learn and river."""
+    pytest.importorskip("sklearn")
+    pytest.importorskip("river")
+    (tmp_path / "batch.py").write_text(SCIKIT_LEARN)
+    (tmp_path / "stream.py").write_text(RIVER)
+    accuracy, rounds = run("-W", "error", "batch.py").split()
+    assert float(accuracy) > 0.95
+    assert int(rounds) == 18_000
+    assert "verified (epsilon 1 at delta" in run("-m", "dpoco", "verify", "guarantee.json")
+    accuracy, epsilon = run("-W", "error", "stream.py").split()
+    assert float(accuracy) > 0.9
+    assert float(epsilon) == 1.0

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import dpoco
 from dpoco._families import Vectors, family_of
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.audit import replay_audit, standard_case
@@ -61,7 +62,7 @@ def test_a_subclass_has_what_its_base_has():
     made = Mine(problem.domain(), problem.family(), horizon=9, budget=None)
     assert isinstance(family_of(made), Vectors)
     told = {"loss": "squared", "learner": "tree_frank_wolfe", "horizon": 9, "budget": None}
-    told |= {"options": None, "seed": None, "participation": None}
+    told |= dict.fromkeys(("options", "seed", "participation", "epsilon", "delta"))
     assert LinearModel.of(told, 2, made).learner is made
     with pytest.raises(TypeError, match="must be a PolyhedralFrankWolfe"):
         LinearModel.of({**told, "learner": "polyhedral_frank_wolfe"}, 2, made)
@@ -77,3 +78,25 @@ def test_journals_refuse_what_draws_no_noise():
     for other in (server, NoisySGD.__new__(NoisySGD), object()):
         with pytest.raises(TypeError, match="a journal"):
             family_of(other)
+
+
+ONLINE = [each for each in LEARNERS if each.plays in ("records", "experts", "arms", "sums")]
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("listed", ONLINE, ids=lambda each: each.name)
+def test_arguments_as_other_libraries_give_them(listed):
+    clone = pytest.importorskip("sklearn.base").clone
+    learner = standard_case(listed.name).make_learner(dpoco.random.Source.seeded(1))
+    given = learner.get_params(deep=False)
+    same = type(learner)(**{**given, "horizon": float(learner.horizon)})
+    assert same.get_params() == given
+    assert same.parameters == learner.parameters
+    copied = clone(learner)
+    assert copied is not learner
+    assert copied.get_params() == given
+    with pytest.raises(TypeError, match=r"source=dpoco\.random\.Source\.seeded"):
+        type(learner)(**given, seed=1)
+    for horizon in (1.5, float("inf"), float("nan")):
+        with pytest.raises((TypeError, ValueError), match="horizon"):
+            type(learner)(**{**given, "horizon": horizon})

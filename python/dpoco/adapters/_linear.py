@@ -151,7 +151,7 @@ class LinearProblem:
         if "loss" in stated:
             choice("loss", stated["loss"], ("squared", "huber"))
             bounds = ("feature_bound", "label_bound")
-            missing = [name for name in bounds if stated[name] is None]
+            missing = [name for name in bounds if stated.get(name, 1.0) is None]
             if missing:
                 raise TypeError(
                     f"{' and '.join(missing)} must be given: records and labels are clipped to "

@@ -38,7 +38,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from dpoco._participation import Participation
-from dpoco._validation import FloatArray, float_array
+from dpoco._validation import FloatArray, float_array, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._features import LabelMap, Norm, public_scaling, scaled
@@ -211,9 +211,9 @@ class _LinearEstimator(BaseEstimator):
 
     def _fit(self, X: FloatArray, labels: FloatArray, persons: Any) -> None:
         again = self.__sklearn_is_fitted__()
-        rounds = X.shape[0]
-        if isinstance(self.horizon, (int, np.integer)) and rounds > self.horizon:
-            raise HorizonExceeded(f"{rounds} records, and a horizon of {self.horizon} rounds")
+        rounds, most = X.shape[0], whole_if_float(self.horizon)
+        if isinstance(most, (int, np.integer)) and rounds > most:
+            raise HorizonExceeded(f"{rounds} records, and a horizon of {most} rounds")
         if again and self.ledger is None:
             warnings.warn(
                 "fit() starts a new learner with a budget of its own: what this object has "
