@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
 import numpy as np
 
@@ -415,13 +415,23 @@ def _unpickle(kind: str, data: bytes) -> Stateful:
     return instance
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+@overload
+def load(path: str | os.PathLike[str]) -> Any: ...
+
+
+@overload
+def load(path: str | os.PathLike[str], kind: type[Self]) -> Self: ...
+
+
+def load(path: str | os.PathLike[str], kind: type[Stateful] | None = None) -> Any:
     """Continue a saved learner or mechanism, bit for bit.
 
     Parameters
     ----------
     path : path-like
         File written by ``save``.
+    kind : type, optional
+        Class that is expected, for type checkers and as a check.
 
     Returns
     -------
@@ -430,10 +440,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     StateError
-        If the file is corrupt, truncated, foreign or from a newer format; nothing is loaded.
+        If the file is corrupt, truncated, foreign or from a newer format, or its object is of
+        another kind; nothing is loaded.
     OSError
         If it cannot be read.
     """
     data = Path(path).read_bytes()
     header, _ = unpack(data)
-    return _class_of(header.get("kind"))._from_bytes(data)
+    found = _class_of(header.get("kind"))
+    if kind is not None and not issubclass(found, kind):
+        raise StateError(f"the state is of a {found.__name__}, not of a {kind.__name__}")
+    return found._from_bytes(data)

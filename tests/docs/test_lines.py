@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 44  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_194, "oco.CoupledRegularizedLeader": 5_117}
-LINES, FILES = 40_916, 243  # of the package
+LINES, FILES = 40_924, 243  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

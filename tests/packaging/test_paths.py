@@ -127,3 +127,36 @@ def test_the_estimator_user_swaps_a_line_in_a_pipeline(run, tmp_path):
     accuracy, epsilon = run("-W", "error", "stream.py").split()
     assert float(accuracy) > 0.9
     assert float(epsilon) == 1.0
+
+
+MISTAKES = """
+import dpoco
+from dpoco.experts import PrefixHedge
+from dpoco.oco import NoisyFTRL
+
+ball, loss = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
+budget = dpoco.Budget(1.0, 1e-6)
+learner = NoisyFTRL(ball, loss, horizon=100, budget=budget)
+theta, ticket = learner.decide(ticket=True)
+learner.observe([0.1, 0.2, 0.3], 0.5, ticket=ticket)
+shape: tuple[int, ...] = learner.decide().shape
+expert: int = PrefixHedge(3, horizon=100, budget=budget).decide()
+back: NoisyFTRL = dpoco.load("state", NoisyFTRL)
+wrong: str = learner.decide()  # assignment
+word: str = PrefixHedge(3, horizon=100, budget=budget).decide()  # assignment
+hedge: PrefixHedge = dpoco.load("state", NoisyFTRL)  # assignment
+dpoco.Budget("1", 1e-6)  # arg-type
+NoisyFTRL(ball, loss, horizon=100, budget=budget, seed=1)  # call-arg
+learner.desice()  # attr-defined
+"""
+
+
+def test_a_type_checker_reports_exactly_the_mistakes(tmp_path):
+    """Over a second: mypy reads the package without a cache."""
+    pytest.importorskip("mypy")
+    (tmp_path / "mine.py").write_text(MISTAKES)
+    command = [sys.executable, "-m", "mypy", "--strict", "mine.py", "--cache-dir", "cache"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = re.findall(r"^mine.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.M)
+    lines = enumerate(MISTAKES.splitlines(), 1)
+    assert found == [(str(n), text.split("# ")[1]) for n, text in lines if "  # " in text]

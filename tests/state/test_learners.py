@@ -12,6 +12,7 @@ from dpoco._families import Vectors, family_of
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.audit import replay_audit, standard_case
 from dpoco.audit._family import Family, Scorer
+from dpoco.errors import StateError
 from dpoco.frank_wolfe import NoisySGD, TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_named, learner_of, own_class
 from dpoco.local import DistributionLearner
@@ -85,18 +86,23 @@ ONLINE = [each for each in LEARNERS if each.plays in ("records", "experts", "arm
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("listed", ONLINE, ids=lambda each: each.name)
-def test_arguments_as_other_libraries_give_them(listed):
+def test_arguments_as_other_libraries_give_them(listed, tmp_path):
     clone = pytest.importorskip("sklearn.base").clone
-    learner = standard_case(listed.name).make_learner(dpoco.random.Source.seeded(1))
-    given = learner.get_params(deep=False)
-    same = type(learner)(**{**given, "horizon": float(learner.horizon)})
+    case, kind = standard_case(listed.name), listed.load()
+    learner = kind(**case.make_learner(dpoco.random.Source.seeded(1)).get_params(deep=False))
+    given = learner.get_params()
+    same = kind(**{**given, "horizon": float(learner.horizon)})
     assert same.get_params() == given
     assert same.parameters == learner.parameters
     copied = clone(learner)
     assert copied is not learner
     assert copied.get_params() == given
     with pytest.raises(TypeError, match=r"source=dpoco\.random\.Source\.seeded"):
-        type(learner)(**given, seed=1)
+        kind(**given, seed=1)
     for horizon in (1.5, float("inf"), float("nan")):
         with pytest.raises((TypeError, ValueError), match="horizon"):
-            type(learner)(**{**given, "horizon": horizon})
+            kind(**{**given, "horizon": horizon})
+    learner.save(tmp_path / "state")
+    assert dpoco.load(tmp_path / "state", kind).parameters == learner.parameters
+    with pytest.raises(StateError, match=f"is of a {listed.class_name}, not of a Mine"):
+        dpoco.load(tmp_path / "state", Mine)
