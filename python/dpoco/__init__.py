@@ -126,7 +126,22 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"dpoco.{_HOMES[name]}"), name)
     if name in __all__:
         return importlib.import_module(f"dpoco.{name}")
-    raise AttributeError(f"module 'dpoco' has no attribute {name!r}")
+    hint = "" if name.startswith("_") else _probably(name)
+    raise AttributeError(f"module 'dpoco' has no attribute {name!r}{hint}")
+
+
+def _probably(name: str) -> str:
+    """Return a question for where a public name probably is, as part of a message."""
+    from difflib import get_close_matches
+
+    from dpoco import domains, learners, losses
+
+    paths = [*__all__, *(each.path for each in learners.LEARNERS)]
+    paths += [f"domains.{each}" for each in domains.__all__]
+    paths += [f"losses.{each}" for each in losses.__all__]
+    known = {path.rpartition(".")[2].lower(): path for path in paths}
+    close = get_close_matches(name.replace("_", "").lower(), known, n=1, cutoff=0.75)
+    return f"; did you mean 'dpoco.{known[close[0]]}'?" if close else ""
 
 
 def __dir__() -> list[str]:

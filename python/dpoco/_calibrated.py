@@ -10,7 +10,7 @@ from dpoco import _core
 from dpoco._participation import Participation
 from dpoco._planning import Planned
 from dpoco._state import Stateful
-from dpoco._validation import LARGEST_HORIZON, choice, require_memory
+from dpoco._validation import LARGEST_HORIZON, choice, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
@@ -77,6 +77,7 @@ class Certified(Calibrated, Stateful):
 
         `constructed` is the class whose constructor it is; `arguments` are all that it takes.
         """
+        arguments["horizon"] = whole_if_float(arguments["horizon"])
         problem = self._problem(arguments)
         budget, source = arguments["budget"], arguments["source"]
         given = arguments["parameters"] is not None
@@ -96,9 +97,7 @@ class Certified(Calibrated, Stateful):
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
     ) -> None:
         problem = self._problem(arguments)
-        self._arguments = arguments
-        self._parameters = parameters
-        self._is_seeded = seeded
+        self._arguments, self._parameters, self._is_seeded = arguments, parameters, seeded
         self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
         self._mechanism = self._accountant.mechanism_of(*problem, parameters)
         self._guarantee = self._accountant.guarantee(

@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 
 from dpoco._participation import Participation
-from dpoco._validation import choice, positive_int, real_float, require_memory
+from dpoco._validation import (
+    choice,
+    positive_int,
+    real_float,
+    require_memory,
+    whole_if_float,
+)
 from dpoco.accounting import Budget
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.domains import Domain, LpBall, Simplex, VertexSet
@@ -217,6 +223,7 @@ def choose(
     >>> best.learner
     'oco.NoisyFTRL'
     """
+    horizon = whole_if_float(horizon)
     covered: dict[str, Any] = {"horizon": horizon, "budget": budget}
     if participation is not None:
         covered["participation"] = participation

@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpoco._tickets import Ticket
 
 FloatArray = NDArray[np.float64]
 
@@ -20,6 +22,14 @@ class Live:
     _sole: threading.Lock  # held by a long run
     _suspended: bool
     _direct: int  # arguments of `observe` that the engine takes as they come; 0: none
+
+class VectorDecide(Protocol):
+    @overload
+    def __call__(self, *, ticket: Literal[False] = False) -> FloatArray: ...
+    @overload
+    def __call__(self, *, ticket: Literal[True]) -> tuple[FloatArray, Ticket]: ...
+    @overload
+    def __call__(self, *, ticket: bool = False) -> FloatArray | tuple[FloatArray, Ticket]: ...
 
 def direct(function: Method) -> Method: ...
 def select_instruction_set(name: str) -> str: ...

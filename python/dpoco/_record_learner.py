@@ -30,6 +30,7 @@ class RecordLearner(OnlineLearner):
     ``observe_gradients``.
     """
 
+    decide: _core.VectorDecide  # the type of what is inherited
     _domain: domains.Domain
     _loss: losses.Loss
     _batch: int = 1  # rounds per decision

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
 import numpy as np
 
@@ -164,6 +164,11 @@ class Stateful(_core.Live):
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, a lock of its own."""
+        if "seed" in kwargs and "seed" not in signature(cls).parameters:
+            raise TypeError(
+                "seed is no argument of learners: source=dpoco.random.Source.seeded(seed) repeats "
+                "noise, for tests, and voids the guarantee"
+            )
         self = super().__new__(cls)
         self._sole = threading.Lock()
         return self
@@ -287,8 +292,8 @@ class Stateful(_core.Live):
 
     # -- public -----------------------------------------------------------------------------------
 
-    def get_params(self) -> dict[str, Any]:
-        """Return the constructor's arguments as they were given."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
         return dict(self._arguments)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -370,16 +375,15 @@ class Stateful(_core.Live):
         """Return an unstarted object with the same arguments and its own noise."""
         return type(self)(**self._arguments)
 
+    __sklearn_clone__ = clone  # of ``sklearn.base.clone``, which would copy arguments
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (self._kind, self._to_bytes())
 
-    def __copy__(self: Self) -> Self:
-        return self._copied()
-
     def __deepcopy__(self: Self, memo: Any) -> Self:
-        return self._copied()
+        return self.__copy__()
 
-    def _copied(self: Self) -> Self:
+    def __copy__(self: Self) -> Self:
         if self._is_started():
             raise StateError(
                 "a started learner cannot be copied, because the copy would share its noise; use "
@@ -411,13 +415,23 @@ def _unpickle(kind: str, data: bytes) -> Stateful:
     return instance
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+@overload
+def load(path: str | os.PathLike[str]) -> Any: ...
+
+
+@overload
+def load(path: str | os.PathLike[str], kind: type[Self]) -> Self: ...
+
+
+def load(path: str | os.PathLike[str], kind: type[Stateful] | None = None) -> Any:
     """Continue a saved learner or mechanism, bit for bit.
 
     Parameters
     ----------
     path : path-like
         File written by ``save``.
+    kind : type, optional
+        Class that is expected, for type checkers and as a check.
 
     Returns
     -------
@@ -426,10 +440,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     StateError
-        If the file is corrupt, truncated, foreign or from a newer format; nothing is loaded.
+        If the file is corrupt, truncated, foreign or from a newer format, or its object is of
+        another kind; nothing is loaded.
     OSError
         If it cannot be read.
     """
     data = Path(path).read_bytes()
     header, _ = unpack(data)
-    return _class_of(header.get("kind"))._from_bytes(data)
+    found = _class_of(header.get("kind"))
+    if kind is not None and not issubclass(found, kind):
+        raise StateError(f"the state is of a {found.__name__}, not of a {kind.__name__}")
+    return found._from_bytes(data)

@@ -74,8 +74,6 @@ def instance(name: str, value: Any, kind: type[T], what: str) -> T:
 
 
 def _float(name: str, value: Any) -> float:
-    if type(value) is float:
-        return value
     try:
         if not isinstance(value, (bool, np.bool_, str, bytes, complex, np.complexfloating)):
             return float(value)
@@ -100,6 +98,11 @@ def whole_number(name: str, value: Any, low: int = 0, high: int | None = None) -
         reach = f"at least {low}" if high is None else f"in [{low}, {high}]"
         raise ValueError(f"{name} must be {reach}; got {number}")
     return number
+
+
+def whole_if_float(value: Any) -> Any:
+    """Return the int that a float such as 1e5 is; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def exponent(name: str, value: Any) -> float:

@@ -8,6 +8,7 @@ from dpoco import Budget
 
 BUDGET = Budget(4.0, 1e-6)
 NAMES = ("a", "b", "c")
+BOUNDS = {"feature_bound": 1.0, "label_bound": 1.0}
 
 
 def records(rounds, seed=0):

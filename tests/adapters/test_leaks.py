@@ -16,7 +16,7 @@ from dpoco.adapters import open_bandit
 pytest.importorskip("river")
 pytest.importorskip("sklearn")
 
-from adapter_cases import BUDGET
+from adapter_cases import BOUNDS, BUDGET
 
 from dpoco.adapters import river, sklearn
 
@@ -30,9 +30,9 @@ def clean(text):
 
 def test_messages_of_scikit_learns_estimators():
     def makers():
-        yield sklearn.PrivateOnlineClassifier(budget=BUDGET, classes=(0, 1), horizon=50)
-        yield sklearn.PrivateOnlineClassifier(budget=BUDGET, classes="data", horizon=50)
-        yield sklearn.PrivateOnlineRegressor(budget=BUDGET, horizon=50)
+        yield sklearn.PrivateOnlineClassifier(budget=BUDGET, classes=(0, 1), horizon=50, radius=1.0)
+        yield sklearn.PrivateOnlineClassifier(budget=BUDGET, classes="data", horizon=50, radius=1.0)
+        yield sklearn.PrivateOnlineRegressor(budget=BUDGET, horizon=50, radius=1.0, **BOUNDS)
 
     rows = [[CANARY, 1.0], [2.0, CANARY]]
     wrong = [
@@ -62,8 +62,8 @@ def test_messages_of_scikit_learns_estimators():
 def test_representations_of_scikit_learns_estimators(caplog):
     caplog.set_level(logging.DEBUG)
     for estimator in (
-        sklearn.PrivateOnlineClassifier(budget=BUDGET, classes=(0, 1), horizon=50),
-        sklearn.PrivateOnlineRegressor(budget=BUDGET, horizon=50),
+        sklearn.PrivateOnlineClassifier(budget=BUDGET, classes=(0, 1), horizon=50, radius=1.0),
+        sklearn.PrivateOnlineRegressor(budget=BUDGET, horizon=50, radius=1.0, **BOUNDS),
     ):
         estimator.partial_fit([[CANARY, 0.0]] * 2, [0, 1])
         texts = (repr(estimator), str(estimator), estimator._repr_html_(), str(vars(estimator)))

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from adapter_cases import BOUNDS
 
 import dpoco
 from dpoco.accounting import Ledger
@@ -78,12 +79,14 @@ def test_river_needs_a_person_exactly_where_it_is_enforced(changes):
 
 
 def test_records_of_nobody_are_refused_and_play_no_round():
-    model = in_river(river.PrivateRegressor)
+    model = in_river(river.PrivateRegressor, **BOUNDS)
     with pytest.raises(ValueError, match="does not name its person"):
         model.learn_one({"a": 1.0, "b": 2.0}, 0.5)
     assert model.round == 0
     ledger = Ledger(BUDGET)
-    fitted = sklearn.PrivateOnlineRegressor(budget=BUDGET, participation=RULE, ledger=ledger)
+    fitted = sklearn.PrivateOnlineRegressor(
+        budget=BUDGET, participation=RULE, ledger=ledger, radius=1.0, **BOUNDS
+    )
     for persons in (None, PEOPLE[:5]):
         with pytest.raises((TypeError, ValueError), match="persons must"):
             fitted.fit(X, X[:, 0], persons=persons)
@@ -91,7 +94,7 @@ def test_records_of_nobody_are_refused_and_play_no_round():
     fitted.fit(X, X[:, 0], persons=PEOPLE)
     assert fitted.guarantee_.person == (3, 4)
     with pytest.raises(TypeError, match="persons would be ignored"):
-        sklearn.PrivateOnlineRegressor(budget=BUDGET).fit(X, X[:, 0], persons=PEOPLE)
+        sklearn.PrivateOnlineRegressor(budget=BUDGET, **BOUNDS).fit(X, X[:, 0], persons=PEOPLE)
 
 
 def test_a_learner_with_another_rule_is_not_bound():

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from adapter_cases import BUDGET, NAMES, dictionaries, records
+from adapter_cases import BOUNDS, BUDGET, NAMES, dictionaries, records
 
 import dpoco
 from dpoco import HorizonExceeded, StateError
@@ -18,16 +18,19 @@ checks = pytest.importorskip("river.checks")
 pytest.importorskip("sklearn")  # river's checks take their data from it
 pandas = pytest.importorskip("pandas")
 
-from dpoco.adapters.river import PrivateClassifier, PrivateRegressor  # noqa: E402
+from river import compose, preprocessing  # noqa: E402
+
+from dpoco.adapters.river import PrivateClassifier, PrivateRegressor, PublicScaler  # noqa: E402
 
 CASES = [
-    (kind, params) for kind in (PrivateClassifier, PrivateRegressor)
+    (kind, params) for kind in (PrivateClassifier, PrivateRegressor, PublicScaler)
     for params in kind._unit_test_params()
 ]  # fmt: skip
 
 
 def classifier(**arguments):
-    return PrivateClassifier(NAMES, **{"horizon": 2000, "budget": BUDGET, **arguments})
+    given = {"horizon": 2000, "budget": BUDGET, "radius": 1.0, **arguments}
+    return PrivateClassifier(NAMES, **given)
 
 
 def learn(model, rows, labels):
@@ -103,7 +106,7 @@ def test_it_learns():
     predicted = model.predict_many(pandas.DataFrame(fresh, columns=NAMES))
     assert (predicted.to_numpy() == truth).mean() > 0.85
     assert truth.mean() < 0.5  # always False: far from that
-    regressor = PrivateRegressor(NAMES, horizon=20_000, budget=BUDGET, radius=2.0)
+    regressor = PrivateRegressor(NAMES, horizon=20_000, budget=BUDGET, radius=2.0, **BOUNDS)
     target = rows @ [1.0, -1.0, 0.5] + 0.3
     regressor.learn_many(pandas.DataFrame(rows, columns=NAMES), pandas.Series(target))
     errors = [regressor.predict_one(x) - y for x, y in zip(dictionaries(rows), target, strict=True)]
@@ -234,10 +237,54 @@ def test_how_records_are_read():
     }
     assert model.round == 0
     short = {"horizon": 10, "budget": BUDGET, "learner": "noisy_ftrl"}
-    regressor = PrivateRegressor(NAMES, **short, label_bound=2.0)
+    regressor = PrivateRegressor(NAMES, **short, feature_bound=1.0, label_bound=2.0)
     shares = regressor.nonprivate_records(given, [0.0, 2.0, -3.0, 2.5, 1.0]).shares
     assert (shares["label_out_of_range"], shares["empty"]) == (0.4, 0.2)
     assert "unknown_label" not in shares
-    hashed = PrivateRegressor(4, **short).nonprivate_records(given, [0.0] * 5)
+    hashed = PrivateRegressor(4, **short, **BOUNDS).nonprivate_records(given, [0.0] * 5)
     assert set(hashed.columns) == set("0123")
     assert "missing_features" not in hashed.shares
+
+
+def test_a_public_scaler_scales_what_it_names():
+    scaler = PublicScaler({"a": (0, 100), "b": (-1, 1)})
+    record = {"b": 9.0, "a": 75.0, "user": "u7"}
+    scaled = {"b": np.sqrt(0.5), "a": 0.5 * np.sqrt(0.5), "user": "u7"}
+    assert scaler.transform_one(record) == pytest.approx(scaled)
+    assert scaler.transform_one({"b": None}) == {"b": None}
+    table = pandas.DataFrame([record, {"b": 0.0, "user": "u8"}], index=[5, 7])
+    many = scaler.transform_many(table)
+    assert many.loc[5].to_dict() == pytest.approx(scaled)
+    assert (many.loc[7, "b"], many.loc[7, "user"]) == (0.0, "u8")
+    assert np.isnan(many.loc[7, "a"])
+    for wrong in ({"a": (1, 0)}, {}, {"a": 1}, {"a": (0, 1, 2)}):
+        with pytest.raises(ValueError, match=r"range|feature"):
+            PublicScaler(wrong)
+
+
+def test_budgets_bounds_steps_and_weights(recwarn):
+    stated = {"horizon": 100, "epsilon": 4.0, "delta": 1e-6, "learner": "noisy_ftrl"}
+    model = PrivateClassifier(NAMES, **stated, radius=1.0)
+    assert model.clone().guarantee.epsilon_at(1e-6) == pytest.approx(4.0)
+    with pytest.raises(ValueError, match="budget contains"):
+        PrivateClassifier(NAMES, **stated, budget=BUDGET)
+    with pytest.raises(TypeError, match="epsilon and delta must be given"):
+        PrivateClassifier(NAMES, horizon=100)
+    with pytest.raises(TypeError, match="label_bound must be given"):
+        PrivateRegressor(NAMES, **stated, feature_bound=1.0)
+    with pytest.raises(TypeError, match=r"^w is refused: .* past the bound"):
+        model.learn_one({"a": 0.1}, True, w=2.0)
+    record = dict.fromkeys(NAMES, 0.1)
+    scaler, named = PublicScaler(dict.fromkeys(NAMES, (-1, 1))), compose.Select(*NAMES)
+    recwarn.clear()
+    for steps in ((scaler,), (named, scaler), (named + scaler,)):
+        compose.Pipeline(*steps, model.clone()).learn_one(record, True)
+    assert not recwarn
+    learning = preprocessing.StandardScaler()
+    for steps in ((learning,), (scaler, learning), (scaler + learning,), (named | learning,)):
+        pipeline = compose.Pipeline(*steps, model.clone())
+        with pytest.warns(UserWarning, match="^StandardScaler before a private"):
+            pipeline.learn_one(record, True)
+        recwarn.clear()
+        pipeline.learn_one(record, True)
+        assert not recwarn  # said once

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from adapter_cases import BUDGET, NAMES, records
+from adapter_cases import BOUNDS, BUDGET, NAMES, records
 
 import dpoco
 from dpoco import Budget, BudgetExceeded, HorizonExceeded, StateError
@@ -16,31 +16,40 @@ from dpoco.accounting.ledger import Ledger
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import MinMaxScaler, Normalizer, PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from dpoco.adapters.sklearn import (
     PrivateOnlineClassifier,
     PrivateOnlineRegressor,
+    PublicScaler,
     expected_failed_checks,
 )
 
 ESTIMATORS = [
-    PrivateOnlineClassifier(budget=BUDGET, classes="data"),
-    PrivateOnlineClassifier(budget=BUDGET, classes="data", random_state=1, horizon=1000),
-    PrivateOnlineClassifier(budget=BUDGET, classes="data", learner="noisy_ftrl"),
+    PrivateOnlineClassifier(budget=BUDGET, classes="data", radius=1.0),
     PrivateOnlineClassifier(
-        budget=BUDGET, classes="data", learner="polyhedral_frank_wolfe", horizon=1000
+        budget=BUDGET, classes="data", radius=1.0, random_state=1, horizon=1000
     ),
-    PrivateOnlineRegressor(budget=BUDGET),
-    PrivateOnlineRegressor(budget=BUDGET, loss="huber", horizon=1000),
-    PrivateOnlineRegressor(budget=None, learner="noisy_ftrl", horizon=1000, fit_intercept=False),
+    PrivateOnlineClassifier(budget=BUDGET, classes="data", radius=1.0, learner="noisy_ftrl"),
+    PrivateOnlineClassifier(
+        budget=BUDGET, classes="data", learner="polyhedral_frank_wolfe", radius=1.0, horizon=1000
+    ),
+    PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=1.0),
+    PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=1.0, loss="huber", horizon=1000),
+    PrivateOnlineRegressor(
+        budget=None, **BOUNDS, learner="noisy_ftrl", horizon=1000, fit_intercept=False
+    ),
 ]
 
 
 def classifier(**arguments):
-    return PrivateOnlineClassifier(**{"budget": BUDGET, "classes": (False, True), **arguments})
+    given = {"budget": BUDGET, "classes": (False, True), "radius": 1.0, **arguments}
+    return PrivateOnlineClassifier(**given)
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning", "ignore:fit.. starts a new")
@@ -100,7 +109,7 @@ def test_it_learns():
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.score(fresh, np.where(truth, "yes", "no")) > 0.85
     target = rows @ [1.0, -1.0, 0.5] + 0.3
-    regressor = PrivateOnlineRegressor(budget=BUDGET, radius=2.0).fit(rows, target)
+    regressor = PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=2.0).fit(rows, target)
     assert regressor.score(rows, target) > 0.7
     assert regressor.intercept_ > 0.1
 
@@ -135,7 +144,9 @@ def test_rows_that_are_not_finite_are_empty_records():
     assert models[0].coef_.tolist() == models[1].coef_.tolist()
     assert np.isfinite(models[0].predict_proba(bad)).all()
     targets = np.where(labels, np.inf, 0.5)
-    regressor = PrivateOnlineRegressor(budget=BUDGET, learner="noisy_ftrl").fit(rows, targets)
+    regressor = PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, learner="noisy_ftrl").fit(
+        rows, targets
+    )
     assert np.isfinite(regressor.predict(bad)).all()
 
 
@@ -268,15 +279,99 @@ def test_how_rows_are_read():
     pandas = pytest.importorskip("pandas")
     rows = [[0.1, 0.2, 0.3], [9.0, 0.0, 0.0], [np.nan, 0.0, 0.0], [0.1, 0.1, 0.1]]
     table = pandas.DataFrame(rows, columns=["age", "income", "visits"])
-    regressor = PrivateOnlineRegressor(budget=None, label_bound=2.0).fit(table, [0.0] * 4)
+    regressor = PrivateOnlineRegressor(budget=None, feature_bound=1.0, label_bound=2.0).fit(
+        table, [0.0] * 4
+    )
     read = regressor.nonprivate_records(table, [0.0, 5.0, np.nan, -2.0])
     assert (read.records, read.columns["age"]) == (4, {"missing": 0.25})
     assert read.shares == {
         "empty": 0.25, "clipped": 0.25, "label_missing": 0.25, "label_out_of_range": 0.25,
         "missing": 0.25,
     }  # fmt: skip
-    plain = PrivateOnlineRegressor(budget=None)
+    plain = PrivateOnlineRegressor(budget=None, **BOUNDS)
     with pytest.raises(NotFittedError):
         plain.nonprivate_records(rows, [0.0] * 4)
     by_number = plain.fit(rows, [0.0] * 4).nonprivate_records(rows, [0.0] * 4)
     assert set(by_number.columns) == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize("norm", ["l2", "max"])
+def test_a_public_scaler_passes_the_checks_and_learns_nothing(norm):
+    check_estimator(PublicScaler((-3.0, 3.0), norm=norm), on_skip=None)
+    scaler = PublicScaler([(0, 100), (-1, 1)], norm=norm)
+    size = np.sqrt(2.0) if norm == "l2" else 1.0
+    rows = np.array([[75.0, 0.0], [-50.0, 9.0], [np.nan, -1.0]])
+    scaled = np.array([[0.5, 0.0], [-1.0, 1.0], [np.nan, -1.0]]) / size
+    np.testing.assert_allclose(scaler.transform(rows), scaled)
+    np.testing.assert_allclose(scaler.fit(1e9 * rows).transform(rows), scaled)
+    for wrong in ([1, 2, 3], [(1, 0)] * 2, "ab", [], [(0, np.inf)] * 2, [(0, 1)] * 3):
+        with pytest.raises(ValueError, match="range"):
+            PublicScaler(wrong).transform(rows)
+    with pytest.raises(ValueError, match="norm must be one of"):
+        PublicScaler((0, 1), norm="l1").fit(rows)
+
+
+def test_the_budget_is_stated_once():
+    rows, labels = records(300)
+    model = PrivateOnlineClassifier(epsilon=4.0, delta=1e-6, classes=(False, True), radius=1.0)
+    same = classifier(random_state=1).fit(rows, labels)
+    assert clone(model).set_params(random_state=1).fit(rows, labels).coef_.tolist() == (
+        same.coef_.tolist()
+    )
+    for given, named in (({"epsilon": 1.0}, "delta"), ({"delta": 0.1}, "epsilon"), ({}, "and")):
+        with pytest.raises(TypeError, match=f"{named}.* must be given"):
+            PrivateOnlineClassifier(classes=(False, True), **given).fit(rows, labels)
+    for both in ({"epsilon": 1.0}, {"delta": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}):
+        with pytest.raises(ValueError, match="budget contains"):
+            classifier(**both).fit(rows, labels)
+
+
+def test_bounds_are_usual_ones_or_asked_for():
+    """At the usual radius a scaled regression is learned; at the old default it was not."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0.0, 100.0, (20_000, 10))
+    target = 3.0 * rows[:, 0] + rng.normal(0.0, 10.0, 20_000)
+    scaler, stated = PublicScaler((0, 100)), {"epsilon": 1.0, "delta": 1e-6, "random_state": 1}
+    for given, missing in (({}, "feature_bound and label_bound"), ({"feature_bound": 1}, "label_")):
+        with pytest.raises(TypeError, match=f"^{missing}.* must be given"):
+            PrivateOnlineRegressor(**stated, **given).fit(rows, target)
+    stated |= {"feature_bound": 1.0, "label_bound": 400.0}
+    usual, old = (
+        make_pipeline(scaler, PrivateOnlineRegressor(**stated, **radius)).fit(rows, target)
+        for radius in ({}, {"radius": 1.0})
+    )
+    assert usual.score(rows, target) > 0.85
+    assert old.score(rows, target) < 0.0
+    assert usual[-1].learner_.domain.radius == pytest.approx(np.sqrt(10.0) * 400.0)
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_steps_that_learn_are_warned_of(recwarn):
+    rows, labels = records(200)
+    model, scaler = classifier(), PublicScaler((-1.0, 1.0))
+    union, columns = make_union, make_column_transformer
+    for steps in ((StandardScaler(),), (scaler, MinMaxScaler()), (union(scaler, MinMaxScaler()),),
+                  (columns((StandardScaler(), [0, 1]), remainder="passthrough"),),
+                  (make_pipeline(StandardScaler(), scaler),)):  # fmt: skip
+        with pytest.warns(UserWarning, match="Scaler before a private estimator") as caught:
+            make_pipeline(*steps, clone(model)).fit(rows, labels)
+        assert "PublicScaler" not in str(caught[0].message).partition(" before")[0]
+    with pytest.warns(UserWarning, match="StandardScaler"):  # in a search, inside another one
+        cross_val_score(make_pipeline(StandardScaler(), make_pipeline(scaler, model)), rows, labels,
+                        cv=2)  # fmt: skip
+    recwarn.clear()
+    for steps in ((scaler,), ("passthrough", Normalizer(), PolynomialFeatures(1)),
+                  (union(scaler, Normalizer()),)):  # fmt: skip
+        make_pipeline(*steps, clone(model)).fit(rows, labels)
+    clone(model).fit(StandardScaler().fit_transform(rows), labels)  # which nobody sees
+    assert not [each for each in recwarn if "private estimator" in str(each.message)]
+
+
+def test_weights_are_refused_with_the_reason():
+    rows, labels = records(20)
+    weights = np.ones(20)
+    for learns in (classifier().fit, classifier().partial_fit):
+        with pytest.raises(TypeError, match=r"^sample_weight is refused: .* past the bound"):
+            learns(rows, labels, sample_weight=weights)
+        with pytest.raises(TypeError, match="unexpected argument 'person'"):
+            learns(rows, labels, person=weights)

@@ -183,7 +183,7 @@ def unstarted_pickles_have_their_own_noise(_):
     return lambda self: self
 
 
-@fault(PrefixHedge, "_copied")
+@fault(PrefixHedge, "__copy__")
 def copies_share_no_noise(_):
     return lambda self: self
 

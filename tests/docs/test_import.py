@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+import dpoco
+
 PROGRAM = """
 import sys
 import numpy  # with whatever it loads itself
@@ -25,3 +29,20 @@ def test_import_loads_numpy_only():
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
     assert result.stdout.split() == ["[]", "[]"], result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("TreeFrankWolfe", "frank_wolfe.TreeFrankWolfe"),
+        ("noisy_ftrl", "oco.NoisyFTRL"),
+        ("SquaredLoss", "losses.SquaredLoss"),
+        ("LpBal", "domains.LpBall"),
+        ("bandit", "bandits"),
+    ],
+)
+def test_a_name_that_is_elsewhere_is_found(name, meant):
+    with pytest.raises(AttributeError, match=f"did you mean 'dpoco.{meant}'"):
+        getattr(dpoco, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'zebra'$"):
+        _ = dpoco.zebra

@@ -1,8 +1,9 @@
 """People reach a useful result from an empty directory, with the installed package alone.
 
 The engineer follows ``docs/five_minutes.md``, the researcher ``docs/own_learner.md``; the backend
-developer copies an example and tries it as its page says; the lawyer has a file and three commands.
-Run with ``-s`` to see how long each path took.
+developer copies an example and tries it as its page says; the estimator user has pipelines of
+scikit-learn and river; the lawyer has a file and three commands. Run with ``-s`` to see how long
+each path took.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, snippets
 
-MINUTES = {"engineer": 5.0, "researcher": 10.0, "backend": 15.0, "lawyer": 1.0}
+MINUTES = {
+    "engineer": 5.0, "researcher": 10.0, "backend": 15.0, "estimator": 2.0, "lawyer": 1.0,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -111,3 +114,89 @@ def test_the_engineer_has_files_that_come_by_the_hour(run, tmp_path):
     assert run(*predict, code=2) == ""
     again = ("--label", "alarm", "--range", "temperature=-20:50", "--range", "load=0:1")
     assert run("-m", "dpoco", "run", "hour-1.csv", *again, code=2) == ""  # keeps the first report
+
+
+SCIKIT_LEARN = """
+import numpy as np
+from dpoco.adapters.sklearn import PrivateOnlineClassifier, PublicScaler
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+rng = np.random.default_rng(0)
+X = rng.uniform([18, 0], [90, 50], size=(20_000, 2))  # years, visits
+y = X[:, 0] / 90 + X[:, 1] / 50 > 1.1
+model = PrivateOnlineClassifier(epsilon=1, delta=1e-6, classes=(False, True), horizon=1e5)
+pipeline = clone(make_pipeline(PublicScaler([(0, 120), (0, 60)]), model))
+pipeline.fit(X[:15_000], y[:15_000])
+scaler, model = pipeline[0], pipeline[-1]
+model.partial_fit(scaler.transform(X[15_000:18_000]), y[15_000:18_000])
+odds = pipeline.predict_proba(X[18_000:])
+print(round(float(((odds[:, 1] > 0.5) == y[18_000:]).mean()), 3), model.learner_.round)
+with open("guarantee.json", "w") as file:
+    file.write(model.guarantee_.to_json())
+"""
+RIVER = """
+import random
+from dpoco.adapters.river import PrivateClassifier, PublicScaler
+from river import metrics
+
+random.seed(0)
+model = PublicScaler({"age": (0, 120), "visits": (0, 60)}) | PrivateClassifier(
+    ("age", "visits"), horizon=1e4, epsilon=1, delta=1e-6)
+accuracy = metrics.Accuracy()
+for t in range(8000):
+    x = {"age": random.uniform(18, 90), "visits": random.uniform(0, 50)}
+    y = x["age"] / 90 + x["visits"] / 50 > 1.1
+    if t >= 6000:
+        accuracy.update(y, model.predict_one(x))
+    model.learn_one(x, y)
+print(accuracy.get(), round(model["PrivateClassifier"].guarantee.epsilon, 3))
+"""
+
+
+def test_the_estimator_user_swaps_a_line_in_a_pipeline(run, tmp_path):
+    """Over a second: three processes, which import scikit-learn and river."""
+    pytest.importorskip("sklearn")
+    pytest.importorskip("river")
+    (tmp_path / "batch.py").write_text(SCIKIT_LEARN)
+    (tmp_path / "stream.py").write_text(RIVER)
+    accuracy, rounds = run("-W", "error", "batch.py").split()
+    assert float(accuracy) > 0.95
+    assert int(rounds) == 18_000
+    assert "verified (epsilon 1 at delta" in run("-m", "dpoco", "verify", "guarantee.json")
+    accuracy, epsilon = run("-W", "error", "stream.py").split()
+    assert float(accuracy) > 0.9
+    assert float(epsilon) == 1.0
+
+
+MISTAKES = """
+import dpoco
+from dpoco.experts import PrefixHedge
+from dpoco.oco import NoisyFTRL
+
+ball, loss = dpoco.domains.LpBall(3, 2.0, 1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
+budget = dpoco.Budget(1.0, 1e-6)
+learner = NoisyFTRL(ball, loss, horizon=100, budget=budget)
+theta, ticket = learner.decide(ticket=True)
+learner.observe([0.1, 0.2, 0.3], 0.5, ticket=ticket)
+shape: tuple[int, ...] = learner.decide().shape
+expert: int = PrefixHedge(3, horizon=100, budget=budget).decide()
+back: NoisyFTRL = dpoco.load("state", NoisyFTRL)
+wrong: str = learner.decide()  # assignment
+word: str = PrefixHedge(3, horizon=100, budget=budget).decide()  # assignment
+hedge: PrefixHedge = dpoco.load("state", NoisyFTRL)  # assignment
+dpoco.Budget("1", 1e-6)  # arg-type
+NoisyFTRL(ball, loss, horizon=100, budget=budget, seed=1)  # call-arg
+learner.desice()  # attr-defined
+"""
+
+
+def test_a_type_checker_reports_exactly_the_mistakes(tmp_path):
+    """Over a second: mypy reads the package without a cache."""
+    pytest.importorskip("mypy")
+    (tmp_path / "mine.py").write_text(MISTAKES)
+    command = [sys.executable, "-m", "mypy", "--strict", "mine.py", "--cache-dir", "cache"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = re.findall(r"^mine.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.M)
+    lines = enumerate(MISTAKES.splitlines(), 1)
+    assert found == [(str(n), text.split("# ")[1]) for n, text in lines if "  # " in text]

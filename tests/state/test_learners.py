@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+import dpoco
 from dpoco._families import Vectors, family_of
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.audit import replay_audit, standard_case
 from dpoco.audit._family import Family, Scorer
+from dpoco.errors import StateError
 from dpoco.frank_wolfe import NoisySGD, TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_named, learner_of, own_class
 from dpoco.local import DistributionLearner
@@ -61,7 +63,7 @@ def test_a_subclass_has_what_its_base_has():
     made = Mine(problem.domain(), problem.family(), horizon=9, budget=None)
     assert isinstance(family_of(made), Vectors)
     told = {"loss": "squared", "learner": "tree_frank_wolfe", "horizon": 9, "budget": None}
-    told |= {"options": None, "seed": None, "participation": None}
+    told |= dict.fromkeys(("options", "seed", "participation", "epsilon", "delta"))
     assert LinearModel.of(told, 2, made).learner is made
     with pytest.raises(TypeError, match="must be a PolyhedralFrankWolfe"):
         LinearModel.of({**told, "learner": "polyhedral_frank_wolfe"}, 2, made)
@@ -77,3 +79,30 @@ def test_journals_refuse_what_draws_no_noise():
     for other in (server, NoisySGD.__new__(NoisySGD), object()):
         with pytest.raises(TypeError, match="a journal"):
             family_of(other)
+
+
+ONLINE = [each for each in LEARNERS if each.plays in ("records", "experts", "arms", "sums")]
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("listed", ONLINE, ids=lambda each: each.name)
+def test_arguments_as_other_libraries_give_them(listed, tmp_path):
+    clone = pytest.importorskip("sklearn.base").clone
+    case, kind = standard_case(listed.name), listed.load()
+    learner = kind(**case.make_learner(dpoco.random.Source.seeded(1)).get_params(deep=False))
+    given = learner.get_params()
+    same = kind(**{**given, "horizon": float(learner.horizon)})
+    assert same.get_params() == given
+    assert same.parameters == learner.parameters
+    copied = clone(learner)
+    assert copied is not learner
+    assert copied.get_params() == given
+    with pytest.raises(TypeError, match=r"source=dpoco\.random\.Source\.seeded"):
+        kind(**given, seed=1)
+    for horizon in (1.5, float("inf"), float("nan")):
+        with pytest.raises((TypeError, ValueError), match="horizon"):
+            kind(**{**given, "horizon": horizon})
+    learner.save(tmp_path / "state")
+    assert dpoco.load(tmp_path / "state", kind).parameters == learner.parameters
+    with pytest.raises(StateError, match=f"is of a {listed.class_name}, not of a Mine"):
+        dpoco.load(tmp_path / "state", Mine)

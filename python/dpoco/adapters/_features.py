@@ -12,14 +12,34 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from dpoco._validation import FloatArray, number, positive_int
+from dpoco._validation import FloatArray, choice, number, positive_int
+from dpoco.datasets import PublicScaling
 from dpoco.trace import Flags
 
 _LARGEST_DIMENSION = 2**24
+
+Norm = Literal["l2", "max"]
+
+
+def public_scaling(ranges: Any) -> PublicScaling:
+    """Return the scaling of declared ranges, (low, high) or one such pair a column."""
+    try:
+        pairs = np.asarray(ranges, dtype=np.float64)
+    except (TypeError, ValueError):
+        pairs = np.empty(0)
+    if pairs.shape not in ((2,), (len(pairs), 2)) or not len(pairs):
+        raise ValueError("ranges must be a pair (low, high), or one such pair for each feature")
+    return PublicScaling(pairs[..., 0], pairs[..., 1], intercept=False)
+
+
+def scaled(scaling: PublicScaling, norm: Norm, rows: FloatArray) -> FloatArray:
+    """Return rows of declared ranges, shape (n, d), scaled into the ball of radius 1 of a norm."""
+    long = math.sqrt(rows.shape[1]) if choice("norm", norm, ("l2", "max")) == "l2" else 1.0
+    return scaling.apply(rows) / long
 
 
 class FeatureMap:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,7 +32,65 @@ _OWN = frozenset({"domain", "loss", "horizon", "budget", "participation", "on_vi
 _SLACK = 1.0 + 1e-12
 
 
-_TERMS = ("horizon", "budget", "options", "seed", "participation")
+_TERMS = ("horizon", "options", "seed", "participation")
+# Margins of plus and minus 4 are probabilities of 2 and 98 %.
+_REACH = 4.0
+
+Stated = Literal["epsilon, delta"]
+STATED: Stated = "epsilon, delta"
+
+
+def refuse(names: Collection[str]) -> None:
+    """Raise `TypeError` for further arguments of a method that learns."""
+    if not names:
+        return
+    name = min(names)
+    if name in ("sample_weight", "w"):
+        raise TypeError(
+            f"{name} is refused: a weight would scale a record's influence past the bound that the "
+            "noise is for"
+        )
+    raise TypeError(f"unexpected argument {name!r}")
+
+
+def stated_budget(arguments: Mapping[str, Any]) -> Budget | None:
+    """Return the budget of an estimator's arguments: `budget`, or `epsilon` and `delta`."""
+    budget, numbers = arguments["budget"], {name: arguments[name] for name in ("epsilon", "delta")}
+    missing = [name for name, value in numbers.items() if value is None]
+    if budget != STATED:
+        if len(missing) < 2:
+            raise ValueError("budget contains epsilon and delta: give it, or both of these")
+        return budget  # type: ignore[no-any-return]  # checked by the learner
+    if missing:
+        raise TypeError(
+            f"{' and '.join(missing)} must be given, or a budget (None switches privacy off)"
+        )
+    return Budget(**numbers)
+
+
+def callers(kind: type) -> Iterator[Any]:
+    """Yield the objects of a type whose methods are running: pipelines tell nobody of their steps.
+
+    They are not seen from other processes, nor if they have returned before.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, kind):
+            yield owner
+        frame = frame.f_back
+
+
+def warn_of_learning(steps: Iterable[Any]) -> None:
+    """Warn of steps that learn from the records which a private estimator gets from them."""
+    names = sorted({type(each).__name__ for each in steps})
+    if names:
+        warnings.warn(
+            f"{', '.join(names)} before a private estimator: what a step learns from the data is "
+            "not covered by the guarantee; use PublicScaler, or other steps with public constants",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,8 +128,9 @@ class LinearProblem:
     feature_bound, label_bound, threshold : float
         Public bounds, and the Huber loss's threshold. Features are measured in l2, for
         "polyhedral_frank_wolfe" in the maximum norm.
-    radius : float
-        Of the ball of coefficients, intercept included: l2, for "polyhedral_frank_wolfe" l1.
+    radius : float, optional
+        Of the ball of coefficients, intercept included: l2, for "polyhedral_frank_wolfe" l1. None:
+        margins in one feature reach 4 or `label_bound` if all features are about as large.
     intercept : bool
         Whether records get one more feature, the constant `feature_bound`.
     """
@@ -80,7 +141,7 @@ class LinearProblem:
     feature_bound: float = 1.0
     label_bound: float = 1.0
     threshold: float = 1.0
-    radius: float = 1.0
+    radius: float | None = None
     intercept: bool = True
 
     @classmethod
@@ -89,6 +150,14 @@ class LinearProblem:
         stated = {each.name: arguments[each.name] for each in fields(cls) if each.name in arguments}
         if "loss" in stated:
             choice("loss", stated["loss"], ("squared", "huber"))
+            bounds = ("feature_bound", "label_bound")
+            missing = [name for name in bounds if stated.get(name, 1.0) is None]
+            if missing:
+                raise TypeError(
+                    f"{' and '.join(missing)} must be given: records and labels are clipped to "
+                    "them, so they decide what is learned, and they must be public; after "
+                    "PublicScaler, feature_bound is 1"
+                )
         return cls(**{"loss": "logistic", **stated, "dimension": dimension})
 
     def __post_init__(self) -> None:
@@ -96,7 +165,8 @@ class LinearProblem:
         choice("learner", self.learner, (_AUTO, *_NAMED))
         positive_int("dimension", self.dimension)
         for name in ("feature_bound", "label_bound", "threshold", "radius"):
-            positive_float(name, getattr(self, name))
+            if name != "radius" or self.radius is not None:
+                positive_float(name, getattr(self, name))
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise TypeError(f"intercept must be a bool; got {type(self.intercept).__name__}")
 
@@ -108,7 +178,12 @@ class LinearProblem:
 
     def domain(self) -> LpBall:
         """Return the ball of coefficients."""
-        return LpBall(self.dimension + int(self.intercept), self._p, float(self.radius))
+        radius = self.radius
+        if radius is None:
+            reach = _REACH if self.loss == "logistic" else float(self.label_bound)
+            spread = math.sqrt(self.dimension) if self._p == 2.0 else 1.0
+            radius = reach * spread / float(self.feature_bound)
+        return LpBall(self.dimension + int(self.intercept), self._p, float(radius))
 
     def family(self) -> GlmLoss:
         """Return the loss with the bounds that its learner enforces."""
@@ -213,7 +288,7 @@ class LinearModel:
     def of(cls, arguments: Mapping[str, Any], dimension: int, learner: Any = None) -> LinearModel:
         """Return the model an estimator's arguments state; of a loaded learner as `bind` does."""
         problem = LinearProblem.of(arguments, dimension)
-        terms = {name: arguments[name] for name in _TERMS}
+        terms = {name: arguments[name] for name in _TERMS} | {"budget": stated_budget(arguments)}
         if learner is None:
             return cls(problem, terms)
         model = cls.__new__(cls)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 try:
-    from river import bandit, base
+    from river import bandit, base, compose
 except ImportError:
     raise ImportError(
         'dpoco.adapters.river needs river: pip install "dpoco[adapters]"', name="river"
@@ -27,13 +27,87 @@ except ImportError:
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
-from dpoco.adapters._features import FeatureMap, LabelMap
-from dpoco.adapters._linear import LinearModel, own_arguments
+from dpoco.adapters._features import FeatureMap, LabelMap, Norm, public_scaling, scaled
+from dpoco.adapters._linear import (
+    STATED,
+    LinearModel,
+    Stated,
+    callers,
+    own_arguments,
+    refuse,
+    warn_of_learning,
+)
 from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
 from dpoco.trace import Flags, RecordShares
 
 __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
-           "PrivateExperts", "PrivateRegressor"]  # fmt: skip
+           "PrivateExperts", "PrivateRegressor", "PublicScaler"]  # fmt: skip
+
+
+_SILENT = (base.Transformer.learn_one, base.SupervisedTransformer.learn_one)
+
+
+def _learning(steps: Iterable[Any]) -> Iterator[Any]:
+    """Yield the transformers of a pipeline's steps that have something to learn."""
+    for step in steps:
+        if isinstance(step, (compose.TransformerUnion, compose.TransformerProduct)):
+            yield from _learning(step.transformers.values())
+        elif isinstance(step, compose.Pipeline):
+            yield from _learning(step.steps.values())
+        elif getattr(type(step), "learn_one", _SILENT[0]) not in _SILENT:
+            yield step
+
+
+class PublicScaler(base.MiniBatchTransformer):
+    """Map declared ranges to [-1, 1], and records into the l2 ball of radius 1, learning nothing.
+
+    Parameters
+    ----------
+    ranges : mapping of names to (float, float)
+        Lowest and highest value of each feature, public; never taken from the data. Values outside
+        count as the nearest end. What is not named passes unchanged, what is missing stays so.
+    norm : {"l2", "max"}, default "l2"
+        Of the ball: "l2" divides by the root of the number of names; "max", for
+        "polyhedral_frank_wolfe", does not.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad ranges, at once.
+
+    Examples
+    --------
+    >>> from dpoco.adapters.river import PublicScaler
+    >>> PublicScaler({"age": (0, 100)}).transform_one({"age": 75.0, "user": "u7"})
+    {'age': 0.5, 'user': 'u7'}
+    """
+
+    def __init__(self, ranges: Mapping[str, tuple[float, float]], norm: Norm = "l2") -> None:
+        self.ranges, self.norm = ranges, norm
+        if not isinstance(ranges, Mapping):
+            raise TypeError(f"ranges must be a mapping of names; got {type(ranges).__name__}")
+        self._features = FeatureMap(list(ranges))
+        self._scaling = public_scaling(list(ranges.values()))
+        self._scaled([{}])
+
+    def _scaled(self, records: Any) -> FloatArray:
+        return scaled(self._scaling, self.norm, self._features.rows(records))
+
+    def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Return the record with its named features scaled."""
+        row = dict(zip(self.ranges, self._scaled([x])[0].tolist(), strict=True))
+        return {**x, **{name: row[name] for name in row if x.get(name) is not None}}
+
+    def transform_many(self, X: Any) -> Any:
+        """Return the DataFrame with its named features scaled, in their columns."""
+        import pandas as pd
+
+        rows = [self.transform_one(record) for record in X.to_dict("records")]
+        return pd.DataFrame(rows, index=X.index, columns=X.columns)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"ranges": {"0": (-1.0, 1.0)}}
 
 
 class _LinearEstimator:
@@ -41,6 +115,7 @@ class _LinearEstimator:
 
     _features: FeatureMap
     _model: LinearModel
+    _has_looked: bool = False  # for steps that learn
 
     def _begin(self, arguments: dict[str, Any]) -> None:
         """Keep a constructor's arguments, from which river clones, and make the learner."""
@@ -87,7 +162,7 @@ class _LinearEstimator:
         """Published intercept; 0 if there is none."""
         return self._model.coefficients[1]
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
+    def learn_one(self, x: Mapping[Any, Any], y: Any, **refused: NoReturn) -> None:
         """Play one round with a record.
 
         Parameters
@@ -104,10 +179,13 @@ class _LinearEstimator:
         StateError
             For an unpickled copy.
         TypeError
-            If a feature is not a number, or a label is neither a number nor of the classes' type.
+            If a feature is not a number, or a label is neither a number nor of the classes' type;
+            for a weight.
         ValueError
             If a record lacks its `person`.
         """
+        refuse(refused)
+        self._look()
         features = self._features
         self._model.learn_one(features.row(x), self._target(y), features.person_of(x))
 
@@ -119,8 +197,16 @@ class _LinearEstimator:
         HorizonExceeded
             If there are not enough rounds for all rows; no round is played.
         """
+        self._look()
         features = self._features
         self._model.learn_many(features.rows(X), self._targets(y), features.persons(X))
+
+    def _look(self) -> None:
+        """Warn, once, if this is the last step of a pipeline whose other steps learn."""
+        if not self._has_looked:
+            self._has_looked = True
+            steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
+            warn_of_learning(each for own in steps for each in _learning(own))
 
     def bind(self, learner: Any) -> None:
         """Continue with a learner that `dpoco.load` has restored.
@@ -208,8 +294,10 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     horizon : int or None
         Largest number of records that may ever be learned. None: unknown; not possible for
         "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
-    budget : Budget or None
-        Budget of all records together; None: no privacy.
+    epsilon, delta : float, optional
+        The budget of all records together, if `budget` is not given.
+    budget : Budget or None, optional
+        In place of `epsilon` and `delta`; None switches privacy off.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
@@ -219,10 +307,12 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         one. A label of another type is an error: texts for numbers, and bools for numbers other
         than 0 and 1.
     feature_bound : float, default 1.0
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
-    radius : float, default 1.0
+        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this
+        maximum norm.
+    radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
+        Default: 4 sqrt(d) / `feature_bound` (l1: without the root).
     intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
@@ -247,10 +337,8 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
 
     Examples
     --------
-    >>> import dpoco
     >>> from dpoco.adapters.river import PrivateClassifier
-    >>> model = PrivateClassifier(
-    ...     ("age", "income"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6), radius=4.0)
+    >>> model = PrivateClassifier(("age", "income"), horizon=10_000, epsilon=1.0, delta=1e-6)
     >>> model.predict_proba_one({"age": 0.3})
     {False: 0.5, True: 0.5}
     >>> model.learn_one({"age": 0.3, "income": 0.8}, True)
@@ -265,11 +353,13 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         features: Sequence[str] | int,
         *,
         horizon: int | None,
-        budget: Budget | None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        budget: Budget | Stated | None = STATED,
         learner: str = "auto",
         classes: tuple[Any, Any] = (False, True),
         feature_bound: float = 1.0,
-        radius: float = 1.0,
+        radius: float | None = None,
         intercept: bool = True,
         participation: Participation | None = None,
         person: str | None = None,
@@ -325,23 +415,27 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
     horizon : int or None
         Largest number of records that may ever be learned. None: unknown; not possible for
         "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
-    budget : Budget or None
-        Budget of all records together; None: no privacy.
+    epsilon, delta : float, optional
+        The budget of all records together, if `budget` is not given.
+    budget : Budget or None, optional
+        In place of `epsilon` and `delta`; None switches privacy off.
     loss : {"squared", "huber"}
         The loss to minimise.
     learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
 "coupled_regularized_leader"}
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
-    feature_bound : float, default 1.0
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm.
-    label_bound : float, default 1.0
-        Labels are clipped to [-label_bound, label_bound].
+    feature_bound : float
+        Required. Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this
+        maximum norm.
+    label_bound : float
+        Required. Labels are clipped to [-label_bound, label_bound].
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
-    radius : float, default 1.0
+    radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
-        for "polyhedral_frank_wolfe" the l1 norm.
+        for "polyhedral_frank_wolfe" the l1 norm. By default sqrt(d) `label_bound` / `feature_bound`
+        (l1: without the root).
     intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
@@ -361,10 +455,10 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
 
     Examples
     --------
-    >>> import dpoco
     >>> from dpoco.adapters.river import PrivateRegressor
     >>> model = PrivateRegressor(
-    ...     ("age", "income"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6), label_bound=2.0)
+    ...     ("age", "income"), horizon=10_000, epsilon=1.0, delta=1e-6, feature_bound=1.0,
+    ...     label_bound=2.0)
     >>> model.learn_one({"age": 0.3, "income": 0.8}, 1.2)
     >>> model.guarantee.delta
     1e-06
@@ -375,13 +469,15 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         features: Sequence[str] | int,
         *,
         horizon: int | None,
-        budget: Budget | None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        budget: Budget | Stated | None = STATED,
         loss: str = "squared",
         learner: str = "auto",
-        feature_bound: float = 1.0,
-        label_bound: float = 1.0,
+        feature_bound: float | None = None,
+        label_bound: float | None = None,
         threshold: float = 1.0,
-        radius: float = 1.0,
+        radius: float | None = None,
         intercept: bool = True,
         participation: Participation | None = None,
         person: str | None = None,
@@ -396,7 +492,10 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         for loss in ("squared", "huber"):
-            yield {"features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "loss": loss}
+            yield {
+                "features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "loss": loss,
+                "feature_bound": 1.0, "label_bound": 1.0,
+            }  # fmt: skip
 
 
 class _Policy:

@@ -11,7 +11,8 @@ arrays, and texts that it cannot convert. These messages name only shapes and ty
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +25,39 @@ except ImportError:
         name="sklearn",
     ) from None
 
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    OneToOneFeatureMixin,
+    RegressorMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.exceptions import DataConversionWarning
+from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from dpoco._participation import Participation
-from dpoco._validation import FloatArray, float_array
+from dpoco._validation import FloatArray, float_array, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.adapters._features import LabelMap
-from dpoco.adapters._linear import LinearModel, own_arguments
+from dpoco.adapters._features import LabelMap, Norm, public_scaling, scaled
+from dpoco.adapters._linear import (
+    STATED,
+    LinearModel,
+    Stated,
+    callers,
+    own_arguments,
+    refuse,
+    warn_of_learning,
+)
 from dpoco.errors import HorizonExceeded
 from dpoco.trace import Flags, RecordShares
 
-__all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "expected_failed_checks"]
+__all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
+           "expected_failed_checks"]  # fmt: skip
+
+_COUNTING = ("PolynomialFeatures",)  # which learn how many columns there are, and no more
 
 
 def _matrix(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
@@ -98,6 +118,64 @@ def _array(name: str, value: Any) -> NDArray[Any]:
         raise ValueError(f"{name} must be an array; got {type(value).__name__}") from None
 
 
+def _learning(steps: list[tuple[str, Any]]) -> Iterator[Any]:
+    """Yield the transformers of a pipeline's steps that learn from data, by their tags."""
+
+    def parts(step: Any) -> list[Any]:
+        given = step.get_params() if hasattr(step, "get_params") else {}
+        return [each for each in given.values() if hasattr(each, "transform")]
+
+    for _, step in steps:
+        for each in [step, *parts(step)]:
+            tags = getattr(each, "__sklearn_tags__", None)
+            stateless = tags is not None and not tags().requires_fit
+            whole = type(each).__name__ in _COUNTING or parts(each)  # whose parts are looked at
+            if hasattr(each, "fit") and not (stateless or whole):
+                yield each
+
+
+class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Map declared ranges to [-1, 1], and rows into the ball of radius 1: nothing is learned.
+
+    Parameters
+    ----------
+    ranges : (float, float) or sequence of (float, float)
+        Lowest and highest value of every feature, or of each; public: a sensor's data sheet, a
+        form's limits. Never take them from the data. Values outside count as the nearest end.
+    norm : {"l2", "max"}, default "l2"
+        Of the ball: "l2" divides by sqrt(d); "max" does not, for "polyhedral_frank_wolfe".
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, by `fit` and `transform`; messages never contain data.
+
+    Examples
+    --------
+    >>> from dpoco.adapters.sklearn import PublicScaler
+    >>> PublicScaler(ranges=[(0, 100), (-5, 5)], norm="max").transform([[75.0, 9.0]])
+    array([[0.5, 1. ]])
+    """
+
+    def __init__(self, ranges: Any, *, norm: Norm = "l2") -> None:
+        self.ranges, self.norm = ranges, norm
+
+    def fit(self, X: Any, y: Any = None) -> PublicScaler:
+        """Note how many features there are, and check the arguments."""
+        scaled(public_scaling(self.ranges), self.norm, _matrix(self, X, reset=True)[:1])
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return scaled rows, shape (n, d); no `fit` is needed, and NaN stays NaN."""
+        rows = _matrix(self, X, reset=not hasattr(self, "n_features_in_"))
+        return scaled(public_scaling(self.ranges), self.norm, rows)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit, tags.input_tags.allow_nan = False, True
+        return tags
+
+
 class _LinearEstimator(BaseEstimator):
     """Base of both estimators: they run a learner, charge it and publish its results."""
 
@@ -123,6 +201,9 @@ class _LinearEstimator(BaseEstimator):
             raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
         model = LinearModel.of({**self._terms(), "horizon": horizon}, self.n_features_in_)
         model.learner._digests(persons, rows)  # refused before anything is charged
+        warn_of_learning(
+            each for pipeline in callers(Pipeline) for each in _learning(pipeline.steps[:-1])
+        )
         if self.ledger is not None:
             label = f"{type(self).__name__} of {horizon} rounds"
             self.ledger.charge(model.published.guarantee, label)
@@ -130,9 +211,9 @@ class _LinearEstimator(BaseEstimator):
 
     def _fit(self, X: FloatArray, labels: FloatArray, persons: Any) -> None:
         again = self.__sklearn_is_fitted__()
-        rounds = X.shape[0]
-        if isinstance(self.horizon, (int, np.integer)) and rounds > self.horizon:
-            raise HorizonExceeded(f"{rounds} records, and a horizon of {self.horizon} rounds")
+        rounds, most = X.shape[0], whole_if_float(self.horizon)
+        if isinstance(most, (int, np.integer)) and rounds > most:
+            raise HorizonExceeded(f"{rounds} records, and a horizon of {most} rounds")
         if again and self.ledger is None:
             warnings.warn(
                 "fit() starts a new learner with its own budget: the earlier and the new results "
@@ -252,9 +333,11 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
 
     Parameters
     ----------
-    budget : Budget or None
-        Budget of one `fit`, or of all `partial_fit` together; None: no privacy. All parameters are
-        keyword-only.
+    epsilon, delta : float, optional
+        The budget, unless `budget` is given. Keyword-only, as all parameters.
+    budget : Budget or None, optional
+        Of one `fit`, or of all `partial_fit` together; None switches privacy off. In place of
+        `epsilon` and `delta`.
     classes : sequence of two labels, "data" or None
         The labels, which are public. A row with another label silently counts as an empty one. A
         label of another type is an error: texts for numbers, and bools for numbers other than 0 and
@@ -269,11 +352,12 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
     feature_bound : float, default 1.0
-        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm. It is
-        public: never take it from the data.
-    radius : float, default 1.0
+        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
+        take it from the data.
+    radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
+        Default: 4 sqrt(d) / `feature_bound` (l1: without the root).
     fit_intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
@@ -314,13 +398,12 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
 
     Examples
     --------
-    >>> import dpoco, numpy as np
+    >>> import numpy as np
     >>> from dpoco.adapters.sklearn import PrivateOnlineClassifier
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, size=(5000, 3))
     >>> y = X[:, 0] > 0.1
-    >>> model = PrivateOnlineClassifier(
-    ...     budget=dpoco.Budget(1.0, 1e-6), classes=(False, True), radius=8.0)
+    >>> model = PrivateOnlineClassifier(epsilon=1.0, delta=1e-6, classes=(False, True))
     >>> bool(model.fit(X, y).score(X, y) > 0.8)
     True
     >>> round(model.guarantee_.epsilon, 6)
@@ -332,12 +415,14 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     def __init__(
         self,
         *,
-        budget: Budget | None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        budget: Budget | Stated | None = STATED,
         classes: Any = None,
         horizon: int | None = None,
         learner: str = "auto",
         feature_bound: float = 1.0,
-        radius: float = 1.0,
+        radius: float | None = None,
         fit_intercept: bool = True,
         participation: Participation | None = None,
         options: dict[str, Any] | None = None,
@@ -346,8 +431,10 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     ) -> None:
         self._keep(locals())
 
-    def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineClassifier:
-        """Start a new learner and train it on all rows once, in their order.
+    def fit(
+        self, X: Any, y: Any, persons: Any = None, **refused: NoReturn
+    ) -> PrivateOnlineClassifier:
+        """Start a new learner and give it all rows, in their order, once.
 
         Parameters
         ----------
@@ -358,6 +445,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         persons : array_like of int, str or bytes with shape (n,), optional
             The persons behind the rows, if a participation is enforced.
         """
+        refuse(refused)
         features = _matrix(self, X, reset=True)
         targets = _column(y, features.shape[0])
         if isinstance(self.classes, str) and self.classes == "data":
@@ -369,7 +457,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, persons: Any = None
+        self, X: Any, y: Any, classes: Any = None, persons: Any = None, **refused: NoReturn
     ) -> PrivateOnlineClassifier:
         """Train on more rows, in their order; the first call makes the learner.
 
@@ -384,6 +472,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         persons : array_like of int, str or bytes with shape (n,), optional
             The persons behind the rows, if a participation is enforced.
         """
+        refuse(refused)
         first = not self.__sklearn_is_fitted__()
         if classes is not None:
             known = _declared(classes)
@@ -487,9 +576,11 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
     Parameters
     ----------
-    budget : Budget or None
-        Budget of one `fit`, or of all `partial_fit` together; None: no privacy. All parameters are
-        keyword-only.
+    epsilon, delta : float, optional
+        The budget, unless `budget` is given. Keyword-only, as all parameters.
+    budget : Budget or None, optional
+        Of one `fit`, or of all `partial_fit` together; None switches privacy off. In place of
+        `epsilon` and `delta`.
     horizon : int or None
         Largest number of rows that may ever be learned. None: that of the data in `fit`, which
         counts as public. In `partial_fit` it is then unknown, which is not possible for
@@ -500,16 +591,17 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 "coupled_regularized_leader"}
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
-    feature_bound : float, default 1.0
-        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this maximum norm. It is
-        public: never take it from the data.
-    label_bound : float, default 1.0
-        Targets are clipped to [-label_bound, label_bound]. Public, too.
+    feature_bound : float
+        Required. Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+        Public: never take it from the data.
+    label_bound : float
+        Required. Targets are clipped to [-label_bound, label_bound]. Public, too.
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
-    radius : float, default 1.0
+    radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
+        Default: sqrt(d) `label_bound` / `feature_bound` (l1: without the root).
     fit_intercept : bool, default True
         Whether there is an intercept.
     participation : Participation, optional
@@ -548,13 +640,14 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
     Examples
     --------
-    >>> import dpoco, numpy as np
+    >>> import numpy as np
     >>> from dpoco.adapters.sklearn import PrivateOnlineRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, size=(5000, 3))
     >>> y = X @ [1.0, -0.5, 0.0] + 0.2
-    >>> model = PrivateOnlineRegressor(budget=dpoco.Budget(1.0, 1e-6), radius=2.0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.5)
+    >>> model = PrivateOnlineRegressor(
+    ...     epsilon=1.0, delta=1e-6, feature_bound=1.0, label_bound=1.0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.7)
     True
     >>> model.coef_.shape
     (3,)
@@ -563,14 +656,16 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     def __init__(
         self,
         *,
-        budget: Budget | None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        budget: Budget | Stated | None = STATED,
         horizon: int | None = None,
         loss: str = "squared",
         learner: str = "auto",
-        feature_bound: float = 1.0,
-        label_bound: float = 1.0,
+        feature_bound: float | None = None,
+        label_bound: float | None = None,
         threshold: float = 1.0,
-        radius: float = 1.0,
+        radius: float | None = None,
         fit_intercept: bool = True,
         participation: Participation | None = None,
         options: dict[str, Any] | None = None,
@@ -579,8 +674,10 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
     ) -> None:
         self._keep(locals())
 
-    def fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
-        """Start a new learner and train it on all rows once, in their order.
+    def fit(
+        self, X: Any, y: Any, persons: Any = None, **refused: NoReturn
+    ) -> PrivateOnlineRegressor:
+        """Start a new learner and give it all rows, in their order, once.
 
         Parameters
         ----------
@@ -591,12 +688,15 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         persons : array_like of int, str or bytes with shape (n,), optional
             The persons behind the rows, if a participation is enforced.
         """
+        refuse(refused)
         features = _matrix(self, X, reset=True)
         self._fit(features, self._targets(y, features.shape[0])[0], persons)
         return self
 
-    def partial_fit(self, X: Any, y: Any, persons: Any = None) -> PrivateOnlineRegressor:
-        """Train on more rows, in their order; the first call makes the learner.
+    def partial_fit(
+        self, X: Any, y: Any, persons: Any = None, **refused: NoReturn
+    ) -> PrivateOnlineRegressor:
+        """Go on with more rows, in their order; the first call makes the learner.
 
         Parameters
         ----------
@@ -607,6 +707,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         persons : array_like of int, str or bytes with shape (n,), optional
             The persons behind the rows, if a participation is enforced.
         """
+        refuse(refused)
         first = not self.__sklearn_is_fitted__()
         features = _matrix(self, X, reset=first)
         targets, _ = self._targets(y, features.shape[0])

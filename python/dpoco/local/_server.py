@@ -151,13 +151,15 @@ class Server:
             raise ValueError("only learner 'posterior' has likelihoods of its reports")
         return self._rule
 
-    def get_params(self) -> dict[str, Any]:
-        """Return the constructor's arguments as they were given."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
         return {"hypotheses": self.hypotheses, **self._arguments}
 
     def clone(self: Self) -> Self:
         """Return a fresh server with the same arguments (and public coins, if they were given)."""
         return type(self)(**self.get_params())
+
+    __sklearn_clone__ = clone  # of ``sklearn.base.clone``, which would copy arguments
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a file that `dpoco.load` continues bit for bit. It holds no secret.
