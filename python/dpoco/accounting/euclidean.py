@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco._validation import LARGEST_SCALE
+from dpoco._validation import LARGEST_SCALE, positive_int
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, QuadraticLoss, check_undamped
@@ -108,7 +108,7 @@ class EuclideanProblem:
         """
         if self.unbounded or self.family == "linear":
             return 0.0
-        t = float(max(horizon, 3))
+        t = float(max(positive_int("horizon", horizon), 3))
         if self.shape == "lp_ball":
             if self.exponent < 2.0:
                 raise ValueError(
