@@ -11,7 +11,7 @@ import pytest
 from dpoco.accounting import Budget, sum_release
 from dpoco.journal import Journal
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[2] / "docs" / "cli_reference.md"
 PLAYED = ("--learners", "noisy-ftrl", "--epsilons", "1", "--repeats", 1, "--no-figure")
 
 TABLE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10", "--horizon", 200)

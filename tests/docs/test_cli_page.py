@@ -1,6 +1,6 @@
-"""The page of the command line shows what the commands print.
+"""The pages of the command line show what the commands print.
 
-``python -P -m tests.docs.test_cli_page`` writes the outputs into the page anew.
+``python -P -m tests.docs.test_cli_page`` writes the outputs into the pages anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def output(command: str, lines: str) -> str:
     return "\n".join(printed[: int(lines)] if lines else printed) + "\n"
 
 
-BLOCKS = BLOCK.findall(PAGE.read_text())
+PAGES = sorted(PAGE.parent.glob("cli*.md"))
+BLOCKS = [block for page in PAGES for block in BLOCK.findall(page.read_text())]
 
 
 @pytest.mark.parametrize(("lines", "command", "shown"), BLOCKS, ids=[b[1] for b in BLOCKS])
@@ -99,7 +100,6 @@ def test_five_minutes_with_a_file_of_ones_own(tmp_path, monkeypatch):
 
 
 def write() -> None:
-    text = PAGE.read_text()
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
 
@@ -108,7 +108,8 @@ def write() -> None:
             printed = output(match.group(2), match.group(1))
             return f"{head}```console\n$ dpoco {match.group(2)}\n{printed}```"
 
-        PAGE.write_text(BLOCK.sub(shown, text))
+        for page in PAGES:
+            page.write_text(BLOCK.sub(shown, page.read_text()))
 
 
 if __name__ == "__main__":
