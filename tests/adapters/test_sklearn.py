@@ -375,3 +375,19 @@ def test_weights_are_refused_with_the_reason():
             learns(rows, labels, sample_weight=weights)
         with pytest.raises(TypeError, match="unexpected argument 'person'"):
             learns(rows, labels, person=weights)
+
+
+def test_sparse_rows_are_learned_as_dense_ones(monkeypatch):
+    from scipy import sparse
+
+    rng = np.random.default_rng(8)
+    X = rng.uniform(-0.4, 0.4, (300, 4)) * (rng.random((300, 4)) < 0.3)
+    y = X[:, 0] > 0.0
+    terms = {"epsilon": 50.0, "delta": 1e-6, "classes": (False, True), "random_state": 3}
+    fitted = [PrivateOnlineClassifier(**terms).fit(rows, y) for rows in (X, sparse.csr_array(X))]
+    assert np.array_equal(fitted[0].coef_, fitted[1].coef_)
+    odds = [fitted[0].predict_proba(rows) for rows in (X, sparse.coo_array(X))]
+    assert np.array_equal(*odds)
+    monkeypatch.setenv("DPOCO_MEMORY_LIMIT", "1e6")
+    with pytest.raises(MemoryError, match="dense copy of sparse records"):
+        fitted[0].predict(sparse.csr_array((10**6, 4)))

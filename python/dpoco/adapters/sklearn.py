@@ -38,7 +38,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from dpoco._participation import Participation
-from dpoco._validation import FloatArray, float_array, whole_if_float
+from dpoco._validation import FloatArray, float_array, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._features import LabelMap, Norm, public_scaling, scaled
@@ -66,7 +66,8 @@ def _matrix(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
     Sets ``n_features_in_`` and ``feature_names_in_`` if `reset`, else compares with them.
     """
     if hasattr(X, "tocsr"):
-        raise TypeError("sparse data are not supported: the learners take dense records")
+        require_memory({"a dense copy of sparse records": float(X.shape[0]) * float(X.shape[1])})
+        X = X.toarray()
     array = _array("X", X)
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported: X must be real")
@@ -172,7 +173,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.requires_fit, tags.input_tags.allow_nan = False, True
+        tags.requires_fit, tags.input_tags.allow_nan, tags.input_tags.sparse = False, True, True
         return tags
 
 
@@ -324,6 +325,7 @@ class _LinearEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # such a record counts as an empty one
+        tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
 
