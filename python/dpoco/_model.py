@@ -15,7 +15,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._state import write_atomically
-from dpoco._validation import FloatArray, float_array
+from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Guarantee
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.errors import StateError
@@ -23,10 +23,6 @@ from dpoco.errors import StateError
 __all__ = ["Model"]
 
 _SCHEMA = "dpoco.model/1"
-_FIELDS = {
-    "schema", "dpoco", "created", "learner", "round", "task", "label", "decision", "features",
-    "ranges", "intercept", "label_range", "record_bounds", "guarantee", "classes", "sha256",
-}  # fmt: skip
 _CLASSES = (0, 1)
 
 
@@ -84,6 +80,7 @@ class Model:
         sizes = len(self.features), len(self.ranges), len(self.decision) - int(self.intercept)
         if len(set(sizes)) > 1 or not self.features:
             raise ValueError("decision, features and ranges differ in length")
+        whole_number("round", self.round)
         if not np.isfinite(float_array("decision", self.decision, (None,))).all():
             raise ValueError("the decision must be finite")
         low, high = zip(*self.ranges, strict=True)
@@ -216,17 +213,27 @@ class Model:
         if record["schema"] != _SCHEMA:
             raise StateError(f"this model is of a newer version of dpoco ({record['schema']})")
         content = {name: value for name, value in record.items() if name != "sha256"}
-        if set(record) != _FIELDS or record["sha256"] != _checksum(content):
+        if record.get("sha256") != _checksum(content):
             raise StateError("this model was changed after it was written: its checksum differs")
-        guarantee = Guarantee.from_dict(record["guarantee"])
-        guarantee.verify()
+        try:
+            model = cls._read(record)
+        except (LookupError, TypeError, ValueError):
+            raise StateError("this model was changed: it cannot be read") from None
+        if model.to_dict() != record:
+            raise StateError("this model was changed: it has other fields than a model")
+        model.guarantee.verify()
+        return model
+
+    @classmethod
+    def _read(cls, record: Mapping[str, Any]) -> Model:
         label_range = record["label_range"]
         return cls(
             tuple(record["decision"]), tuple(record["features"]),
             tuple((low, high) for low, high in record["ranges"]), record["intercept"],
             record["task"], record["label"], None if label_range is None else tuple(label_range),
             tuple((q, bound) for q, bound in record["record_bounds"]), record["learner"],
-            record["round"], guarantee, record["created"], record["dpoco"],
+            record["round"], Guarantee.from_dict(record["guarantee"]), record["created"],
+            record["dpoco"],
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -22,6 +22,7 @@ CASES = [  # command lines, and what is said
     ("run --data text.csv --label y", "without the columns of text: a"),
     ("run --data text.csv --label y --features a --feature-range 0,9", "columns of text: a"),
     ("run --data wide.csv", "--range COLUMN=LOW:HIGH for a, y"),
+    ("run --data wide.csv --features b", "--data needs --label"),
     ("run --data wide.csv --label y --loss squared", "--range y=LOW:HIGH"),
     ("run --data wide.csv --label y --range a", "COLUMN=LOW:HIGH"),
     ("run wide.csv --data wide.csv --label y", "give one of them"),

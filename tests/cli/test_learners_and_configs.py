@@ -82,6 +82,16 @@ def test_any_option_of_the_constructor_reaches_the_learner(table, tmp_path, answ
     assert report.parameters["step_size"] is None
 
 
+def test_a_file_on_the_command_line_wins_over_that_of_a_configuration(table, invoke, report_of):
+    (table.parent / "next.csv").write_text(table.read_text())
+    ranges = [word for name in ("speed", "heat", "load") for word in ("--range", f"{name}=0:10")]
+    invoke("run", "events.csv", "--label", "alarm", *ranges, *QUICK)
+    invoke("run", "--config", "results/report.json", "next.csv", "--range", "heat=0:20", *QUICK)
+    told = report_of()["settings"]["command"]
+    assert (told["data"], told["range"]) == ("next.csv", None)
+    assert report_of()["stream"]["ranges"]["heat"] == [0.0, 20.0]
+
+
 def test_a_configuration_in_toml(table, tmp_path, answer):
     if sys.version_info < (3, 11):
         pytest.skip("TOML needs Python 3.11")

@@ -9,6 +9,7 @@ import pytest
 
 import dpoco
 from dpoco import Budget, Model
+from dpoco._model import _checksum
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
@@ -120,20 +121,29 @@ def less(guarantee):
         (changed("schema", lambda _: "dpoco.plan/1"), "no model"),
         (lambda record: record.update(loss=0.1), "was changed"),
         (lambda record: record.pop("created"), "was changed"),
+        (changed("round", lambda _: "many"), "was changed"),
+        (changed("ranges", lambda _: [[1.0]]), "was changed"),
+        (changed("features", lambda _: 5), "was changed"),
+        (changed("record_bounds", lambda _: [3.0]), "was changed"),
+        (changed("guarantee", lambda _: 3), "must be a mapping|was changed"),
     ],
 )
 def test_edited_files_are_refused(change, message):
     learner, stream = played(LogisticLoss(1.0), np.zeros(600))
     record = json.loads(json.dumps(Model.of(learner, stream, "y").to_dict()))
     assert Model.from_dict(record).to_dict() == record
+    original = record["decision"]
     change(record)
     with pytest.raises(StateError, match=message):
         Model.from_dict(record)
+    # Nor is a file read whose checksum was computed again.
+    if record["schema"] == "dpoco.model/1" and record["decision"] == original:
+        record["sha256"] = _checksum({k: v for k, v in record.items() if k != "sha256"})
+        with pytest.raises(StateError):
+            Model.from_dict(record)
 
 
 def test_a_checksum_does_not_vouch_for_a_guarantee(tmp_path):
-    from dpoco._model import _checksum
-
     learner, stream = played(LogisticLoss(1.0), np.zeros(600))
     record = Model.of(learner, stream, "y").to_dict()
     record["guarantee"] = less(record["guarantee"])
@@ -174,5 +184,8 @@ def test_a_journal_is_looked_at_copied_and_verified(tmp_path, monkeypatch, answe
         assert "verified" in invoke("journal", "verify", "a.journal").stdout
         mode = (tmp_path / "copy.journal").stat().st_mode
         assert mode & 0o077 == 0
+        journal.open("free", TreeFrankWolfe(LpBall(2), LogisticLoss(1.0), horizon=9, budget=None))
+    assert answer("journal", "status", "a.journal")["streams"][1]["epsilon"] is None
+    assert "none" in invoke("journal", "status", "a.journal").stdout
     assert answer("journal", "status", "copy.journal")["streams"][0]["round"] == 1
     invoke("journal", "backup", "a.journal", "copy.journal", code=2)

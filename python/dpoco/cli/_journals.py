@@ -100,10 +100,11 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
             for name in journal.streams():
                 stream = journal.open(name)
                 g = stream.guarantee
+                epsilon = g.epsilon if g.private else None  # JSON has no infinity
                 rows.append(
                     {
                         "stream": name, "round": stream.round, "horizon": stream.horizon,
-                        "waiting": len(stream.outstanding), "epsilon": g.epsilon, "delta": g.delta,
+                        "waiting": len(stream.outstanding), "epsilon": epsilon, "delta": g.delta,
                     }
                 )  # fmt: skip
             spent, ledger = journal.spent, journal.ledger
@@ -117,7 +118,8 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
         for row in rows:
             horizon = "unknown" if row["horizon"] is None else f"{row['horizon']:,}"
             cells = f"{row['round']:,}", horizon, f"{row['waiting']:,}"
-            table.add_row(row["stream"], *cells, f"{row['epsilon']:.6g}", f"{row['delta']:.3g}")
+            shown = "none" if row["epsilon"] is None else f"{row['epsilon']:.6g}"
+            table.add_row(row["stream"], *cells, shown, f"{row['delta']:.3g}")
         shell.console().print(table)
         if ledger is not None:
             rest = "nothing" if left is None else f"epsilon {left.epsilon:.6g}"

@@ -13,8 +13,7 @@ import typer
 import dpoco
 from dpoco import datasets
 from dpoco.cli import _support as shell
-from dpoco.cli._problem import sources_of
-from dpoco.cli._run import check_new
+from dpoco.cli._options import sources_of
 
 
 @shell.documented_options
@@ -46,7 +45,7 @@ def publish_command(
     """
     with shell.errors_in_one_line():
         if not force:
-            check_new(to)
+            shell.check_new(to)
         model = dpoco.Model.load(like).after(dpoco.load(state))
         model.save(to)
         if as_json:
@@ -88,7 +87,7 @@ def predict_command(
     """
     with shell.errors_in_one_line():
         if to is not None and not force:
-            check_new(to)
+            shell.check_new(to)
         found = dpoco.Model.load(model)
         rows = datasets.read_columns(sources_of(data), list(found.features), header=header)
         answers = found.predict(rows).tolist()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import glob
+import io
 import math
+import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dpoco._participation import Participation
@@ -63,6 +68,21 @@ def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
         raise ValueError(f"{entry.name} {reason}: no --loss")
 
 
+def sources_of(text: str) -> list[Any]:
+    """Return the files that --data names: one, those of a pattern by name, or standard input."""
+    if text == "-":
+        return [io.StringIO(sys.stdin.read())]
+    if Path(text).exists() or not set(text) & set("*?["):
+        return [Path(text)]
+    # hour10 follows hour9.
+    found = sorted(glob.glob(text), key=lambda name: [
+        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)
+    ])  # fmt: skip
+    if not found:
+        raise ValueError(f"no file is called {text}")
+    return [Path(each) for each in found]
+
+
 def with_ranges(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with those of --range as --feature-range and --label-range."""
     features, label = list(asked["feature_range"] or ()), asked["label_range"]
@@ -74,7 +94,7 @@ def with_ranges(asked: Mapping[str, Any]) -> dict[str, Any]:
             label = rest
         else:
             features.append(text)
-    return {**asked, "feature_range": features or None, "label_range": label}
+    return {**asked, "range": None, "feature_range": features or None, "label_range": label}
 
 
 def parse_range(name: str, text: str) -> tuple[float, float]:

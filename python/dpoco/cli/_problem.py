@@ -9,15 +9,10 @@ Every default is a function of public quantities alone: the number of rounds, of
 
 from __future__ import annotations
 
-import glob
-import io
 import math
-import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +27,7 @@ from dpoco.cli._options import (
     parse_range,
     participation_of,
     refuse_useless,
+    sources_of,
 )
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import Box, LpBall
@@ -108,21 +104,6 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     return found if people is None else [replace(game, persons=people) for game in found]
 
 
-def sources_of(text: str) -> list[Any]:
-    """Return the files that --data names: one, those of a pattern by name, or standard input."""
-    if text == "-":
-        return [io.StringIO(sys.stdin.read())]
-    if Path(text).exists() or not set(text) & set("*?["):
-        return [Path(text)]
-    # hour10 follows hour9.
-    found = sorted(glob.glob(text), key=lambda name: [
-        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)
-    ])  # fmt: skip
-    if not found:
-        raise ValueError(f"no file is called {text}")
-    return [Path(each) for each in found]
-
-
 def described_ranges(family: str, asked: Mapping[str, Any]) -> list[str]:
     """Return the ranges of columns, those of yes and no added; ask for all that is missing at once.
 
@@ -196,6 +177,8 @@ def _load_stream(asked: Mapping[str, Any], loss: str, label_range: str | None) -
             return datasets.load_shuttle()
         except ImportError:
             return datasets.load_phishing()
+    if label is None:
+        raise ValueError("--data needs --label COLUMN")
     scaling = None
     if label_range is not None:
         scaling = PublicScaling(*parse_range("--label-range", label_range), intercept=False)

@@ -46,13 +46,6 @@ def check_writable(directory: Path, *files: Path | None) -> None:
             raise ValueError(f"no such directory: {file.parent}")
 
 
-def check_new(*files: Path | None) -> None:
-    """Refuse to overwrite what an earlier run wrote."""
-    for file in files:
-        if file is not None and file.exists():
-            raise ValueError(f"{file} exists: name another place, or add --force to replace it")
-
-
 _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 
 
@@ -250,7 +243,7 @@ def run_command(
     """
     asked = shell.asked_of(context)
     with shell.errors_in_one_line(checkpoint), shell.notes(quiet):
-        if file is not None and data is not None:
+        if file is not None and shell.was_given(context, "data"):
             raise ValueError("FILE and --data name the same thing: give one of them")
         data = asked["data"] = data if file is None else file
         asked = with_ranges(asked)
@@ -280,7 +273,7 @@ def run_command(
 
         budget = Budget._over(epsilon, delta, game.horizon if horizon is None else horizon)
         if not (force or resume):
-            check_new(out / "report.json", output, decision)
+            shell.check_new(out / "report.json", output, decision)
         with shell.progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
             common: dict[str, Any] = {
                 "repeats": count, "seed": seed, "progress": show, "released": released,
@@ -464,7 +457,7 @@ def compare_command(
         people = {} if rule is None else {"participation": rule.to_dict()}
         budgets = [Budget._over(size, delta, covered) for size in sorted(sizes)]
         if not force:
-            check_new(out / "comparison.json")
+            shell.check_new(out / "comparison.json")
         with shell.progress(quiet or as_json) as (show, _):
             result = dpoco.evaluation.compare(
                 {entry.name: game.build for entry, game in zip(entries, games, strict=True)},

@@ -210,6 +210,12 @@ def asked_of(context: typer.Context) -> dict[str, Any]:
     return {name: told(context.params[own]) for name, own in options if name not in _NOT_TOLD}
 
 
+def was_given(context: typer.Context, name: str) -> bool:
+    """Return whether an option stands on the command line, and not only in a file of options."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def told(value: Any) -> Any:
     """Return an option as JSON carries it: repeatable ones that were not given are None."""
     if isinstance(value, (tuple, list)):
@@ -261,6 +267,13 @@ def check_figure(path: Path | None) -> None:
         raise ValueError(f"--figure cannot be written: {reason.strerror}") from None
     if not existed:
         path.unlink()
+
+
+def check_new(*files: Path | None) -> None:
+    """Refuse to overwrite what an earlier run wrote."""
+    for file in files:
+        if file is not None and file.exists():
+            raise ValueError(f"{file} exists: name another place, or add --force to replace it")
 
 
 def write_report(report: Any, path: Path, draw: Callable[[Any], Any] | None) -> list[str]:
