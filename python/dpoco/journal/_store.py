@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from dpoco._validation import choice, real_float
+from dpoco._validation import choice, imported, real_float
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal._keys import refuse_readable
 
@@ -378,13 +378,7 @@ class PostgresStore(SqlStore):
         self.table = f"{prefix}sealed"
         self._old = f"{prefix}texts"  # of the format before
         self._dsn, self._timeout = dsn, timeout
-        try:
-            import psycopg
-        except ImportError:
-            raise ImportError(
-                "PostgresStore needs psycopg: pip install 'dpoco[postgres]'"
-            ) from None
-        self._psycopg: Any = psycopg
+        self._psycopg = imported("psycopg", "PostgresStore", "postgres")
         self._connect()
 
     def _connect(self) -> None:

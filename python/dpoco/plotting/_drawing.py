@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._validation import FloatArray, IntArray
+from dpoco._validation import FloatArray, IntArray, imported
 from dpoco.bandits import BanditTrace
 from dpoco.evaluation import Comparison, RunReport
 from dpoco.trace import Trace
@@ -345,14 +345,9 @@ def new_figure(size: tuple[float, float]) -> Figure:
     ImportError
         Without matplotlib: ``pip install "dpoco[plot]"``.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError(
-            'figures need matplotlib: pip install "dpoco[plot]"', name="matplotlib"
-        ) from None
+    made = imported("matplotlib.figure", "a figure", "plot").Figure
     # Not through pyplot, which would keep the figure alive and pick a window system.
-    figure: Any = Figure(figsize=size, layout="constrained", dpi=150)
+    figure: Any = made(figsize=size, layout="constrained", dpi=150)
     figure._repr_png_ = partial(_png_of, figure)
     return figure  # type: ignore[no-any-return]
 

@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 
 from dpoco._families import Parts, header_of
 from dpoco._state import write_atomically
-from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int, whole_number
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    imported,
+    positive_float,
+    positive_int,
+    whole_number,
+)
 from dpoco.errors import DpocoError, HorizonExceeded, StateError
 from dpoco.journal import Journal
 from dpoco.scale._keyed_learners import Names
@@ -310,10 +316,7 @@ class RayPool(Pool):
         patience: float = 60.0,
         actor_options: Mapping[str, Any] | None = None,
     ) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise ImportError("RayPool needs Ray: pip install 'dpoco[ray]'") from None
+        ray = imported("ray", "RayPool", "ray")
         number = positive_int("shards", shards, maximum=10_000)
         seconds, threads = positive_float("patience", patience), positive_int("workers", workers)
         rule = rounds_per_user, keys_per_user, separation_per_key
