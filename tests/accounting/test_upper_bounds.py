@@ -230,7 +230,7 @@ def coupled_pairs():
 CURVES = {
     "gaussian": (gaussian_pairs, (gaussian, "_MARGIN", "_ARGUMENT")),
     "gaussian, solved": (gaussian_points, (gaussian, "_MARGIN", "_ARGUMENT")),
-    "pure": (pure_pairs, (losses, "_PURE_MARGIN")),
+    "pure": (pure_pairs, (losses, "_FEW")),
     "bounded range": (bounded_pairs, (bounded_range, "_MARGIN", "_ROUNDING")),
     "Renyi": (renyi_pairs, (losses, "_MARGIN", "_TERM")),
     "coupled": (coupled_pairs, (coupled_bits, "_MARGIN", "_LOSS")),

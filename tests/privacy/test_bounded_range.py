@@ -218,7 +218,7 @@ def test_composition_curve_and_inverse_agree():
         assert loss.delta(epsilon) <= delta * (1 + 1e-9)
         assert loss.delta(0.98 * epsilon) > delta
     assert loss.epsilon(1e-300) <= loss.pure == pytest.approx(5.0)
-    assert loss.delta(5.0) == 0.0
+    assert loss.delta(loss.pure) == 0.0
     assert loss.delta(math.inf) == 0.0
     more = BoundedRange(0.1, 100)
     assert more.epsilon(1e-6) > 1.3 * loss.epsilon(1e-6)

@@ -86,8 +86,9 @@ def test_the_inverse_is_tight(each, reports):
 def test_never_worse_than_adding_up():
     for each, reports in itertools.product((0.01, 1.0, 5.0), (1, 3, 100)):
         loss = Responses(each, reports)
-        assert loss.delta(reports * each) == 0.0
-        assert loss.epsilon(0.0) == reports * each
+        assert loss.delta(loss.pure) == 0.0
+        assert loss.pure == pytest.approx(reports * each, rel=1e-15)
+        assert loss.epsilon(0.0) == loss.pure
     assert Responses(each=0.01, reports=1).epsilon(0.999) == 0.0
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import dpoco
 from dpoco.accounting import noisy_max
-from dpoco.privacy.losses.loss import Pure, pure_delta
+from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.combined import together
+from dpoco.privacy.losses.loss import Pure, pure_delta, sum_up
+from dpoco.privacy.losses.responses import Responses
+from dpoco.privacy.mechanisms.base import Declared
+from dpoco.privacy.mechanisms.selections import PromisedScores, Selections, ThresholdTests
+from dpoco.privacy.neighbours import Neighbours
 
 LEVELS = [1e-9, 1e-3, 0.3, 1.0, 4.0, 30.0, 800.0]
 
@@ -96,3 +103,29 @@ def test_a_pure_guarantee():
     with pytest.raises(dpoco.BudgetExceeded):
         g.require(dpoco.Budget(0.49, 1e-6))
     assert dpoco.Guarantee.from_json(g.to_json()) == g
+
+
+def sums(a, b, n):
+    """Pairs of a pure epsilon that the kernel states and the exact one; and two in doubles."""
+    near, x, y = Neighbours("replace"), Fraction(a), Fraction(b)
+    tests = ThresholdTests("laplace", a, b, 0.7, 1.1, n)
+    exact = Fraction(0.7) / x + n * Fraction(1.1) / y
+    yield tests.loss(near).pure, exact, 0.7 / a + n * 1.1 / b
+    select = Selections("laplace", PromisedScores(b, False), a, n, 0.0)
+    yield select.loss(near).pure, n * 2 * y / x, n * (2.0 * b / a)
+    yield together(Pure(a), Pure(b)).pure, x + y, a + b
+    yield BoundedRange(a, n).pure, n * x, n * a
+    yield Responses(a, n).pure, n * x, n * a
+    yield Declared("replace", False, a, b).loss(near).pure, x / y, a / b
+
+
+def test_pure_epsilons_are_the_least_doubles_above_the_exact_sums():
+    rng = np.random.default_rng(23)
+    low = [0] * 6
+    for a, b in np.exp(rng.uniform(-9.0, 9.0, (300, 2))).tolist():
+        for at, (stated, exact, plain) in enumerate(sums(a, b, int(rng.integers(1, 1000)))):
+            assert math.nextafter(stated, 0.0) < exact <= stated
+            low[at] += plain < exact
+    assert min(low) > 50  # sums in doubles are below the truth about every other time
+    assert sum_up((10, 0.5, 1.0)) == 5.0
+    assert sum_up((1, math.inf, 1.0)) == sum_up((1, 1e300, 1e-300)) == math.inf

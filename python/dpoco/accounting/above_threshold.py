@@ -15,6 +15,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.statement import state
+from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, Open
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
@@ -99,8 +100,9 @@ def split_scales(
     first = epsilon / (1.0 + ratio)
     threshold_scale = scale_for(sensitivity, first)
     query_scale = scale_for(alarms * spread, epsilon - first)
+    threshold = (1, sensitivity, threshold_scale)
     query_scale = raised_until(
-        query_scale, lambda b: sensitivity / threshold_scale + alarms * spread / b <= epsilon
+        query_scale, lambda b: sum_up(threshold, (alarms, spread, b)) <= epsilon
     )
     return threshold_scale, query_scale
 

@@ -27,6 +27,7 @@ from dpoco.accounting.statement import state, stated_delta
 from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.privacy.neighbours import Neighbours
@@ -123,7 +124,9 @@ def scale_for(reach: float, epsilon: float) -> float:
             f"this budget needs a noise scale above {LARGEST_NOISE:g}; the smallest epsilon (of "
             f"this part of it) that does not is {reach / LARGEST_NOISE:.6g}"
         )
-    return raised_until(max(reach / epsilon, 1.0 / LARGEST_NOISE), lambda b: reach / b <= epsilon)
+    return raised_until(
+        max(reach / epsilon, 1.0 / LARGEST_NOISE), lambda b: sum_up((1, reach, b)) <= epsilon
+    )
 
 
 def raised_until(scale: float, holds: Callable[[float], bool]) -> float:
@@ -212,7 +215,13 @@ def calibrate(
     each = selection_budget(budget, noise, selections)
     scale = scale_for(reach, each)
     if each == budget.epsilon / selections:  # epsilons add up: their sum has to keep to the budget
-        scale = raised_until(scale, lambda b: selections * (reach / b) <= budget.epsilon)
+
+        def spent(scale: float) -> float:
+            if law_of(noise) == "gumbel":
+                return BoundedRange(sum_up((1, reach, scale)), selections).pure
+            return sum_up((selections, reach, scale))
+
+        scale = raised_until(scale, lambda b: spent(b) <= budget.epsilon)
     return replace(parameters, scale=scale, epsilon_each=reach / scale)
 
 

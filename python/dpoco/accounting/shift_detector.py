@@ -29,6 +29,7 @@ from dpoco.accounting.epoch_selector import LOSS_SUMS
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.statement import check_experts, state_experts
+from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 
@@ -168,8 +169,10 @@ def _detector_scales(calibration: str, epsilon: float, log_queries: float) -> tu
 
 
 def _spent(selection_scale: float, b1: float, b2: float, sensitivity: float = 2.0) -> float:
-    """Return epsilon, its parts added up in the order in which the kernel adds them up."""
-    return LOSS_SUMS.range / selection_scale + (sensitivity / b1 + QUERY_SPREAD / b2)
+    """Return epsilon, its parts rounded up as the kernel rounds them."""
+    selection = sum_up((1, LOSS_SUMS.range, selection_scale))
+    tests = sum_up((1, sensitivity, b1), (1, QUERY_SPREAD, b2))
+    return sum_up((1, selection, 1.0), (1, tests, 1.0))
 
 
 def _planned_shifts(p: ShiftDetectorParameters) -> int:

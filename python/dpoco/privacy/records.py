@@ -53,7 +53,7 @@ class Description:
 def written(value: Any) -> Any:
     """Return what JSON can carry of a description, and `read` restores exactly."""
     if isinstance(value, Description):
-        own = {n: written(getattr(value, n)) for n in _names(type(value))}
+        own = {n: written(getattr(value, n)) for n in _fields_of(type(value))}  # type: ignore[arg-type]
         said = {n: v for n, v in own.items() if v is not None or n not in value.unsaid}
         return {"kind": value.kind, **said}
     if isinstance(value, tuple):
@@ -80,10 +80,6 @@ def read(record: Any, kinds: tuple[type[D], ...]) -> D:
     if {*record, *cls.unsaid} != {"kind", *known}:
         raise ValueError(f"a {cls.kind} has the fields {list(known)}, and no others")
     return cls(**{n: _restored(v, known[n][0]) for n, v in record.items() if n != "kind"})
-
-
-def _names(cls: type[Description]) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(cls) if each.init)
 
 
 @lru_cache(maxsize=256)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss
+from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, sum_up
 
 __all__ = ["BoundedRange", "RangeSeries", "bounded_range_delta", "flagged", "moment"]
 
@@ -54,7 +54,7 @@ class BoundedRange(Loss):
         """Refuse what is not a bound."""
         self.require("range", count=1)
         object.__setattr__(self, "rho", 0.125 * self.count * self.range * self.range)
-        object.__setattr__(self, "pure", self.range * self.count)
+        object.__setattr__(self, "pure", sum_up((self.count, self.range, 1.0)))
 
     def delta(self, epsilon: float) -> float:
         """Return the exact curve of one release; else the best of three bounds."""

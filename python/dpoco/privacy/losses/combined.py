@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import FloatArray, Loss, Pure, Zcdp, check_epsilon
+from dpoco.privacy.losses.loss import UP, FloatArray, Loss, Pure, Zcdp, check_epsilon, sum_up
 
 __all__ = ["NOTHING", "Either", "Group", "Least", "Tailed", "Together", "either", "group",
            "least", "together", "with_tails"]  # fmt: skip
@@ -27,7 +27,6 @@ class Unknown(Loss):
 
 
 NOTHING, UNKNOWN = Pure(0.0), Unknown()
-_UP = 1.0 + 1e-14  # more than the roundings of a sum, a product or a root
 
 
 @dataclass(frozen=True)
@@ -46,23 +45,23 @@ class Together(Loss):
 
     def __post_init__(self) -> None:
         """Add up what is known of all parts."""
-        object.__setattr__(self, "mu", math.hypot(*(p.mu for p in self.parts)) * _UP)
-        object.__setattr__(self, "rho", math.fsum(p.rho for p in self.parts) * _UP)
-        object.__setattr__(self, "pure", math.fsum(p.pure for p in self.parts) * _UP)
+        object.__setattr__(self, "mu", math.hypot(*(p.mu for p in self.parts)) * UP)
+        object.__setattr__(self, "rho", math.fsum(p.rho for p in self.parts) * UP)
+        object.__setattr__(self, "pure", math.fsum(p.pure for p in self.parts) * UP)
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return the sum of the parts' bounds."""
-        return np.asarray(np.sum([p.renyi(orders) for p in self.parts], axis=0) * _UP)
+        return np.asarray(np.sum([p.renyi(orders) for p in self.parts], axis=0) * UP)
 
     def delta(self, epsilon: float) -> float:
         """Return the least that any route proves."""
         found = super().delta(epsilon)
         if self.mu < math.inf:
             found = min(found, Gaussian(self.mu).delta(epsilon))
-        sure = math.fsum(p.pure for p in self.parts if p.pure < math.inf) * _UP
+        sure = math.fsum(p.pure for p in self.parts if p.pure < math.inf) * UP
         rest = [p for p in self.parts if p.pure == math.inf]
         if 0.0 < sure <= epsilon and rest:
-            found = min(found, together(*rest).delta((epsilon - sure) * (2.0 - _UP)))
+            found = min(found, together(*rest).delta((epsilon - sure) * (2.0 - UP)))
         return found
 
 
@@ -154,9 +153,9 @@ class Group(Loss):
         """Return delta of one change at epsilon / size, times the sum of e^(i epsilon / size)."""
         check_epsilon(epsilon)
         epsilon = min(epsilon, 700.0)  # beyond, not worth a power beyond doubles
-        share = epsilon / self.size * (2.0 - _UP)
+        share = epsilon / self.size * (2.0 - UP)
         terms = math.expm1(epsilon) / math.expm1(share) if share > 0.0 else float(self.size)
-        return min(1.0, self.one.delta(share) * terms * _UP)
+        return min(1.0, self.one.delta(share) * terms * UP)
 
 
 def together(*parts: Loss) -> Loss:
@@ -168,9 +167,9 @@ def together(*parts: Loss) -> Loss:
     if len(bare) == 1:
         return with_tails(bare[0], mass)
     if all(isinstance(p, Gaussian) for p in bare):
-        return with_tails(Gaussian(math.hypot(*(p.mu for p in bare)) * _UP), mass)
-    if all(isinstance(p, Pure) for p in bare):  # rounded once, as each of them was
-        return with_tails(Pure(math.fsum(p.pure for p in bare)), mass)
+        return with_tails(Gaussian(math.hypot(*(p.mu for p in bare)) * UP), mass)
+    if all(isinstance(p, Pure) for p in bare):
+        return with_tails(Pure(sum_up(*((1, p.pure, 1.0) for p in bare))), mass)
     return with_tails(Together(tuple(bare)), mass)
 
 
@@ -194,11 +193,11 @@ def group(loss: Loss, size: int) -> Loss:
         return loss
     bare, found = loss.bare, list[Loss]()
     if bare.mu < math.inf:
-        found.append(Gaussian(size * bare.mu * _UP))
+        found.append(Gaussian(size * bare.mu * UP))
     elif bare.rho < math.inf:
-        found.append(Zcdp(size * size * bare.rho * _UP))
+        found.append(Zcdp(size * size * bare.rho * UP))
     if bare.pure < math.inf:
-        found.append(Pure(size * bare.pure * _UP))
+        found.append(Pure(size * bare.pure * UP))
     if not found:
         found.append(Group(bare, size))
     return with_tails(least(*found), loss.mass)
@@ -219,4 +218,4 @@ def with_tails(loss: Loss, mass: float) -> Loss:
 def _added(masses: Iterable[float]) -> float:
     """Return the total variation of all together, rounded up if there are several."""
     found = [mass for mass in masses if mass > 0.0]
-    return math.fsum(found) if len(found) < 2 else math.fsum(found) * _UP
+    return math.fsum(found) if len(found) < 2 else math.fsum(found) * UP

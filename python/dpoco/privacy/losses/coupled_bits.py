@@ -29,14 +29,14 @@ from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.losses.line_sum import LossSum, log_delta
 from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, Loss, check_delta, check_epsilon
 
-__all__ = ["LEAST_FACTOR", "Bits", "CoupledBits", "coin_renyi", "later_bit_pair",
-           "switch_probability"]  # fmt: skip
+__all__ = ["DIVERGENCE_UP", "LEAST_FACTOR", "Bits", "CoupledBits", "coin_renyi",
+           "later_bit_pair", "switch_probability"]  # fmt: skip
 
 LEAST_FACTOR = 1e-300  # stands for smaller factors, too: see `CoupledBits.delta`
 # Relative, of the composed curve: more than its error.
 _MARGIN = 1e-8
 _LOSS = 2.0**-50  # relative, of a loss
-_UP = 1.0 + 1e-12  # more than the roundings of a divergence
+DIVERGENCE_UP = 1.0 + 1e-12  # more than the roundings of a divergence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class CoupledBits(Bits):
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return the sum of the divergences of the draws and of all bits."""
-        return np.asarray(self.with_bits(0.5 * orders * self.draws**2, orders) * _UP)
+        return np.asarray(self.with_bits(0.5 * orders * self.draws**2, orders) * DIVERGENCE_UP)
 
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon; infinite from mu = 1e8 on, where doubles do not resolve it."""

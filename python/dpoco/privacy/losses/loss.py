@@ -14,15 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ORDERS", "Loss", "Pure", "Zcdp", "check_delta", "check_epsilon", "crossing",
+__all__ = ["ORDERS", "UP", "Loss", "Pure", "Zcdp", "check_delta", "check_epsilon", "crossing",
            "divergences_of", "log_zcdp_delta", "pure_delta", "pure_renyi", "renyi_delta",
-           "zcdp_delta"]  # fmt: skip
+           "sum_up", "zcdp_delta"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -31,9 +32,8 @@ ORDERS.flags.writeable = False
 SMALLEST_DELTA = 1e-323  # where deltas underflow
 # Added to log delta: more than its error, whose second part is the rounding of large terms.
 _MARGIN, _TERM = 2.0**-44, 2.0**-50
-_PURE_MARGIN = 2.0**-50  # relative, of delta: more than its error
-_CHARGE_MARGIN = 1.0 + 2.0**-50  # more than the roundings of a charge and of a sum with it
-_UP = 1.0 + 1e-14  # more than the roundings of a few sums and products
+_FEW = 2.0**-50  # relative: more than the roundings of a pure delta, or of a charge and its sum
+UP = 1.0 + 1e-14  # more than the roundings of a few sums, products and roots
 
 
 class Loss:
@@ -84,9 +84,9 @@ class Loss:
         """Return bounds on the Renyi divergences of `orders` above 1, shape of `orders`."""
         bound = np.full(orders.shape, math.inf)
         if self.rho < math.inf:
-            bound = orders * (self.rho * _UP)
+            bound = orders * (self.rho * UP)
         if self.mu < math.inf:
-            bound = np.minimum(bound, 0.5 * orders * (self.mu * self.mu * _UP))
+            bound = np.minimum(bound, 0.5 * orders * (self.mu * self.mu * UP))
         if self.pure < math.inf:
             bound = np.minimum(bound, pure_renyi(self.pure, orders))
         return bound
@@ -201,6 +201,16 @@ def check_delta(delta: float) -> None:
         raise ValueError(f"delta must be in [0, 1]; got {delta!r}")
 
 
+def sum_up(*terms: tuple[int, float, float]) -> float:
+    """Return the sum of n a / b over terms (n, a, b), a >= 0 and b > 0: exact, then rounded up."""
+    try:
+        exact = sum((n * Fraction(a) / Fraction(b) for n, a, b in terms), Fraction())
+        value = float(exact)
+    except OverflowError:  # a term or the sum is beyond all doubles
+        return math.inf
+    return value if value >= exact else math.nextafter(value, math.inf)
+
+
 def pure_delta(epsilon: float, pure: float) -> float:
     """Return delta at `epsilon` >= 0 of any mechanism that is `pure`-private (delta = 0)."""
     check_epsilon(epsilon)
@@ -208,7 +218,7 @@ def pure_delta(epsilon: float, pure: float) -> float:
     if epsilon >= pure:
         return 0.0
     # (1 - e^(epsilon - pure)) / (1 + e^-pure), without overflow.
-    return min(1.0, -math.expm1(epsilon - pure) / (1.0 + math.exp(-pure)) * (1.0 + _PURE_MARGIN))
+    return min(1.0, -math.expm1(epsilon - pure) / (1.0 + math.exp(-pure)) * (1.0 + _FEW))
 
 
 def renyi_delta(divergences: FloatArray, epsilon: float, orders: FloatArray = ORDERS) -> float:
@@ -246,9 +256,7 @@ def log_zcdp_delta(epsilon: float, rho: float) -> float:
         low = max(2.0 * low, -700.0)
     while slope(high) > 0.0 and high < 700.0:
         high = min(2.0 * high, 700.0)
-    x = crossing(slope, low, high, 2.0**-40) if slope(low) > 0.0 >= slope(high) else low
-    if slope(high) > 0.0:
-        x = high
+    x = crossing(slope, low, high, 2.0**-40) if slope(low) > 0.0 else low
     t = math.exp(x)
     # log(1 - 1/a) = -log1p(1/t) for a = 1 + t.
     up = _MARGIN + _TERM * (t * ((1.0 + t) * rho + epsilon) + abs(x))
@@ -259,7 +267,7 @@ def charge(epsilon: float, mass: float) -> float:
     """Return (1 + e^epsilon) mass: the delta that a total variation of `mass` costs."""
     if mass == 0.0 or epsilon == 0.0:
         return 2.0 * mass
-    return (1.0 + math.exp(epsilon)) * mass * _CHARGE_MARGIN if epsilon < 700.0 else math.inf
+    return (1.0 + math.exp(epsilon)) * mass * (1.0 + _FEW) if epsilon < 700.0 else math.inf
 
 
 def crossing(

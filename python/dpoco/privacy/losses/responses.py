@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon
+from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon, sum_up
 
 __all__ = ["LARGEST_REPORTS", "Responses"]
 
@@ -47,7 +47,7 @@ class Responses(Loss):
             raise ValueError(f"epsilon must be positive and finite; got {self.each!r}")
         if type(self.reports) is not int or not 1 <= self.reports <= LARGEST_REPORTS:
             raise ValueError(f"reports must be in [1, {LARGEST_REPORTS}]; got {self.reports!r}")
-        object.__setattr__(self, "pure", self.reports * self.each)
+        object.__setattr__(self, "pure", sum_up((self.reports, self.each, 1.0)))
 
     def delta(self, epsilon: float) -> float:
         """Return the exact curve of the responses, rounded up."""

@@ -145,8 +145,7 @@ def step_delta(epsilons: FloatArray, rate: float, mu: float) -> FloatArray:
     far = epsilons - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(epsilons, 1.0)))
     inner = np.where(epsilons <= 1.0, near, far)
     above = ndtr(0.5 * mu - inner / mu) - np.exp(inner + log_ndtr(-0.5 * mu - inner / mu))
-    result: FloatArray = rate * np.maximum(above, 0.0)
-    return result
+    return np.asarray(rate * np.maximum(above, 0.0))
 
 
 def step_masses(width: float, half: int, rate: float, mu: float) -> tuple[FloatArray, float]:
@@ -196,8 +195,7 @@ def _composed(records: int, multiplier: float, steps: int) -> tuple[FloatArray, 
     # Entry k holds the sums -half steps + k and all that are a multiple of the size apart.
     law = np.roll(np.maximum(law, 0.0), -((first + half * steps) % size))
     beyond = -math.expm1(steps * math.log1p(-infinite)) + outside
-    sums: FloatArray = np.asarray((first + np.arange(size)) * width, dtype=np.float64)
-    return sums, law, beyond * (1.0 + 2.0**-40)
+    return np.asarray((first + np.arange(size)) * width), law, beyond * (1.0 + 2.0**-40)
 
 
 def _tail(losses: FloatArray, masses: FloatArray, steps: int) -> tuple[float, float]:

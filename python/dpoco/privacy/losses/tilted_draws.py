@@ -26,7 +26,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpoco.privacy.losses.coupled_bits import Bits, coin_renyi
+from dpoco.privacy.losses.coupled_bits import DIVERGENCE_UP, Bits, coin_renyi
 from dpoco.privacy.losses.loss import SMALLEST_DELTA, FloatArray, check_epsilon
 from dpoco.privacy.neighbours import CHANGES
 
@@ -42,7 +42,6 @@ _COARSE, _FINE, _ROUNDS = 500, 33, 4
 _APART = 16  # from so many rounds in a block on they are looked at together
 # Added to log delta: more than its error, whose second part is the rounding of large terms.
 _MARGIN, _TERM = 2.0**-44, 2.0**-50
-_UP = 1.0 + 1e-12  # more than the roundings of a divergence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +96,7 @@ class TiltedDraws(Bits):
 
     def renyi(self, orders: FloatArray) -> FloatArray:
         """Return the sum of the divergences of all draws and bits."""
-        return np.asarray(self._renyi(orders) * _UP)
+        return np.asarray(self._renyi(orders) * DIVERGENCE_UP)
 
     def delta(self, epsilon: float) -> float:
         """Return what the best of all orders proves."""

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 from dpoco.privacy.losses.combined import NOTHING, either, group, together
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Loss, Pure
+from dpoco.privacy.losses.loss import Loss, Pure, sum_up
 from dpoco.privacy.neighbours import VIEWS, Neighbours
 from dpoco.privacy.records import Description
 
@@ -143,7 +143,7 @@ class Declared(Mechanism):
         """Return the loss of all releases, of several records that of a group."""
         if (near.change, near.view) != (self.change, "everyone"):
             raise ValueError("a declared sensitivity is about one change, and seen by everyone")
-        each = self.sensitivity / self.scale
+        each = sum_up((1, self.sensitivity, self.scale))
         return group(Gaussian(each) if self.l2 else Pure(each), near.rounds)
 
 

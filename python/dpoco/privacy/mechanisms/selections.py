@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import Least, group
 from dpoco.privacy.losses.decaying import LARGEST_EXPONENT, Decaying, Returning
-from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp, sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, central
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
@@ -177,10 +177,10 @@ class Selections(Mechanism):
         central(near)
         if isinstance(self.scores, VertexScores):
             return self.loss_in_arms(near, 1, 0)
-        each = self.scores.range / self.scale
+        each = sum_up((1, self.scores.range, self.scale))
         if self.law == "gumbel":
             return group(BoundedRange(each, self.rounds), near.rounds)
-        summed = Pure(self.rounds * each)
+        summed = Pure(sum_up((self.rounds, self.scores.range, self.scale)))
         if self.rounds == 1:
             return group(summed, near.rounds)
         return group(Least((summed, Zcdp(0.5 * self.rounds * each * each))), near.rounds)
@@ -232,5 +232,6 @@ class ThresholdTests(Mechanism):
     def loss(self, near: Neighbours) -> Loss:
         """Return the pure loss of all answers together."""
         central(near)
-        first = self.sensitivity / self.threshold_scale
-        return group(Pure(first + self.alarms * self.spread / self.query_scale), near.rounds)
+        first = (1, self.sensitivity, self.threshold_scale)
+        pure = sum_up(first, (self.alarms, self.spread, self.query_scale))
+        return group(Pure(pure), near.rounds)
