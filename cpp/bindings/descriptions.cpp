@@ -12,6 +12,7 @@
 #include "dpoco/experts/oblivious_tracker.hpp"
 #include "dpoco/experts/prefix_hedge.hpp"
 #include "dpoco/experts/shift_detector.hpp"
+#include "dpoco/frank_wolfe/batch_fit.hpp"
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/mechanisms/answers.hpp"
 #include "dpoco/oco/continuous_multiplicative_weights.hpp"
@@ -115,14 +116,16 @@ py::dict parts_of(Part... parts) {
   return py::dict("kind"_a = "parts", "parts"_a = py::make_tuple(parts...));
 }
 
+double largest_label(const losses::GlmLoss& loss) {
+  return std::fmax(std::fabs(loss.label_low), std::fabs(loss.label_high));
+}
+
 py::dict describe(const oco::NoisyFtrl& self) {
   py::dict out = sum_of(self.sum(), self.batches());
   const losses::GlmLoss& loss = self.loss();
   out["summand"] =
       self.settings().statistics == oco::Statistics::quadratic
-          ? moments_of(self.clipper(),
-                       std::fmax(std::fabs(loss.label_low), std::fabs(loss.label_high)),
-                       self.settings().vector_scale, 1)
+          ? moments_of(self.clipper(), largest_label(loss), self.settings().vector_scale, 1)
           : gradient_of(self.clipper(), self.settings().scalar_bound);
   return out;
 }
@@ -299,6 +302,36 @@ py::dict describe(const oco::ContinuousMultiplicativeWeights& self) {
   return coupled_of(self, draw, keep());
 }
 
+// Vectors are the clipped records'; a fit refuses statements about them that are too small.
+py::dict describe(const frank_wolfe::BatchFit& self) {
+  const std::vector<frank_wolfe::HeldNoise> held = self.held();
+  const frank_wolfe::HeldNoise& first = held.front();
+  if (self.weight() > 0.0) {
+    const losses::RecordClipper& clipper = self.records().clipper();
+    const py::dict summand =
+        moments_of(clipper, largest_label(self.records().loss()), self.weight(), 1);
+    return py::dict("kind"_a = "gaussian_sum", "pushes"_a = 1, "growth"_a = py::none(),
+                    "limit"_a = 0, "batch"_a = first.records, "scale"_a = first.scale,
+                    "grid"_a = first.grid, "summand"_a = summand);
+  }
+  if (self.sampled()) {
+    return py::dict("kind"_a = "sampled_gaussian", "dimension"_a = self.dimension(),
+                    "records"_a = first.records, "steps"_a = first.releases,
+                    "scale"_a = first.scale, "grid"_a = first.grid);
+  }
+  py::tuple phases(held.size());
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const frank_wolfe::HeldNoise& one = held[i];
+    py::dict phase("kind"_a = one.step_size > 0.0 ? "iterate_phase" : "summed_phase",
+                   "records"_a = one.records, "scale"_a = one.scale, "grid"_a = one.grid,
+                   "releases"_a = one.releases, "copies"_a = one.copies);
+    if (one.step_size > 0.0) phase["step"] = one.step_size;
+    phases[i] = phase;
+  }
+  return py::dict("kind"_a = "gaussian_phases", "dimension"_a = self.dimension(),
+                  "phases"_a = phases);
+}
+
 template <class... Engines>
 void define(py::module_& m) {
   (m.def("described", [](const Engines& engine) { return describe(engine); }, "engine"_a), ...);
@@ -312,7 +345,8 @@ void register_descriptions(py::module_& m) {
          bandits::LinUcb, bandits::HighDimensionalBandit, mechanisms::ContinualSum,
          mechanisms::Answers<NoisyMax>, mechanisms::Answers<AboveThreshold>, experts::EpochSelector,
          experts::ShiftDetector, experts::ObliviousTracker, experts::BatchShare,
-         oco::CoupledRegularizedLeader, oco::ContinuousMultiplicativeWeights>(m);
+         oco::CoupledRegularizedLeader, oco::ContinuousMultiplicativeWeights,
+         frank_wolfe::BatchFit>(m);
 }
 
 }  // namespace dpoco::bindings

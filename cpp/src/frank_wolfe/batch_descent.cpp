@@ -37,6 +37,14 @@ class NoisySgd final : public BatchFit {
     mechanism_.admit(out, out);
   }
 
+  bool sampled() const noexcept override { return true; }
+  std::vector<HeldNoise> held() const override {
+    return {{.records = mechanism_.records(),
+             .scale = mechanism_.scale(),
+             .grid = mechanism_.grid(),
+             .releases = units_}};
+  }
+
  protected:
   void step() override {
     gradient(mechanism_.draw(*source_), theta_.data(), gradient_.data());
@@ -101,6 +109,17 @@ class PhasedSgd final : public BatchFit {
       walk(first + i, phases_[k].step_size, theta, point, sum);
     }
     average(sum, phases_[k], out);
+  }
+
+  std::vector<HeldNoise> held() const override {
+    std::vector<HeldNoise> found;
+    for (std::size_t i = 0; i < phases_.size(); ++i) {
+      found.push_back({.records = phases_[i].records,
+                       .scale = noise_[i]->strength(),
+                       .grid = noise_[i]->grid(),
+                       .step_size = phases_[i].step_size});
+    }
+    return found;
   }
 
  protected:

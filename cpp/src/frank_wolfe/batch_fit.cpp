@@ -12,7 +12,8 @@ namespace dpoco::frank_wolfe {
 BatchRecords::BatchRecords(const losses::RecordClipper& clipper, losses::GlmLoss loss,
                            double derivative_bound, std::uint64_t count, const double* features,
                            const double* labels)
-    : dimension_(static_cast<std::size_t>(clipper.dimension())),
+    : clipper_(clipper),
+      dimension_(static_cast<std::size_t>(clipper.dimension())),
       loss_(loss),
       bound_(derivative_bound),
       rows_(features, features + count * dimension_),

@@ -49,6 +49,17 @@ class NoisyFrankWolfe final : public BatchFit {
     mean(k).mean(out);
   }
 
+  std::vector<HeldNoise> held() const override {
+    std::vector<HeldNoise> found;
+    for (std::size_t k = 0; k < means_.size(); ++k) {
+      found.push_back({.records = size(k),
+                       .scale = means_[k].scale(),
+                       .grid = means_[k].grid(),
+                       .copies = k == 0 ? 1 : settings_.steps - 1});
+    }
+    return found;
+  }
+
  protected:
   void step() override {
     add(record_++, batch_, theta_.data(), previous_.data(), sum_.data(), rest_.data());

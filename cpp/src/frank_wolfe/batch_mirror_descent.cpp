@@ -59,6 +59,17 @@ class LocalizedMirrorDescent final : public BatchFit {
     means_[k].mean(out);
   }
 
+  std::vector<HeldNoise> held() const override {
+    std::vector<HeldNoise> found;
+    for (std::size_t k = 0; k < phases_.size(); ++k) {
+      found.push_back({.records = phases_[k].records,
+                       .scale = means_[k].scale(),
+                       .grid = means_[k].grid(),
+                       .releases = steps_});
+    }
+    return found;
+  }
+
  protected:
   void step() override {
     const MirrorPhase& phase = phases_[phase_];

@@ -37,6 +37,11 @@ class SufficientStatistics final : public BatchFit {
     for (std::uint64_t i = 0; i < units_; ++i) add(i, leaf.data(), out, rest.data());
   }
 
+  double weight() const noexcept override { return weight_; }
+  std::vector<HeldNoise> held() const override {
+    return {{.records = units_, .scale = noise_.scale(), .grid = noise_.grid()}};
+  }
+
  protected:
   void step() override {
     add(next_++, leaf_.data(), sum_.data(), rest_.data());

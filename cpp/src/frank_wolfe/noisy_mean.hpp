@@ -24,10 +24,16 @@ class NoisyMean {
   void mean(double* sum) const;
   // The release, in place of the sum.
   void release(random::Source& source, double* sum) const;
+  // Deviation of the mean's noise. Throws std::logic_error if it is not that of what draws it.
+  double scale() const;
+  double grid() const noexcept { return noise_->grid(); }
 
  private:
+  double drawn() const noexcept;
+
   std::size_t dimension_;
   double count_;
+  double scale_;
   double grid_;
   double limit_ = 0.0;  // of one entry of one vector: no sum passes 2^51 grids
   std::unique_ptr<mechanisms::VectorRelease> noise_;

@@ -46,6 +46,13 @@ SampledGaussian::SampledGaussian(std::uint64_t records, Index dimension, double 
   rounded_.emplace(scale / grid);  // exact
 }
 
+double SampledGaussian::scale() const {
+  if (rounded_ && rounded_->scale() * grid_ != scale_) {
+    throw std::logic_error("integers have other noise than they were built with");
+  }
+  return scale_;
+}
+
 void SampledGaussian::admit(const double* x, double* out) const {
   const std::size_t d = noise_.size();
   if (grid_ == 0.0) {

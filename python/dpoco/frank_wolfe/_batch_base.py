@@ -201,7 +201,9 @@ class BatchLearner(Calibrated, ABC):
             **self._settings(),
         }
         problem = self._domain._engine, self._loss._glm_engine, self._clipper()
-        return _core.BatchFit(*problem, features, labels, settings)
+        fit = _core.BatchFit(*problem, features, labels, settings)
+        self._check_built(self._mechanism, fit)
+        return fit
 
     def _clipper(self) -> _core.RecordClipper:
         """Return what enforces the bounds on features."""

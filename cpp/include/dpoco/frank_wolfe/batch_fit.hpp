@@ -25,10 +25,13 @@ class BatchRecords {
   std::size_t dimension() const noexcept { return dimension_; }
   const double* row(std::uint64_t i) const noexcept { return rows_.data() + i * dimension_; }
   double label(std::uint64_t i) const noexcept { return labels_[i]; }
+  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
+  const losses::GlmLoss& loss() const noexcept { return loss_; }
   // The gradient of record i at theta is this number times row(i).
   double derivative(std::uint64_t i, const double* theta) const noexcept;
 
  private:
+  losses::RecordClipper clipper_;
   std::size_t dimension_;
   losses::GlmLoss loss_;
   double bound_;
@@ -42,6 +45,17 @@ struct BatchProblem {
   BatchRecords records;
   std::unique_ptr<random::Source> source;
   std::vector<double> start;  // public, in the domain
+};
+
+// What the noise of a fit is for, read from the objects that draw it: `releases` means (or vectors,
+// or averages) of the same `records`, and `copies` of all of that on records of their own.
+struct HeldNoise {
+  std::uint64_t records = 0;
+  double scale = 0.0;
+  double grid = 0.0;
+  std::uint64_t releases = 1;
+  std::uint64_t copies = 1;
+  double step_size = 0.0;  // of walks
 };
 
 // One private fit of a model to a data set, in units of one gradient each, so that a caller can
@@ -68,6 +82,12 @@ class BatchFit {
   // sets. Reads private data; not a release.
   virtual void nonprivate_release(std::uint64_t k, const double* at, const double* previous,
                                   double* out) const = 0;
+  // One for each phase; `sampled`: vectors of records drawn with replacement; `weight`: of the
+  // vectors beside second moments, 0 for gradients.
+  virtual std::vector<HeldNoise> held() const = 0;
+  virtual bool sampled() const noexcept { return false; }
+  virtual double weight() const noexcept { return 0.0; }
+  const BatchRecords& records() const noexcept { return records_; }
   const random::Source& source() const noexcept { return *source_; }
 
  protected:

@@ -34,6 +34,11 @@ class SampledGaussian {
   // What noise is added to: x, on the grid if there is one. Not a release; out may be x.
   void admit(const double* x, double* out) const;
 
+  std::uint64_t records() const noexcept { return records_; }
+  // Throws std::logic_error if integers are drawn with another.
+  double scale() const;
+  double grid() const noexcept { return grid_; }
+
  private:
   void release_exactly(const double* x, random::Source& source, double* out);
 
