@@ -15,8 +15,6 @@ from dpoco._validation import FloatArray, IntArray, float_array, number
 from dpoco.bandits._trace import BanditTrace
 from dpoco.errors import HorizonExceeded, RoundOrderError
 
-__all__ = ["BanditLearner"]
-
 
 class BanditLearner(OnlineLearner):
     """Base of the bandits: `decide` for a context and `observe` its reward alternate.

@@ -11,8 +11,6 @@ from dpoco._clipping import context_flags
 from dpoco._validation import FloatArray, IntArray, float_array, imported
 from dpoco.trace import NO_STREAM, Flags, ReadRecords
 
-__all__ = ["BanditTrace"]
-
 
 @dataclass(frozen=True, eq=False)
 class BanditTrace(ReadRecords):
