@@ -34,8 +34,6 @@ from dpoco.errors import CalibrationError
 from dpoco.learners import learner_named
 from dpoco.losses import GlmLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 
-__all__ = ["ADVERSARIES", "Choice", "choose"]
-
 # From the most to the least special: what holds for a later one holds for those before.
 ADVERSARIES = ("stationary", "shifting", "oblivious", "adaptive")
 _NAMES = {

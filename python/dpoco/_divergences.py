@@ -8,8 +8,6 @@ import numpy as np
 
 from dpoco._validation import FloatArray
 
-__all__ = ["kl_divergence", "total_variation", "total_variations"]
-
 
 def kl_divergence(truth: Any, prediction: Any) -> FloatArray:
     """Return the KL divergence of predictions from the truth, in nats: not private.

@@ -17,8 +17,6 @@ from dpoco._tickets import Delayed
 from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 
-__all__ = ["OnlineLearner", "emptied"]
-
 Progress = Callable[[int, int], None]
 Self = TypeVar("Self", bound="OnlineLearner")
 

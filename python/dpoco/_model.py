@@ -20,8 +20,6 @@ from dpoco.accounting import Guarantee
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.errors import StateError
 
-__all__ = ["Model"]
-
 _SCHEMA = "dpoco.model/1"
 _CLASSES = (0, 1)
 

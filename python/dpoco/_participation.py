@@ -23,8 +23,6 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.statement import for_person
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
-__all__ = ["Digests", "Limiter", "Participation", "Person", "for_people"]
-
 Parameters = TypeVar("Parameters")
 
 Person = int | str | bytes | None

@@ -15,8 +15,6 @@ from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, number, positive_int
 from dpoco.trace import Flags, Trace
 
-__all__ = ["Asks", "RecordLearner"]
-
 Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more
 
 _BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C waits for
@@ -284,16 +282,14 @@ class RecordLearner(OnlineLearner):
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""
+        if labels is not None and not self._loss.glm:
+            raise TypeError("this loss takes no labels")
         if isinstance(self._loss, losses.CustomLoss):
-            if labels is not None:
-                raise TypeError("this loss takes no labels")
             if self._raises:
                 raise TypeError("run() cannot check custom losses beforehand: use observe()")
             return self._loss.rows(features), None
         rows = float_array("features", features, (None, self._domain.dimension))
         if not self._loss.glm:
-            if labels is not None:
-                raise TypeError("this loss takes no labels")
             return rows, None
         if labels is None:
             raise TypeError("labels are required by this loss")

@@ -24,9 +24,6 @@ from dpoco.accounting import Guarantee
 from dpoco.accounting.statement import delayed
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 
-__all__ = ["Delayed", "Ticket", "TicketBook"]
-
-
 # Little-endian: signature, learner, number, round, kind of decision, due, entries of the decision
 # and of the context; then these, and the tag.
 _FRAME = struct.Struct("<8s16sQQBBII")

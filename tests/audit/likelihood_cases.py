@@ -8,29 +8,11 @@ from types import ModuleType
 import numpy as np
 
 import dpoco
+from dpoco import bandits, experts, mechanisms, oco
+from dpoco import frank_wolfe as fw
 from dpoco.audit._family import calibrated_once
-from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
-from dpoco.experts import (
-    BatchShare,
-    EpochSelector,
-    ObliviousTracker,
-    PrefixHedge,
-    ShiftDetector,
-    WindowSelector,
-)
-from dpoco.frank_wolfe import (
-    LocalizedMirrorDescent,
-    NoisyFrankWolfe,
-    NoisySGD,
-    PhasedSGD,
-    PolyhedralFrankWolfe,
-    SufficientStatistics,
-    TreeFrankWolfe,
-)
 from dpoco.losses import LinearLoss, SquaredLoss
-from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
-from dpoco.oco import LipschitzLearner, NoisyFTRL
 from dpoco.random import Source
 
 T = 6
@@ -67,13 +49,13 @@ def prepared(cls, *arguments, **options):
 
 def sums(method, numerics):
     options = {"method": method, "numerics": numerics}
-    return prepared(ContinualSum, 2, horizon=T, budget=GAUSS, **options), G, H, 350
+    return prepared(mechanisms.ContinualSum, 2, horizon=T, budget=GAUSS, **options), G, H, 350
 
 
 def polyhedral(domain, **options):
     d = domain.dimension
     make = prepared(
-        PolyhedralFrankWolfe, domain, SquaredLoss(1.0, 1.0), horizon=T, batch=1,
+        fw.PolyhedralFrankWolfe, domain, SquaredLoss(1.0, 1.0), horizon=T, batch=1,
         budget=dpoco.Budget(3.0, 0.0), **options,
     )  # fmt: skip
     return make, (SIGNS[:, :d], ONES), (SIGNS[:, :d], FLIPPED), 500
@@ -82,11 +64,11 @@ def polyhedral(domain, **options):
 def share(noise, batch=2):
     budget = GAUSS if noise == "gaussian" else PURE
     options = {"noise": noise, "batch": batch, "learning_rate": 0.1}
-    return prepared(BatchShare, 4, horizon=T + 1, budget=budget, **options), L, M, 500
+    return prepared(experts.BatchShare, 4, horizon=T + 1, budget=budget, **options), L, M, 500
 
 
 def maximum(noise):
-    return prepared(NoisyMax, 4, horizon=3, budget=PURE, noise=noise), SCORES, MOVED, 500
+    return prepared(mechanisms.NoisyMax, 4, horizon=3, budget=PURE, noise=noise), SCORES, MOVED, 500
 
 
 BALL, SQUARED = LpBall(2, 2.0), SquaredLoss(1.0, 1.0)
@@ -97,7 +79,7 @@ TREES = {"horizon": T, "budget": GAUSS}
 
 def hedge(numerics):
     options = {"horizon": T + 1, "budget": GAUSS, "numerics": numerics}
-    return prepared(PrefixHedge, 4, **options), L, M, 350
+    return prepared(experts.PrefixHedge, 4, **options), L, M, 350
 
 
 # ---- sums and selections -------------------------------------------------------------------------
@@ -109,27 +91,27 @@ SUMS = {
     },
     "ContinualSum, lattice": sums("blt", "lattice"),
     "TreeFrankWolfe": (
-        prepared(TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, **TREES), G, H, 300
+        prepared(fw.TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, **TREES), G, H, 300
     ),
     "TreeFrankWolfe, lattice": (
-        prepared(TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, numerics="lattice",
+        prepared(fw.TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, numerics="lattice",
                  sum_method="honaker", **TREES),
         G, H, 300,
     ),
     "TreeFrankWolfe, squared": (
-        prepared(TreeFrankWolfe, BALL, SQUARED, numerics="float", **TREES),
+        prepared(fw.TreeFrankWolfe, BALL, SQUARED, numerics="float", **TREES),
         (G, ONES), (G, LABELS), 600,
     ),
     "NoisyFTRL": (
-        prepared(NoisyFTRL, BALL, LinearLoss(1.0), numerics="float", **TREES), G, H, 300
+        prepared(oco.NoisyFTRL, BALL, LinearLoss(1.0), numerics="float", **TREES), G, H, 300
     ),
     "NoisyFTRL, lattice": (
-        prepared(NoisyFTRL, BALL, LinearLoss(1.0), numerics="lattice", sum_method="toeplitz",
+        prepared(oco.NoisyFTRL, BALL, LinearLoss(1.0), numerics="lattice", sum_method="toeplitz",
                  **TREES),
         G, H, 300,
     ),
     "NoisyFTRL, quadratic": (
-        prepared(NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree", **TREES),
+        prepared(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree", **TREES),
         (G, ONES), (G, LABELS), 600,
     ),
     "PrefixHedge": hedge("float"),
@@ -140,7 +122,7 @@ ZIGZAG = np.tile([0.0, 0.25, 0.0, 0.25, 0.0], (T, 1))
 ZAGZIG = ZIGZAG.copy()
 ZAGZIG[1] = 0.25 - ZAGZIG[1]
 SUMS["LipschitzLearner"] = (
-    prepared(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5, horizon=T + 1,
+    prepared(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5, horizon=T + 1,
              budget=GAUSS),
     ZIGZAG, ZAGZIG, 250,
 )  # fmt: skip
@@ -165,30 +147,31 @@ RICH = dpoco.Budget(6.0, 0.0)
 
 
 def detector(budget, **options):
-    return prepared(ShiftDetector, 2, horizon=T, budget=budget, **options), TWO, OWT, 350
+    return prepared(experts.ShiftDetector, 2, horizon=T, budget=budget, **options), TWO, OWT, 350
 
 
 def tracker(**options):
     budget = dpoco.Budget(4.0, 1e-3)
-    return prepared(ObliviousTracker, 4, horizon=T, switches=1, budget=budget, **options), L, K, 350
+    make = prepared(experts.ObliviousTracker, 4, horizon=T, switches=1, budget=budget, **options)
+    return make, L, K, 350
 
 
 def epochs(noise):
     options = {"horizon": T + 2, "budget": PURE, "selection": noise}
-    return prepared(EpochSelector, 4, **options), L, K, 350
+    return prepared(experts.EpochSelector, 4, **options), L, K, 350
 
 
 EXPERTS = {
     **{f"EpochSelector, {noise}": epochs(noise) for noise in ("exponential", "gumbel", "laplace")},
     "WindowSelector": (
-        prepared(WindowSelector, 4, horizon=T + 2, budget=PURE, window=2), L, K, 350
+        prepared(experts.WindowSelector, 4, horizon=T + 2, budget=PURE, window=2), L, K, 350
     ),
     "AboveThreshold": (
-        prepared(AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0),
+        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0),
         QUIET, QUIET + 1.0, 400,
     ),
     "AboveThreshold, alarms": (
-        prepared(AboveThreshold, horizon=T, budget=dpoco.Budget(6.0, 0.0), alarms=3),
+        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(6.0, 0.0), alarms=3),
         LOUD, LOUD + 1.0, 400,
     ),
     "ShiftDetector": detector(dpoco.Budget(3.0, 0.0)),
@@ -209,13 +192,15 @@ FEW = np.ones((T, 2))
 
 
 def linear_bandit(numerics, batch):
-    make = prepared(LinUCB, 2, 2, horizon=T + 1, budget=GAUSS, batch=batch, numerics=numerics)
+    make = prepared(
+        bandits.LinUCB, 2, 2, horizon=T + 1, budget=GAUSS, batch=batch, numerics=numerics
+    )
     return make, (G, PAID), (G, UNPAID), 150
 
 
 def arms(budget, **options):
     domain = LpBall(2, 1.0, 0.1)
-    make = prepared(HighDimensionalBandit, 2, domain, horizon=T, budget=budget, **options)
+    make = prepared(bandits.HighDimensionalBandit, 2, domain, horizon=T, budget=budget, **options)
     return make, (FEW, PAID), (FEW, UNPAID), 200
 
 
@@ -245,11 +230,11 @@ def fits(cls, records=N, **options):
 
 
 FITS = {
-    "NoisyFrankWolfe": fits(NoisyFrankWolfe),
-    "PhasedSGD": fits(PhasedSGD),
-    "NoisySGD": fits(NoisySGD, records=2, steps=6),
-    "LocalizedMirrorDescent": fits(LocalizedMirrorDescent, steps=4),
-    "SufficientStatistics": fits(SufficientStatistics),
+    "NoisyFrankWolfe": fits(fw.NoisyFrankWolfe),
+    "PhasedSGD": fits(fw.PhasedSGD),
+    "NoisySGD": fits(fw.NoisySGD, records=2, steps=6),
+    "LocalizedMirrorDescent": fits(fw.LocalizedMirrorDescent, steps=4),
+    "SufficientStatistics": fits(fw.SufficientStatistics),
 }
 CASES = {**SUMS, **SELECTIONS, **EXPERTS, **ARMS, **FITS}
 

@@ -9,34 +9,12 @@ from pathlib import Path
 import numpy as np
 
 import dpoco
+from dpoco import bandits, experts, mechanisms, oco
+from dpoco import frank_wolfe as fw
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.audit._family import calibrated_once
-from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall, VertexSet
-from dpoco.experts import (
-    BatchShare,
-    EpochSelector,
-    ObliviousTracker,
-    PrefixHedge,
-    ShiftDetector,
-    WindowSelector,
-)
-from dpoco.frank_wolfe import (
-    LocalizedMirrorDescent,
-    NoisyFrankWolfe,
-    NoisySGD,
-    PhasedSGD,
-    PolyhedralFrankWolfe,
-    SufficientStatistics,
-    TreeFrankWolfe,
-)
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
-from dpoco.mechanisms import AboveThreshold, ContinualSum, NoisyMax
-from dpoco.oco import (
-    LipschitzLearner,
-    NoisyFTRL,
-    NoisyNewton,
-)
 
 T, D, N = 24, 3, 5
 GAUSS = dpoco.Budget(1.0, 1e-4)
@@ -110,7 +88,7 @@ def batch(cls, noise_scale=None, **options):
 
 
 def arms(**options):
-    return of(HighDimensionalBandit, 2, LpBall(D, 1.0), **options)
+    return of(bandits.HighDimensionalBandit, 2, LpBall(D, 1.0), **options)
 
 
 PATIENTS = [
@@ -124,32 +102,33 @@ RICH = dpoco.Budget(8.0, 1e-3)
 
 # Name: (maker, stream, replacements).
 CASES = {
-    "TreeFrankWolfe": (of(TreeFrankWolfe, BALL, SQUARED), (X, Y), RECORDS),
-    "TreeFrankWolfe, batches": (of(TreeFrankWolfe, CROSS, SQUARED, batch=5), (X, Y), RECORDS),
-    "TreeFrankWolfe, linear": (of(TreeFrankWolfe, BALL, LINEAR, batch=2), X, ROWS),
+    "TreeFrankWolfe": (of(fw.TreeFrankWolfe, BALL, SQUARED), (X, Y), RECORDS),
+    "TreeFrankWolfe, batches": (of(fw.TreeFrankWolfe, CROSS, SQUARED, batch=5), (X, Y), RECORDS),
+    "TreeFrankWolfe, linear": (of(fw.TreeFrankWolfe, BALL, LINEAR, batch=2), X, ROWS),
     "TreeFrankWolfe, emptied": (
-        of(TreeFrankWolfe, BOX, LOGISTIC, relation="zero_out", sum_method="tree"), (X, Y),
+        of(fw.TreeFrankWolfe, BOX, LOGISTIC, relation="zero_out", sum_method="tree"), (X, Y),
         [(0, [0.0] * 3, 1.0), (9, [NAN] * 3, 0.0)],
     ),
-    "PolyhedralFrankWolfe": (of(PolyhedralFrankWolfe, CROSS, SQUARED, batch=1), (X, Y), RECORDS),
+    "PolyhedralFrankWolfe": (of(fw.PolyhedralFrankWolfe, CROSS, SQUARED, batch=1), (X, Y), RECORDS),
     "PolyhedralFrankWolfe, batches": (
-        of(PolyhedralFrankWolfe, BOX, SQUARED, batch=4, selector="laplace"), (X, Y), RECORDS
+        of(fw.PolyhedralFrankWolfe, BOX, SQUARED, batch=4, selector="laplace"), (X, Y), RECORDS
     ),
     "PolyhedralFrankWolfe, points": (
-        of(PolyhedralFrankWolfe, VertexSet([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]]), LINEAR, batch=3),
+        of(fw.PolyhedralFrankWolfe, VertexSet([[0, 1, 0], [1, 0, 0], [0, 0, -1]]), LINEAR, batch=3),
         X, ROWS,
     ),
-    "NoisyFTRL": (of(NoisyFTRL, BALL, LINEAR), X, ROWS),
-    "NoisyNewton": (of(NoisyNewton, BALL, LOGISTIC), (X, Y), RECORDS),
-    "NoisyFTRL, batches": (of(NoisyFTRL, BALL, SQUARED, batch=4), (X, Y), RECORDS),
+    "NoisyFTRL": (of(oco.NoisyFTRL, BALL, LINEAR), X, ROWS),
+    "NoisyNewton": (of(oco.NoisyNewton, BALL, LOGISTIC), (X, Y), RECORDS),
+    "NoisyFTRL, batches": (of(oco.NoisyFTRL, BALL, SQUARED, batch=4), (X, Y), RECORDS),
     "NoisyFTRL, quadratic": (
-        of(NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="honaker"), (X, Y), RECORDS
+        of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="honaker"),
+        (X, Y), RECORDS,
     ),
-    "NoisyFrankWolfe": (batch(NoisyFrankWolfe), (X, Y), RECORDS),
-    "NoisySGD": (batch(NoisySGD, steps=50, noise_scale=20.0), (X, Y), RECORDS),
-    "PhasedSGD": (batch(PhasedSGD), (X, Y), RECORDS),
-    "SufficientStatistics": (batch(SufficientStatistics), (X, Y), RECORDS),
-    "LocalizedMirrorDescent": (batch(LocalizedMirrorDescent, steps=10), (X, Y), RECORDS),
+    "NoisyFrankWolfe": (batch(fw.NoisyFrankWolfe), (X, Y), RECORDS),
+    "NoisySGD": (batch(fw.NoisySGD, steps=50, noise_scale=20.0), (X, Y), RECORDS),
+    "PhasedSGD": (batch(fw.PhasedSGD), (X, Y), RECORDS),
+    "SufficientStatistics": (batch(fw.SufficientStatistics), (X, Y), RECORDS),
+    "LocalizedMirrorDescent": (batch(fw.LocalizedMirrorDescent, steps=10), (X, Y), RECORDS),
     "CoupledRegularizedLeader": (coupled("leader density_ratio ball linear"), X, ROWS),
     "CoupledRegularizedLeader, logistic": (
         coupled("leader density_ratio box logistic"), (X, Y), RECORDS
@@ -170,26 +149,26 @@ CASES = {
          (T - 1, -np.eye(3), [NAN] * 3)],
     ),
     "LipschitzLearner": (
-        of(LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=N), LOSSES, EXPERTS
+        of(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=N), LOSSES, EXPERTS
     ),
-    "PrefixHedge": (of(PrefixHedge, N), LOSSES, EXPERTS),
+    "PrefixHedge": (of(experts.PrefixHedge, N), LOSSES, EXPERTS),
     "PrefixHedge, normalised": (
-        of(PrefixHedge, N, sum_method="blt_normalised"), LOSSES, EXPERTS
+        of(experts.PrefixHedge, N, sum_method="blt_normalised"), LOSSES, EXPERTS
     ),
     "PrefixHedge, toeplitz": (
-        of(PrefixHedge, N, sum_method="toeplitz", loss_range=(-1.0, 3.0)), 4.0 * LOSSES - 1.0,
-        [(t, 4.0 * np.asarray(row) - 1.0) for t, row in EXPERTS],
+        of(experts.PrefixHedge, N, sum_method="toeplitz", loss_range=(-1.0, 3.0)),
+        4.0 * LOSSES - 1.0, [(t, 4.0 * np.asarray(row) - 1.0) for t, row in EXPERTS],
     ),
-    "EpochSelector": (of(EpochSelector, N, budget=PURE), LOSSES, EXPERTS),
-    "EpochSelector, gumbel": (of(EpochSelector, N, selection="gumbel"), LOSSES, EXPERTS),
-    "WindowSelector": (of(WindowSelector, N, budget=PURE, window=3), LOSSES, EXPERTS),
-    "ShiftDetector": (of(ShiftDetector, N, budget=PURE), LOSSES, EXPERTS),
+    "EpochSelector": (of(experts.EpochSelector, N, budget=PURE), LOSSES, EXPERTS),
+    "EpochSelector, gumbel": (of(experts.EpochSelector, N, selection="gumbel"), LOSSES, EXPERTS),
+    "WindowSelector": (of(experts.WindowSelector, N, budget=PURE, window=3), LOSSES, EXPERTS),
+    "ShiftDetector": (of(experts.ShiftDetector, N, budget=PURE), LOSSES, EXPERTS),
     "ObliviousTracker": (
-        of(ObliviousTracker, N, switches=2, budget=RICH, batch=2), LOSSES, EXPERTS
+        of(experts.ObliviousTracker, N, switches=2, budget=RICH, batch=2), LOSSES, EXPERTS
     ),
     "ObliviousTracker, coins": (
         of(
-            ObliviousTracker, N, budget=None,
+            experts.ObliviousTracker, N, budget=None,
             parameters=ObliviousTrackerParameters(
                 experts=N, horizon=T, switches=2, prior="share", learning_rate=0.5,
                 forced_switch=0.1, batch=2, share_rate=0.1, max_resamples=8, calibration="tight",
@@ -198,12 +177,12 @@ CASES = {
         ),
         LOSSES, EXPERTS,
     ),
-    "BatchShare": (of(BatchShare, N, budget=PURE, batch=3, switches=1), LOSSES, EXPERTS),
-    "BatchShare, gaussian": (of(BatchShare, N, noise="gaussian", batch=2), LOSSES, EXPERTS),
-    "BatchShare, laplace": (of(BatchShare, N, noise="laplace", batch=4), LOSSES, EXPERTS),
-    "BatchShare, response": (of(BatchShare, N, noise="coordinate_rr"), LOSSES, EXPERTS),
-    "LinUCB": (of(LinUCB, 2, D, batch=1), BANDIT, USERS),
-    "LinUCB, batches": (of(LinUCB, 2, D, batch=5), BANDIT, USERS),
+    "BatchShare": (of(experts.BatchShare, N, budget=PURE, batch=3, switches=1), LOSSES, EXPERTS),
+    "BatchShare, gaussian": (of(experts.BatchShare, N, noise="gaussian", batch=2), LOSSES, EXPERTS),
+    "BatchShare, laplace": (of(experts.BatchShare, N, noise="laplace", batch=4), LOSSES, EXPERTS),
+    "BatchShare, response": (of(experts.BatchShare, N, noise="coordinate_rr"), LOSSES, EXPERTS),
+    "LinUCB": (of(bandits.LinUCB, 2, D, batch=1), BANDIT, USERS),
+    "LinUCB, batches": (of(bandits.LinUCB, 2, D, batch=5), BANDIT, USERS),
     "HighDimensionalBandit": (
         arms(arm_learner="polyhedral", batch=1, forced_rounds=2), BANDIT, PATIENTS
     ),
@@ -219,22 +198,25 @@ CASES = {
              relation="zero_out"),
         BANDIT, [(0, [NAN] * 3, [0.0] * 2), (9, [0.0] * 3, [0.0] * 2)],
     ),
-    "ContinualSum": (of(ContinualSum, D), X, ROWS),
+    "ContinualSum": (of(mechanisms.ContinualSum, D), X, ROWS),
     "ContinualSum, l1 and generalized": (
-        of(ContinualSum, D, norm=4.0, noise="generalized_gaussian", method="tree"), X, ROWS
+        of(mechanisms.ContinualSum, D, norm=4.0, noise="generalized_gaussian", method="tree"),
+        X, ROWS,
     ),
     "NoisyMax": (
-        of(NoisyMax, N, budget=PURE), LOSSES,
+        of(mechanisms.NoisyMax, N, budget=PURE), LOSSES,
         [(0, LOSSES[0] + [1, -1, 0, 1, -1]), (9, LOSSES[9] + 1)],
     ),
     "NoisyMax, counts": (
-        of(NoisyMax, N, noise="gumbel", one_directional=True, largest=False), LOSSES,
+        of(mechanisms.NoisyMax, N, noise="gumbel", one_directional=True, largest=False), LOSSES,
         [(4, LOSSES[4] - 1.0), (T - 1, np.where(np.arange(N) == 2, 0.0, LOSSES[T - 1]))],
     ),
     "AboveThreshold": (
-        of(AboveThreshold, budget=PURE), -40.0 - Y, [(3, -41.0 - Y[3]), (T - 1, -39.5 - Y[T - 1])]
+        of(mechanisms.AboveThreshold, budget=PURE), -40.0 - Y,
+        [(3, -41.0 - Y[3]), (T - 1, -39.5 - Y[T - 1])]
     ),
     "AboveThreshold, alarms": (
-        of(AboveThreshold, budget=dpoco.Budget(50.0, 0.0), alarms=3), 4 * Y, [(2, 4 * Y[2] + 1.0)]
+        of(mechanisms.AboveThreshold, budget=dpoco.Budget(50.0, 0.0), alarms=3), 4 * Y,
+        [(2, 4 * Y[2] + 1.0)]
     ),
 }  # fmt: skip

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import struct
-
 import numpy as np
 import pytest
+from tests.forged import Forged
 
 import dpoco
 from dpoco import _state
@@ -39,25 +37,12 @@ HIGH_DIMENSIONAL = [
 ]
 
 
-def saved(kind, configuration, rounds=21):
+def forged(kind, configuration, rounds=21):
     options = {"budget": dpoco.Budget(1.0, 1e-5), **configuration}
     problem = (K, D) if kind is LinUCB else (K, LpBall(D, 1.0))
     learner = kind(*problem, horizon=T, source=Source.seeded(1), **options)
     learner.run(X[:rounds], R[:rounds])
-    header, payload = _state.unpack(learner._to_bytes())
-    assert kind._from_bytes(_state.pack(header, payload)).round == rounds
-    return header, payload
-
-
-def refused(kind, header, payload, *forged):
-    """Each (place, word) alone makes the payload impossible."""
-    for at, value in forged or [(None, None)]:
-        words = bytearray(payload)
-        if at is not None:
-            form = "<d" if isinstance(value, float) else "<Q"
-            struct.pack_into(form, words, at % len(words), value)
-        with pytest.raises(dpoco.StateError):
-            kind._from_bytes(_state.pack(header, bytes(words)))
+    return Forged(learner)
 
 
 @pytest.mark.parametrize(
@@ -68,35 +53,33 @@ def refused(kind, header, payload, *forged):
     ],
 )
 def test_sizes_that_the_payload_does_not_have_are_refused(kind, lies):
-    header, payload = saved(kind, {"batch": 1})
-    for body in (payload[:-8], payload + bytes(8), b""):
-        refused(kind, header, body)
+    state = forged(kind, {"batch": 1})
+    for body in (state.payload[:-8], state.payload + bytes(8), b""):
+        state.refused(payload=body)
     for name, value in lies:
-        lie = json.loads(json.dumps(header))
-        lie["object"]["arguments"][name] = value
-        refused(kind, lie, payload)
+        lie = state.with_setting(f"object.arguments.{name}", value)
+        state.refused(lie)
         lie["object"]["parameters"][name] = value
-        refused(kind, lie, payload)
+        state.refused(lie)
     if kind is HighDimensionalBandit:
-        header["object"]["arguments"]["domain"]["dimension"] = 2**30
-        refused(kind, header, payload)
+        state.settings_refused([("object.arguments.domain.dimension", 2**30)])
 
 
 @pytest.mark.parametrize("configuration", LINEAR)
 def test_impossible_statistics_are_refused(configuration):
-    header, payload = saved(LinUCB, configuration)
+    state = forged(LinUCB, configuration)
     # Past the horizon, out of step with the sum.
-    refused(LinUCB, header, payload, *((0, round_) for round_ in (31, 2**63, 12, 28)))
+    state.words_refused(*((0, round_) for round_ in (31, 2**63, 12, 28)))
     # Round, violations, then batch, its rounding and releases, each after its length.
     batch, rest, released = 24, 32 + 8 * SIZE, 40 + 16 * SIZE
     for value in (float("nan"), float("inf")):
-        refused(LinUCB, header, payload, (batch, value), (rest, value), (released, value))
-    refused(LinUCB, header, payload, (rest, 1.0))
+        state.words_refused((batch, value), (rest, value), (released, value))
+    state.words_refused((rest, 1.0))
     if configuration.get("budget", 0) is None:  # the factors of all arms come last
         wrong = (-1.0, 0.0, float("nan"), float("inf"))
-        refused(LinUCB, header, payload, *((-8, value) for value in wrong))
+        state.words_refused(*((-8, value) for value in wrong))
     # Statistics before the first round.
-    refused(LinUCB, *saved(LinUCB, configuration, rounds=0), (batch, 1.0), (released, 1.0))
+    forged(LinUCB, configuration, rounds=0).words_refused((batch, 1.0), (released, 1.0))
 
 
 def streams(payload):
@@ -111,26 +94,26 @@ def streams(payload):
 
 @pytest.mark.parametrize("configuration", HIGH_DIMENSIONAL)
 def test_impossible_arms_are_refused(configuration):
-    kind, frozen = HighDimensionalBandit, 24
-    header, payload = saved(kind, configuration)
+    frozen = 24
+    state = forged(HighDimensionalBandit, configuration)
     # Past the horizon, out of step with the clocks; estimates out of the domain, or not known yet.
-    refused(kind, header, payload, *((0, round_) for round_ in (31, 2**63, 12, 28)))
-    refused(kind, header, payload, *((frozen, v) for v in (float("nan"), float("inf"), 1.5)))
+    state.words_refused(*((0, round_) for round_ in (31, 2**63, 12, 28)))
+    state.words_refused(*((frozen, v) for v in (float("nan"), float("inf"), 1.5)))
+    payload = state.payload
     places, piece = streams(payload)
     twins = [(places[i], other) for i in range(K) for other in range(K) if other != i]
-    refused(kind, header, payload, *twins)  # two arms with one generator
+    state.words_refused(*twins)  # two arms with one generator
     # The arms' learners exchanged: each with a clock that fits, but another's noise.
     start = 8 * (3 + K * D)
     swapped = payload[:start] + payload[start + piece : start + 2 * piece]
     swapped += payload[start : start + piece] + payload[start + 2 * piece :]
-    refused(kind, header, swapped)
+    state.refused(payload=swapped)
     # Estimates before the first round.
-    refused(kind, *saved(kind, configuration, rounds=0), (frozen, 0.25))
+    forged(HighDimensionalBandit, configuration, rounds=0).words_refused((frozen, 0.25))
 
 
 def test_estimates_just_frozen_are_the_current_ones():
-    state = saved(HighDimensionalBandit, HIGH_DIMENSIONAL[0], rounds=12)
-    refused(HighDimensionalBandit, *state, (24, 0.01))
+    forged(HighDimensionalBandit, HIGH_DIMENSIONAL[0], rounds=12).words_refused((24, 0.01))
 
 
 @pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded

@@ -55,6 +55,7 @@ def test_every_kind_of_file_is_verified(invoke, files, answer):
     assert result.stdout.count(": verified (epsilon ") == 6
     rows = answer("verify", *paths)["files"]
     assert [len(row["statements"]) for row in rows] == [1, 1, 1, 2, 1, 2]
+    assert answer("journal", "verify", files / "releases.db")["files"] == rows[-1:]
 
 
 def test_a_journal_goes_on_while_it_is_verified(invoke, files):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import struct
 
 import numpy as np
 import pytest
+from tests.forged import Forged
 
 import dpoco
-from dpoco import _state
 from dpoco.experts import BatchShare
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
@@ -113,37 +112,22 @@ def test_endless_streams():
     assert dpoco.experts.BatchShare._from_bytes(planned._to_bytes()).round == T
 
 
-def with_word(payload, at, value):
-    words = bytearray(payload)
-    struct.pack_into("<Q" if isinstance(value, int) else "<d", words, at, value)
-    return bytes(words)
-
-
 @pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
 def test_impossible_states_are_refused(index):
     learner = make(index)
     learner.run(LOSSES[:22])
-    header, payload = _state.unpack(learner._to_bytes())
-    BatchShare._from_bytes(_state.pack(header, payload))
-    size = len(payload)
-    weights = size - 8 * N  # the last array
+    state = Forged(learner)
+    weights = len(state.payload) - 8 * N  # the last array
     sums = weights - 8 - 8 * N
-    bad = [with_word(payload, weights, v) for v in (-1.0, np.nan, np.inf)]
-    bad += [with_word(payload, sums, v) for v in (-1.0, np.nan, 1e3)]
-    bad += [with_word(payload, 0, v) for v in (10, 12, 2**40, 42)]  # the round
-    bad += [with_word(payload, 8, N)]  # the decision
-    bad += [with_word(payload, sums - 8 - 8 * k, 0.123) for k in range(1, 6)]  # settings
-    for body in bad:
-        with pytest.raises(dpoco.StateError):
-            BatchShare._from_bytes(_state.pack(header, body))
+    state.words_refused(*((weights, v) for v in (-1.0, np.nan, np.inf)))
+    state.words_refused(*((sums, v) for v in (-1.0, np.nan, 1e3)))
+    state.words_refused(*((0, v) for v in (10, 12, 2**40, 42)))  # the round
+    state.words_refused((8, N))  # the decision
+    state.words_refused(*((sums - 8 - 8 * k, 0.123) for k in range(1, 6)))  # settings
     if learner.parameters.share_rate > 0.0:  # weights that do not sum to 1
-        with pytest.raises(dpoco.StateError):
-            BatchShare._from_bytes(_state.pack(header, with_word(payload, weights, 0.9)))
-    for name, value in [("noise_scale", 7.0), ("batch", 6), ("experts", 10**9), ("horizon", 3)]:
-        changed = {**header["object"], "parameters": {**header["object"]["parameters"]}}
-        changed["parameters"][name] = value
-        with pytest.raises(dpoco.StateError):
-            BatchShare._from_bytes(_state.pack({**header, "object": changed}, payload))
+        state.words_refused((weights, 0.9))
+    lies = [("noise_scale", 7.0), ("batch", 6), ("experts", 10**9), ("horizon", 3)]
+    state.settings_refused((f"object.parameters.{name}", value) for name, value in lies)
 
 
 def test_centring_is_what_keeps_an_odd_number_of_experts_in_the_ball():

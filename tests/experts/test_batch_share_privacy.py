@@ -11,22 +11,12 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
+from tests.samples import ALARM, bound, distance
 
 from dpoco import _core
 from dpoco.random import Source
 
-ALARM = 1e-8  # false alarms of one statistical statement
 N = 10
-
-
-def distance(values, cdf):
-    u = np.sort(cdf(np.asarray(values)))
-    grid = np.arange(u.size + 1) / u.size
-    return float(max(np.max(grid[1:] - u), np.max(u - grid[:-1])))
-
-
-def bound(n):
-    return math.sqrt(math.log(2 / ALARM) / (2 * n))
 
 
 # -- laws of the noise, in the production engine --------------------------------------------------
@@ -68,8 +58,7 @@ def test_the_largest_entry_of_cube_noise_is_gamma_n_and_the_rest_uniform_below_i
     place = np.abs(z).argmax(axis=1)
     rest = np.abs(z[np.arange(len(z)), (place + 1) % N]) / largest
     assert distance(rest, lambda u: u) < bound(rest.size)
-    slack = math.sqrt(math.log(2 / ALARM) / (2 * z.size))
-    assert abs(np.mean(z > 0) - 0.5) < slack
+    assert abs(np.mean(z > 0) - 0.5) < bound(z.size)
     assert stats.chisquare(np.bincount(place, minlength=N)).pvalue > ALARM
     assert z.var() == pytest.approx(9 * 44, rel=0.03)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import struct
 
 import numpy as np
 import pytest
+from tests.forged import Forged
 
 import dpoco
-from dpoco import _core, _state
+from dpoco import _core
 from dpoco.accounting import continual_sum
 from dpoco.experts import PrefixHedge
 from dpoco.mechanisms import continual_sum_settings
@@ -217,36 +217,21 @@ CONFIGURATIONS = [
 ]
 
 
-def saved(index=0, rounds=20):
+def forged(index, rounds):
     learner = make(4, 30, **CONFIGURATIONS[index])
     learner.run(np.random.default_rng(0).random((rounds, 4)) * 1.4 - 0.2)
-    return _state.unpack(learner._to_bytes())
-
-
-def refused(data):
-    with pytest.raises(dpoco.StateError):
-        PrefixHedge._from_bytes(data)
-
-
-def with_word(payload, at, value):
-    words = bytearray(payload)
-    struct.pack_into("<d" if isinstance(value, float) else "<Q", words, at % len(words), value)
-    return bytes(words)
+    return Forged(learner)
 
 
 @pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
 def test_impossible_payloads_are_refused(index):
-    header, payload = saved(index)
-    assert PrefixHedge._from_bytes(_state.pack(header, payload)).round == 20
-    for round_ in (31, 19, 21, 2**63):  # past the horizon, out of step with the sum
-        refused(_state.pack(header, with_word(payload, 0, round_)))
-    refused(_state.pack(header, with_word(payload, 8, 4)))  # the decision
-    for value in (float("nan"), float("inf")):
-        refused(_state.pack(header, with_word(payload, 32, value)))  # a score
+    state = forged(index, 20)
+    # Past the horizon, out of step with the sum.
+    state.words_refused(*((0, round_) for round_ in (31, 19, 21, 2**63)))
+    state.words_refused((8, 4))  # the decision
+    state.words_refused((32, float("nan")), (32, float("inf")))  # a score
     # Payloads end with the source's positions: words, uniforms, Gaussians, ...
-    for kind, positions in ((1, (0, 20, 22)), (2, (0, 1, 10**6))):
-        for position in positions:
-            if kind == 1 or CONFIGURATIONS[index].get("budget", 0) is not None:
-                refused(_state.pack(header, with_word(payload, -48 + 8 * kind, position)))
-    header, payload = saved(index, rounds=0)
-    refused(_state.pack(header, with_word(payload, 32, 1.0)))  # a score before the first round
+    state.words_refused(*((-48 + 8, position) for position in (0, 20, 22)))
+    if CONFIGURATIONS[index].get("budget", 0) is not None:
+        state.words_refused(*((-48 + 2 * 8, position) for position in (0, 1, 10**6)))
+    forged(index, 0).words_refused((32, 1.0))  # a score before the first round

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.samples import mean_suboptimality as mean
 
 import dpoco
-from dpoco.datasets import linear_regression_stream
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import (
     LocalizedMirrorDescent,
@@ -18,23 +18,8 @@ from dpoco.frank_wolfe import (
     PhasedSGD,
     SufficientStatistics,
 )
-from dpoco.losses import LogisticLoss, SquaredLoss
+from dpoco.losses import LogisticLoss
 from dpoco.random import Source
-
-
-def suboptimality(cls, n, d, p, seed, **options):
-    """(risk - least risk) / (risk of predicting zero - least risk) on fresh records."""
-    stream = linear_regression_stream(n + 10_000, d, p, seed)
-    options = {"budget": dpoco.Budget(1.0, 1.0 / n), **options}
-    learner = cls(LpBall(d, p, 2.0), SquaredLoss(1.0, 1.25), source=Source.seeded(seed), **options)
-    learner.fit(stream.features[:n], stream.labels[:n])
-    X, y = stream.features[n:], stream.labels[n:]
-    risk = np.mean((learner.predict(X) - y) ** 2)
-    return (risk - 0.05**2) / (np.mean(y**2) - 0.05**2)
-
-
-def mean(cls, n, d, p, seeds=10, **options):
-    return float(np.mean([suboptimality(cls, n, d, p, seed, **options) for seed in range(seeds)]))
 
 
 @pytest.mark.parametrize(

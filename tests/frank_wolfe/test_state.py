@@ -17,9 +17,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.forged import Forged
 
 import dpoco
-from dpoco import _state
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
@@ -74,10 +74,10 @@ def test_files_are_private_and_replaced_atomically(tmp_path):
         dpoco.load(tmp_path / "nothing")
 
 
-def saved(configuration=CONFIGURATIONS[0], rounds=7):
-    learner = make(configuration)
+def forged(index=0, rounds=7):
+    learner = make(CONFIGURATIONS[index])
     play(learner, 0, rounds)
-    return learner._to_bytes()
+    return Forged(learner)
 
 
 def refused(data, tmp_path):
@@ -94,47 +94,16 @@ def framed(header, payload, *, version=1, magic=b"dpocost\n"):
     return frame + hashlib.sha256(frame).digest()
 
 
-def resealed(header=None, payload=None, **frame):
-    """A state with a right checksum but another content."""
-    old_header, old_payload = _state.unpack(saved())
-    return framed(
-        old_header if header is None else header(old_header),
-        old_payload if payload is None else payload(old_payload),
-        **frame,
-    )
-
-
-def played(index):
-    """Header and payload of a learner in round 20."""
-    return _state.unpack(saved(CONFIGURATIONS[index], 20))
-
-
-def _write(tmp_path, data):
-    path = tmp_path / "state"
-    path.write_bytes(data)
-    return path
-
-
-def _set(key, value):
-    def change(header):
-        header = json.loads(json.dumps(header))
-        target = header
-        *path, last = key.split(".")
-        for part in path:
-            target = target[part]
-        target[last] = value
-        return header
-
-    return change
-
-
 def test_foreign_newer_and_inconsistent_states_are_refused(tmp_path):
-    assert dpoco.load(_write(tmp_path, resealed())).round == 7  # resealing itself is fine
+    state, path = forged(), tmp_path / "framed"
+    header, payload = state.header, state.payload
+    path.write_bytes(framed(header, payload))
+    assert dpoco.load(path).round == 7  # framing itself is fine
     refused(b"", tmp_path)
     refused(b"PK\x03\x04" + bytes(1000), tmp_path)
-    refused(resealed(magic=b"foreign\n"), tmp_path)
-    refused(resealed(version=2), tmp_path)
-    refused(resealed(version=0), tmp_path)
+    refused(framed(header, payload, magic=b"foreign\n"), tmp_path)
+    refused(framed(header, payload, version=2), tmp_path)
+    refused(framed(header, payload, version=0), tmp_path)
     for key, value in [
         ("kind", "Unknown"),
         ("kind", "os.system"),
@@ -153,14 +122,11 @@ def test_foreign_newer_and_inconsistent_states_are_refused(tmp_path):
         ("object.arguments.loss", {"type": "SquaredLoss"}),
         ("object.arguments.budget", {"epsilon": -1}),
     ]:
-        refused(resealed(_set(key, value)), tmp_path)
-    refused(resealed(lambda header: [header]), tmp_path)
-    refused(resealed(payload=lambda payload: payload[:-8]), tmp_path)
-    refused(resealed(payload=lambda payload: payload + bytes(8)), tmp_path)
-    refused(resealed(payload=lambda payload: b""), tmp_path)
-    # A round past the horizon, and a sum out of step with the round.
-    refused(resealed(payload=lambda p: struct.pack("<Q", 41) + p[8:]), tmp_path)
-    refused(resealed(payload=lambda p: struct.pack("<Q", 8) + p[8:]), tmp_path)
+        refused(framed(state.with_setting(key, value), payload), tmp_path)
+    refused(framed([header], payload), tmp_path)
+    for other in (payload[:-8], payload + bytes(8), b""):
+        refused(framed(header, other), tmp_path)
+    state.words_refused((0, 41), (0, 8))  # past the horizon, out of step with the sum
 
 
 def test_a_killed_process_resumes_to_the_same_releases(tmp_path):
@@ -225,65 +191,45 @@ def test_arguments_of_any_number_type_and_changed_arrays_can_be_saved():
 def test_headers_cannot_make_the_loader_allocate_what_the_file_does_not_hold(tmp_path):
     huge = {"type": "LpBall", "dimension": 10**9, "p": 1.5, "radius": 2.0}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    refused(resealed(_set("object.arguments.domain", huge)), tmp_path)
+    forged().settings_refused([("object.arguments.domain", huge)])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB, of 8e6
     refused(framed(b"[" * 100_000 + b"]" * 100_000, b""), tmp_path)
 
 
-def _with_words(payload, changes):
-    words = bytearray(payload)
-    for at, value in changes.items():
-        struct.pack_into("<Q" if isinstance(value, int) else "<d", words, at % len(words), value)
-    return bytes(words)
-
-
 @pytest.mark.parametrize("index", [0, 1, 2, 3, 4])
-def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index, tmp_path):
-    header, payload = played(index)
-
-    def refuse(changes):
-        refused(framed(header, _with_words(payload, changes)), tmp_path)
-
+def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index):
+    state = forged(index, rounds=20)
     gaussian, word = -48 + 2 * 8, -48
     moved = word if index == 4 else gaussian  # generalized Gaussian: one sign word a vector
-    for position in (0, 1, 10**6):
-        refuse({moved: position})
-    for value in (float("nan"), float("inf"), 50.0):
-        refuse({16: value})  # the decision's first coordinate
+    state.words_refused(*((moved, position) for position in (0, 1, 10**6)))
+    # The decision's first coordinate, and the last number before key, stream and positions.
+    state.words_refused(*((16, value) for value in (float("nan"), float("inf"), 50.0)))
+    state.words_refused((-48 - 40 - 8, float("nan")))
 
 
-def test_a_square_root_state_with_missing_draws_is_refused(tmp_path):
-    header, payload = played(3)
-    rows = struct.pack("<QQ", 20, 20 * D)
-    at = payload.index(rows)
-    shorter = payload[:at] + struct.pack("<QQ", 0, 0) + payload[at + 16 + 20 * D * 8 :]
-    refused(framed(header, shorter), tmp_path)
+def test_a_square_root_state_with_missing_draws_is_refused():
+    state = forged(3, rounds=20)
+    payload = state.payload
+    at = payload.index(struct.pack("<QQ", 20, 20 * D))
+    rest = payload[at + 16 + 20 * D * 8 :]
+    state.refused(payload=payload[:at] + struct.pack("<QQ", 0, 0) + rest)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])
-def test_generalized_gaussian_states_with_reset_lanes_are_refused(kind, tmp_path):
+def test_generalized_gaussian_states_with_reset_lanes_are_refused(kind):
     # Word, uniform, Gaussian and exponential positions must all fit the draws made.
-    header, payload = played(4)
-    dpoco.load(_write(tmp_path, framed(header, payload)))
-    for position in (0, 2**63):
-        refused(framed(header, _with_words(payload, {-48 + 8 * kind: position})), tmp_path)
+    forged(4, rounds=20).words_refused((-48 + 8 * kind, 0), (-48 + 8 * kind, 2**63))
 
 
-def test_noise_that_is_not_a_number_is_refused(tmp_path):
-    for index in range(5):
-        header, payload = played(index)
-        at = len(payload) - 48 - 40 - 8  # the last number before key, stream and positions
-        refused(framed(header, _with_words(payload, {at: float("nan")})), tmp_path)
-
-
-def test_descriptions_must_fit_their_parameters(tmp_path):
-    header, payload = _state.unpack(saved())
-    for key, value in [
+def test_descriptions_must_fit_their_parameters():
+    state = forged()
+    scale = state.header["object"]["parameters"]["noise_scale"]
+    lies = [
         ("object.arguments.horizon", 5),
         ("object.arguments.batch", 3),
         ("object.arguments.foo", 1),
-        ("object.parameters.noise_scale", header["object"]["parameters"]["noise_scale"] * 1000),
-    ]:
-        refused(framed(_set(key, value)(header), payload), tmp_path)
-    del header["object"]["arguments"]["start"]
-    refused(framed(header, payload), tmp_path)
+        ("object.parameters.noise_scale", 1000 * scale),
+    ]
+    state.settings_refused(lies)
+    del state.header["object"]["arguments"]["start"]
+    state.refused()

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
+from tests.samples import mean_suboptimality
 
 import dpoco
-from dpoco.datasets import linear_regression_stream
-from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import SquaredLoss
-from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
-def suboptimality(T, d, p, seed, **options):
-    """(risk - least risk) / (risk of predicting zero - least risk) on fresh records."""
-    stream = linear_regression_stream(T + 10_000, d, p, seed)
-    options = {"budget": dpoco.Budget(1.0, 1.0 / T), **options}
-    learner = TreeFrankWolfe(
-        LpBall(d, p, 2.0), SquaredLoss(1.0, 1.25), horizon=T, source=Source.seeded(seed), **options
-    )
-    learner.run(stream.features[:T], stream.labels[:T])
-    X, y = stream.features[T:], stream.labels[T:]
-    risk = np.mean((X @ learner.last_decision - y) ** 2)
-    return (risk - 0.05**2) / (np.mean(y**2) - 0.05**2)
-
-
-def mean(T, d, p, seeds=10, **options):
-    return float(np.mean([suboptimality(T, d, p, seed, **options) for seed in range(seeds)]))
+mean = partial(mean_suboptimality, TreeFrankWolfe)
 
 
 def test_regression_reaches_the_stated_error():

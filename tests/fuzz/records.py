@@ -175,7 +175,7 @@ def _report(batch: bool, rng: random.Random) -> None:
         read = kind.from_bytes(data)
     except ValueError:
         return
-    assert kind.from_bytes(read.to_bytes()) == read
+    assert read.to_bytes() == data  # one encoding only
     with contextlib.suppress(ValueError):  # of another round, or out of range
         spec.check_reports(read)
 

@@ -22,6 +22,8 @@ def test_a_fixed_seed_finds_nothing():
     done = fuzz("--cases", "2", "--seed", "20")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert int(done.stdout.split()[0]) > 300
+    done = fuzz("--cases", "400", "--seed", "20", "--match", "records/R")  # rounds and reports
+    assert (done.returncode, int(done.stdout.split()[0])) == (0, 1200), done.stdout[-4000:]
 
 
 def test_every_saved_class_is_attacked():

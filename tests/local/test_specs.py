@@ -94,46 +94,13 @@ def test_types(change):
         dataclasses.replace(bit_spec(FA), **change)
 
 
-def fuzz(data, rounds, seed):
-    generator = np.random.default_rng(seed)
-    for _ in range(rounds):
-        broken = bytearray(data)
-        for _ in range(int(generator.integers(1, 4))):
-            action, place = generator.integers(0, 3), int(generator.integers(0, len(broken)))
-            if action == 0:
-                broken[place] ^= int(generator.integers(1, 256))
-            elif action == 1:
-                del broken[place : place + int(generator.integers(1, 9))]
-            else:
-                broken[place:place] = generator.bytes(int(generator.integers(1, 9)))
-            broken = broken or bytearray(b"\0")
-        yield bytes(broken)
-
-
 @pytest.mark.parametrize("spec", list(all_specs()), ids=lambda spec: spec.channel)
-def test_fuzzed_specifications_are_refused(spec):
-    """Also with a digest that fits: then only what a device may answer gets through."""
-    import hashlib
-
-    data, accepted = spec.to_bytes(), 0
-    for broken in fuzz(data, 300, 1):
-        if broken != data:
-            with pytest.raises(ValueError):  # noqa: PT011
-                RoundSpec.from_bytes(broken)
-        body = broken[:-8]
-        resigned = body + hashlib.sha256(body).digest()[:8]
-        try:
-            read = RoundSpec.from_bytes(resigned)
-        except ValueError:
-            continue
-        accepted += 1
-        assert read.to_bytes() == resigned  # one encoding only
-    assert accepted < 300
-    for cut in range(len(data)):
+def test_cut_specifications_are_refused(spec):
+    """Other damage: `tests/fuzz/records.py`."""
+    data = spec.to_bytes()
+    for broken in (*(data[:cut] for cut in range(len(data))), data + b"\0"):
         with pytest.raises(ValueError):  # noqa: PT011
-            RoundSpec.from_bytes(data[:cut])
-    with pytest.raises(ValueError):  # noqa: PT011
-        RoundSpec.from_bytes(data + b"\0")
+            RoundSpec.from_bytes(broken)
     with pytest.raises(TypeError):
         RoundSpec.from_bytes("text")
 
@@ -152,19 +119,12 @@ def test_reports_round_trip(channel):
     for simulated in (False, True):
         report = Report(3, DIGEST, NONCE, channel, VALUES[channel], simulated)
         data = report.to_bytes()
-        assert Report.from_bytes(data) == report
+        assert Report.from_bytes(data) == pickle.loads(pickle.dumps(report)) == report
         other = Report(3, DIGEST, NONCE, channel, (0,) * len(VALUES[channel]))
         assert len(other.to_bytes()) == len(data)
         for cut in range(len(data)):
             with pytest.raises(ValueError):  # noqa: PT011
                 Report.from_bytes(data[:cut])
-        for broken in fuzz(data, 500, 2):
-            try:
-                read = Report.from_bytes(broken)
-            except ValueError:
-                continue
-            assert read.to_bytes() == broken
-            assert pickle.loads(pickle.dumps(read)) == read
 
 
 @pytest.mark.parametrize(
@@ -204,13 +164,6 @@ def test_batches_round_trip():
             assert ReportBatch.from_reports(reports) == batch
             assert reports[0].nonce == int(batch.nonces[0]).to_bytes(8, "little")
             assert Report.from_bytes(reports[-1].to_bytes()) == reports[-1]
-        data = batch.to_bytes()
-        for broken in fuzz(data, 200, n):
-            try:
-                read = ReportBatch.from_bytes(broken)
-            except ValueError:
-                continue
-            assert read.to_bytes() == broken
     with pytest.raises(ValueError, match="needs"):
         ReportBatch.from_reports([])
     with pytest.raises(ValueError, match="different"):

@@ -3,73 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpoco import Budget, _core, bandits, experts, mechanisms, oco
-from dpoco import frank_wolfe as fw
-from dpoco.domains import Box, LpBall
-from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco import Budget, _core, bandits, learners, oco
+from dpoco.audit import contract_checks
+from dpoco.audit._contract import _listed
+from dpoco.domains import LpBall
+from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss, SquaredLoss
 from dpoco.random import Source
 
-BALL, CROSS, BOX = LpBall(2, 2.0), LpBall(2, 1.0), Box([-1.0, -1.0], [1.0, 2.0])
-GLM, SQUARED, LINEAR = LogisticLoss(1.0), SquaredLoss(1.0, 1.0), LinearLoss(1.0)
-QUADRATIC, CUSTOM = QuadraticLoss(3.0, 1.0), CustomLoss(lipschitz=2.0, smoothness=1.0)
+BALL, CROSS, SQUARED = LpBall(2, 2.0), LpBall(2, 1.0), SquaredLoss(1.0, 1.0)
 SOME = {"horizon": 200, "budget": Budget(2.0, 1e-6)}
-FIT = {"budget": Budget(2.0, 1e-6)}
 
-# The compiled class, and a learner that is built on it.
-LEARNERS: dict[str, tuple[str, Callable[[Source], Any]]] = {
-    "NoisyFTRL": ("NoisyFtrl", lambda s: oco.NoisyFTRL(BALL, SQUARED, **SOME, source=s)),
-    "LipschitzLearner": (
-        "PrefixHedge", lambda s: oco.LipschitzLearner(BOX, lipschitz=1.0, **SOME, source=s)),
-    "ContinuousMultiplicativeWeights": (
-        "ContinuousMultiplicativeWeights",
-        lambda s: oco.ContinuousMultiplicativeWeights(BALL, GLM, **SOME, source=s)),
-    "CoupledRegularizedLeader, glm": (
-        "CoupledRegularizedLeader",
-        lambda s: oco.CoupledRegularizedLeader(BALL, GLM, **SOME, source=s)),
-    "CoupledRegularizedLeader, linear": (
-        "CoupledRegularizedLeader",
-        lambda s: oco.CoupledRegularizedLeader(BALL, LINEAR, **SOME, source=s)),
-    "CoupledRegularizedLeader, quadratic": (
-        "CoupledRegularizedLeader",
-        lambda s: oco.CoupledRegularizedLeader(BALL, QUADRATIC, **SOME, source=s)),
-    "CoupledRegularizedLeader, custom": (
-        "CoupledRegularizedLeader",
-        lambda s: oco.CoupledRegularizedLeader(BALL, CUSTOM, **SOME, source=s)),
-    "TreeFrankWolfe": ("FrankWolfe", lambda s: fw.TreeFrankWolfe(BALL, SQUARED, **SOME, source=s)),
-    "PolyhedralFrankWolfe": (
-        "FrankWolfe", lambda s: fw.PolyhedralFrankWolfe(CROSS, SQUARED, **SOME, source=s)),
-    "NoisySGD": ("BatchFit", lambda s: fw.NoisySGD(BALL, GLM, **FIT, source=s)),
-    "SufficientStatistics": (
-        "BatchFit", lambda s: fw.SufficientStatistics(BALL, SQUARED, **FIT, source=s)
-    ),
-    "PhasedSGD": ("BatchFit", lambda s: fw.PhasedSGD(BALL, GLM, **FIT, source=s)),
-    "NoisyFrankWolfe": ("BatchFit", lambda s: fw.NoisyFrankWolfe(BALL, GLM, **FIT, source=s)),
-    "LocalizedMirrorDescent": (
-        "BatchFit", lambda s: fw.LocalizedMirrorDescent(LpBall(2, 1.5), GLM, **FIT, source=s)),
-    "PrefixHedge": ("PrefixHedge", lambda s: experts.PrefixHedge(3, **SOME, source=s)),
-    "EpochSelector": ("EpochSelector", lambda s: experts.EpochSelector(3, **SOME, source=s)),
-    "ShiftDetector": ("ShiftDetector", lambda s: experts.ShiftDetector(3, **SOME, source=s)),
-    "ObliviousTracker": (
-        "ObliviousTracker", lambda s: experts.ObliviousTracker(3, **SOME, source=s)),
-    "BatchShare": ("BatchShare", lambda s: experts.BatchShare(3, **SOME, source=s)),
-    "LinUCB": ("LinUcb", lambda s: bandits.LinUCB(2, 3, **SOME, source=s)),
-    "HighDimensionalBandit": (
-        "HighDimensionalBandit",
-        lambda s: bandits.HighDimensionalBandit(2, CROSS, **SOME, source=s)),
-    "ContinualSum": (
-        "ContinualSum", lambda s: mechanisms.ContinualSum(2, bound=1.0, **SOME, source=s)),
-    "NoisyMax": (
-        "NoisyMax", lambda s: mechanisms.NoisyMax(3, sensitivity=1.0, **SOME, source=s)),
-    "AboveThreshold": (
-        "AboveThreshold",
-        lambda s: mechanisms.AboveThreshold(sensitivity=1.0, **SOME, source=s)),
-}  # fmt: skip
+# Beside the contract's learners, whose coupled leader has a generalised linear loss.
+LEADERS = {
+    f"ctrl, {name}": functools.partial(oco.CoupledRegularizedLeader, BALL, loss, **SOME)
+    for name, loss in {
+        "linear": LinearLoss(1.0),
+        "quadratic": QuadraticLoss(3.0, 1.0),
+        "custom": CustomLoss(lipschitz=2.0, smoothness=1.0),
+    }.items()
+}
+LEARNERS = [*(each.name for each in learners.LEARNERS if contract_checks(each.plays)), *LEADERS]
+
+
+def made(name: str) -> Any:
+    """Return a learner; a fit, whose engine is built last, is played."""
+    if name in LEADERS:
+        return LEADERS[name](source=Source.seeded(1))
+    subject = _listed(name)
+    learner = subject.fresh()
+    if subject.plays == "batch":
+        subject.released(learner)
+    return learner
 
 
 class ToldError(Exception):
@@ -78,8 +49,8 @@ class ToldError(Exception):
 
 def told(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[type, list[Any]]:
     """Return the compiled class of a learner and what it is built from."""
-    engine, make = LEARNERS[name]
-    compiled = getattr(_core, engine)
+    learner = made(name)
+    compiled = _core.BatchFit if hasattr(learner, "fit") else type(learner._engine)
     with monkeypatch.context() as patch:
         seen: list[Any] = []
 
@@ -87,15 +58,10 @@ def told(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[type, list[Any]]:
             seen.extend(arguments)
             raise ToldError
 
-        patch.setattr(_core, engine, record)
+        patch.setattr(_core, compiled.__name__, record)
         with pytest.raises(ToldError):
-            started(make(Source.seeded(1)))
+            made(name)
     return compiled, seen
-
-
-def started(learner: Any) -> None:
-    """Play a fit, whose engine is built last; others have built theirs."""
-    learner.fit(np.zeros((300, 2)), np.zeros(300))
 
 
 def descriptions(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -135,7 +101,7 @@ def test_every_field_is_read_and_no_other_is_taken(name, monkeypatch):
             )
             # Without "sum", the engine looks for the other rule, a "selection".
             missing = "selection" if field == "sum" and engine is _core.FrankWolfe else field
-            if field == "sum" and name == "HighDimensionalBandit":
+            if field == "sum" and name == "high-dimensional-bandit":
                 missing = "selection"
             with pytest.raises(TypeError, match=f"field {missing} is missing"):
                 engine(*less)

@@ -1,8 +1,6 @@
 """Laws of the samplers: distribution-free bounds with false-alarm probability below 1e-6.
 
-By the Dvoretzky-Kiefer-Wolfowitz inequality P(sup |F_n - F| > sqrt(ln(2/a) / 2n)) <= a for every
-continuous law, so the bounds are exact statements, not approximations. Each test also checks that a
-scale wrong by 5 % is rejected.
+Each test also checks that a scale wrong by 5 % is rejected.
 """
 
 from __future__ import annotations
@@ -10,24 +8,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import special, stats
+from tests.samples import ALARM, bound, distance
 
 import dpoco
 from dpoco import noise
 from dpoco.random import Source
 
 N = 400_000
-ALARM = 1e-8  # per test; there are fewer than 100
-
-
-def distance(values: np.ndarray, cdf) -> float:
-    """The largest difference between the empirical and the given distribution function."""
-    u = np.sort(cdf(np.asarray(values)))
-    grid = np.arange(u.size + 1) / u.size
-    return float(max(np.max(grid[1:] - u), np.max(u - grid[:-1])))
-
-
-def bound(n: int = N) -> float:
-    return float(np.sqrt(np.log(2 / ALARM) / (2 * n)))
 
 
 LAWS = {
@@ -43,9 +30,9 @@ LAWS = {
 def test_law(law, scale):
     values = getattr(noise, law)(Source.seeded(21), N, scale=scale)
     cdf = LAWS[law]
-    assert distance(values, lambda x: cdf(x / scale)) < bound()
-    assert distance(values, lambda x: cdf(x / (1.05 * scale))) > bound()
-    assert distance(values, lambda x: cdf(x / (0.95 * scale))) > bound()
+    assert distance(values, lambda x: cdf(x / scale)) < bound(N)
+    assert distance(values, lambda x: cdf(x / (1.05 * scale))) > bound(N)
+    assert distance(values, lambda x: cdf(x / (0.95 * scale))) > bound(N)
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])

@@ -9,25 +9,15 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from tests.samples import ALARM, bound, distance
 
 from dpoco import _core, noise
 from dpoco.random import Source
 
 N = 400_000
-ALARM = 1e-8
 HIGH = 32 * math.log(2.0)  # P(X > HIGH) = 2^-32
 LOW = -math.log1p(-(2.0**-32))  # P(X < LOW) = 2^-32
 LARGEST = 65 * math.log(2.0)  # of an exponential from 64 bits: -log 2^-65
-
-
-def distance(values, cdf):
-    u = np.sort(cdf(np.asarray(values)))
-    grid = np.arange(u.size + 1) / u.size
-    return float(max(np.max(grid[1:] - u), np.max(u - grid[:-1])))
-
-
-def bound(n):
-    return math.sqrt(math.log(2 / ALARM) / (2 * n))
 
 
 def exact(law, n, seed=1, scale=1.0):

@@ -215,10 +215,5 @@ def distance(samples: FloatArray, law: FloatArray, points: FloatArray) -> float:
     return float(np.abs(empirical - np.cumsum(law)).max())
 
 
-def threshold(n: int, alarm: float = 1e-7) -> float:
-    """Distance that n samples of the law exceed with probability at most `alarm` (DKW, Massart)."""
-    return float(np.sqrt(np.log(2.0 / alarm) / (2.0 * n)))
-
-
 def huber(z: FloatArray, width: float = 0.5) -> FloatArray:
     return np.where(np.abs(z) <= width, 0.5 * z**2, width * (np.abs(z) - 0.5 * width))

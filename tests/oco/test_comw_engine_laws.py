@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from comw_reference import glm, interval, linear
 from scipy import special
+from tests.samples import bound
 
 from dpoco import _core
 
@@ -85,7 +86,7 @@ def distances(at, laws):
 @pytest.mark.parametrize("name", list(COUPLINGS))
 def test_decisions_follow_their_law(name):
     at, _ = samples(name)
-    limit = reference.threshold(len(at))
+    limit = bound(len(at), 1e-7)
     # Where nothing is clipped that law is the Gibbs law of the losses before the block.
     if name != "anchored":
         assert max(distances(at, exact(name).laws)) < limit
@@ -128,7 +129,7 @@ def test_wrong_acceptance_rules_are_told_apart(name):
     for rule, factors in wrong_rules()[name].items():
         fresh = "excess" if name == "maximal" else "gibbs"
         wrong = reference.propagate(grid(), factors, forced=forced, fresh=fresh)
-        far = max(distances(at, wrong.laws)) > reference.threshold(len(at))
+        far = max(distances(at, wrong.laws)) > bound(len(at), 1e-7)
         # A rule with the right law but other hazards shows in the number of switches.
         count = changed.sum(axis=1)
         off = abs(count.mean() - wrong.mean) > 6.0 * count.std() / np.sqrt(len(count))
@@ -149,9 +150,9 @@ def test_decisions_follow_their_law_for_curved_losses(coupling):
         lambda t, p: reference.huber(SLOPES[t, 0] * p - LABELS[t]), T, beta=0.5, lam=4.0
     )
     far = [reference.distance(at[:, k], own.laws()[t], own.points) for k, t in enumerate(ROUNDS)]
-    assert max(far) < reference.threshold(len(at))
+    assert max(far) < bound(len(at), 1e-7)
     late = [reference.distance(at[:, k], own.laws()[0], own.points) for k in range(len(ROUNDS))]
-    assert min(late) > 2.0 * reference.threshold(len(at))
+    assert min(late) > 2.0 * bound(len(at), 1e-7)
 
 
 # ---- switches ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.samples import mean_suboptimality
 
 import dpoco
 from dpoco.audit import replay_audit
@@ -112,33 +113,19 @@ def test_mean_regret_stays_below_the_bound(name, method):
         assert regret(rows, learner(0), sign=-1.0) > 5 * bound
 
 
-def suboptimality(rounds, d, seed, **options):
-    """(risk - least risk) / (risk of predicting zero - least risk) on fresh records."""
-    stream = linear_regression_stream(rounds + 10_000, d, 2.0, seed)
-    learner = NoisyFTRL(
-        LpBall(d, 2.0, 2.0), SquaredLoss(1.0, 1.25), horizon=rounds, source=Source.seeded(seed),
-        budget=dpoco.Budget(1.0, 1.0 / rounds), **options,
-    )  # fmt: skip
-    learner.run(stream.features[:rounds], stream.labels[:rounds])
-    features, labels = stream.features[rounds:], stream.labels[rounds:]
-    risk = np.mean((features @ learner.last_decision - labels) ** 2)
-    return (risk - 0.05**2) / (np.mean(labels**2) - 0.05**2)
-
-
-def mean_suboptimality(rounds, d, **options):
-    return float(np.mean([suboptimality(rounds, d, seed, **options) for seed in range(5)]))
+suboptimality = partial(mean_suboptimality, NoisyFTRL, d=5, p=2.0, seeds=5)
 
 
 def test_regression_is_learned_with_either_statistics():
-    assert mean_suboptimality(10_000, 5) < 0.3
-    assert mean_suboptimality(100_000, 5) < 0.05
+    assert suboptimality(10_000) < 0.3
+    assert suboptimality(100_000) < 0.05
 
 
 def test_exact_statistics_use_curvature():
-    quadratic = mean_suboptimality(10_000, 5, statistics="quadratic")
+    quadratic = suboptimality(10_000, statistics="quadratic")
     assert quadratic < 0.005
-    assert mean_suboptimality(10_000, 5, step_size="predicted") > 10 * quadratic
-    assert mean_suboptimality(1000, 5, statistics="quadratic") < 0.15
+    assert suboptimality(10_000, step_size="predicted") > 10 * quadratic
+    assert suboptimality(1000, statistics="quadratic") < 0.15
 
 
 @pytest.mark.parametrize(("epsilon", "published", "error"), [

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import struct
-
 import numpy as np
 import pytest
+from tests.forged import Forged
 
 import dpoco
-from dpoco import _state
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
@@ -38,45 +35,17 @@ def make(configuration, seed=1):
     return NoisyFTRL(source=Source.seeded(seed), **options)
 
 
-def play(learner, start, stop):
-    if isinstance(learner.loss, LinearLoss):
-        return learner.run(X[start:stop]).decisions
-    return learner.run(X[start:stop], Y[start:stop]).decisions
-
-
-def saved(index, rounds=20):
+def forged(index):
     learner = make(CONFIGURATIONS[index])
-    play(learner, 0, rounds)
-    return _state.unpack(learner._to_bytes())
-
-
-def refused(data):
-    with pytest.raises(dpoco.StateError):
-        NoisyFTRL._from_bytes(data)
-
-
-def changed(header, key, value):
-    header = json.loads(json.dumps(header))
-    target = header
-    *path, last = key.split(".")
-    for part in path:
-        target = target[part]
-    target[last] = value
-    return header
-
-
-def with_words(payload, changes):
-    words = bytearray(payload)
-    for at, value in changes.items():
-        struct.pack_into("<Q" if isinstance(value, int) else "<d", words, at % len(words), value)
-    return bytes(words)
+    learner.run(X[:20], None if isinstance(learner.loss, LinearLoss) else Y[:20])
+    return Forged(learner)
 
 
 @pytest.mark.parametrize("index", [0, 4])
 def test_descriptions_must_fit_their_parameters(index):
-    header, payload = saved(index)
-    scale = header["object"]["parameters"]["noise_scale"]
-    for key, value in [
+    state = forged(index)
+    scale = state.header["object"]["parameters"]["noise_scale"]
+    lies = [
         ("kind", "TreeFrankWolfe"),
         ("kind", "Unknown"),
         ("object", {}),
@@ -98,30 +67,27 @@ def test_descriptions_must_fit_their_parameters(index):
         ("object.arguments.domain", {"type": "LpBall", "dimension": 10**9, "p": 2, "radius": 2.0}),
         ("object.arguments.loss", {"type": "SquaredLoss"}),
         ("object.arguments.budget", {"epsilon": -1}),
-    ]:
-        refused(_state.pack(changed(header, key, value), payload))
+    ]
+    state.settings_refused(lies)
 
 
 @pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))
 def test_payloads_that_would_reuse_noise_or_leave_the_domain_are_refused(index):
-    header, payload = saved(index)
-    NoisyFTRL._from_bytes(_state.pack(header, payload))
-    for round_ in (41, 24, 10, 2**63):  # past the horizon, out of step with the sum
-        refused(_state.pack(header, with_words(payload, {0: round_})))
-    for value in (float("nan"), float("inf"), 50.0):
-        refused(_state.pack(header, with_words(payload, {16: value})))  # the decision
-    leaf = 16 + 8 * D + 8
-    refused(_state.pack(header, with_words(payload, {leaf: float("nan")})))
+    state = forged(index)
+    # Past the horizon, out of step with the sum.
+    state.words_refused(*((0, round_) for round_ in (41, 24, 10, 2**63)))
+    nan, leaf = float("nan"), 16 + 8 * D + 8
+    state.words_refused((16, nan), (16, float("inf")), (16, 50.0))  # the decision
+    state.words_refused((leaf, nan))
     if CONFIGURATIONS[index].get("budget", 0) is not None:
-        for position in (0, 1, 10**6):
-            refused(_state.pack(header, with_words(payload, {-48 + 2 * 8: position})))
+        state.words_refused(*((-48 + 2 * 8, position) for position in (0, 1, 10**6)))
 
 
 @pytest.mark.parametrize("dimension", [3, 2000])  # bounds are a list, or encoded
 def test_the_size_of_statistics_over_a_box_is_known_before_they_are_built(dimension):
     box = Box([-1.0] * dimension, [1.0] * dimension)
     learner = make({"domain": box, "loss": SquaredLoss(1.0, 1.0)})
-    header, _ = _state.unpack(learner._to_bytes())
-    assert NoisyFTRL._header_dimension(header["object"]) == dimension
-    header["object"]["parameters"]["statistics"] = "quadratic"  # d (d + 3)/2 sums: a lie
-    assert NoisyFTRL._header_dimension(header["object"]) == dimension * (dimension + 3) // 2
+    described = Forged(learner).header["object"]
+    assert NoisyFTRL._header_dimension(described) == dimension
+    described["parameters"]["statistics"] = "quadratic"  # d (d + 3)/2 sums: a lie
+    assert NoisyFTRL._header_dimension(described) == dimension * (dimension + 3) // 2

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from tests.samples import bound, distance
 
 import dpoco
 from dpoco import _core, noise
@@ -169,10 +170,7 @@ def test_uniforms_have_the_stated_law():
     values = Source.seeded(11).uniform(400_000)
     assert values.min() > 0
     assert values.max() <= 1
-    ranked = np.sort(values)
-    n = ranked.size
-    distance = np.max(np.abs(ranked - (np.arange(1, n + 1) - 0.5) / n)) + 0.5 / n
-    assert distance < np.sqrt(np.log(2 / 1e-7) / (2 * n))
+    assert distance(values, lambda u: u) < bound(values.size)
 
 
 def test_words_are_uniform_in_every_byte():

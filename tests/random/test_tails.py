@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from tests.samples import bound, distance
 
 from dpoco import _core
 from dpoco.errors import StateError
@@ -22,7 +23,6 @@ KINDS = (UNIFORM, GAUSSIAN, EXPONENTIAL, LAPLACE, GUMBEL)
 LAST = (1 << 64) - 1
 FEW = 1 << 16
 BLOCK, HALF = 128, 64
-ALARM = 1e-8
 RNG = np.random.default_rng(11)
 
 
@@ -104,16 +104,6 @@ def test_values_fall_with_the_digits_across_the_old_cut_off(kind):
     assert np.count_nonzero(fall) >= len(fall) - 2  # but where a cell ends, all others differ
     reach = {EXPONENTIAL: 65 * math.log(2), GAUSSIAN: 9.5, GUMBEL: 45.06}[kind]
     assert max(values) > reach  # -log(2^-65) is where 64 digits end
-
-
-def distance(values, cdf):
-    u = np.sort(cdf(np.asarray(values)))
-    grid = np.arange(u.size + 1) / u.size
-    return float(max(np.max(grid[1:] - u), np.max(u - grid[:-1])))
-
-
-def bound(n):
-    return math.sqrt(math.log(2 / ALARM) / (2 * n))
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.05])

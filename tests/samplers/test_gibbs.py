@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from gibbs_reference import CHAIN, draw, problem, sampler
 from scipy import stats
+from tests.samples import ALARM, bound, distance
 
 from dpoco import _core
 from dpoco.domains import Box, LpBall, Simplex
-
-ALARM = 1e-8
 
 
 @pytest.mark.parametrize("kind", ["logistic", "huber", "squared"])
@@ -34,14 +33,11 @@ def test_one_dimension_is_one_exact_draw(kind, scale):
         log = -scale * temper * reference.energy(kind, rows, labels, 0.3, domain.center, x)
         density = np.exp(log - log.max())
         cdf = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)])
-        at = np.interp(draws, x[:, 0], cdf / cdf[-1])
-        grid = np.arange(n + 1) / n
-        return max(np.max(grid[1:] - at), np.max(at - grid[:-1]))
+        return distance(draws, lambda at: np.interp(at, x[:, 0], cdf / cdf[-1]))
 
-    bound = np.sqrt(np.log(2 / ALARM) / (2 * n))
-    assert error(1.0) < bound
+    assert error(1.0) < bound(n)
     if scale >= 1.0:  # a law that is almost uniform shows little of its temperature
-        assert error(1.3) > bound
+        assert error(1.3) > bound(n)
 
 
 @pytest.mark.parametrize("body", ["box", "ball", "simplex"])

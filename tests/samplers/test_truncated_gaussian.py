@@ -3,19 +3,14 @@
 import numpy as np
 import pytest
 from scipy import special, stats
+from tests.samples import bound, distance
 
 from dpoco import _core, samplers
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.random import Source
 
 N = 60_000
-LIMIT = np.sqrt(np.log(2e6) / 2 / N)  # of the Kolmogorov distance: exceeded with probability 1e-6
-
-
-def distance(values, cdf):
-    ordered = np.sort(cdf(values))
-    steps = np.arange(len(values) + 1) / len(values)
-    return max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1]))
+LIMIT = bound(N, 1e-6)
 
 
 def from_density(grid, density):

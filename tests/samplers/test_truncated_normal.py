@@ -3,22 +3,17 @@
 import numpy as np
 import pytest
 from scipy import special
+from tests.samples import bound, distance
 
 from dpoco import _core, samplers
 from dpoco.random import Source
 
 N = 200_000
-LIMIT = np.sqrt(np.log(2e6) / 2 / N)  # of the Kolmogorov distance: exceeded with probability 1e-6
+LIMIT = bound(N, 1e-6)
 
 
 def draw(mean, scale, low, high, n=N, seed=3):
     return samplers.truncated_normal(mean, scale, low, high, n, Source.seeded(seed))
-
-
-def distance(values, cdf):
-    ordered = np.sort(cdf(values))
-    steps = np.arange(len(values) + 1) / len(values)
-    return max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1]))
 
 
 def cdf(mean, scale, low, high):

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from dpoco._validation import real_in
 from dpoco.audit._events import POWER, Event, EventReport, members_of
 
-__all__ = ["AnytimeAudit", "AnytimeReport"]
-
 _STEPS = 1024  # of the grid of epsilons, per unit
 _LARGEST = 64  # epsilon that is looked for
 _GRID = np.arange(_LARGEST * _STEPS + 1) / _STEPS
@@ -123,10 +121,8 @@ class AnytimeAudit:
         confidence: float = 1.0 - 1e-6,
     ) -> None:
         claimed = real_in("epsilon", epsilon, f"[0, {_LARGEST})")
-        granted, sure = (
-            real_in("delta", delta, "[0, 1)"),
-            real_in("confidence", confidence, "(0, 1)"),
-        )
+        granted = real_in("delta", delta, "[0, 1)")
+        sure = real_in("confidence", confidence, "(0, 1)")
         self._events = [events] if callable(events) else list(events)
         if not self._events:
             raise ValueError("events must not be empty")

@@ -33,8 +33,6 @@ from dpoco.audit._family import (
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
-__all__ = ["BlackBoxReport", "black_box_audit", "epsilon_lower_bound", "learner_runs"]
-
 Run = Callable[[Any, int, Source], Any]
 
 _CONFIDENCE = 1.0 - 1e-6
@@ -167,10 +165,8 @@ def black_box_audit(
     confidence.
     """
     claimed = real_in("epsilon", epsilon, "[0, inf)")
-    granted, error = (
-        real_in("delta", delta, "[0, 1)"),
-        1.0 - real_in("confidence", confidence, "(0, 1)"),
-    )
+    granted = real_in("delta", delta, "[0, 1)")
+    error = 1.0 - real_in("confidence", confidence, "(0, 1)")
     count = positive_int("trials", trials)
     if count < 2:
         raise ValueError("trials must be at least 2: some train, some test")

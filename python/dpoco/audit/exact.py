@@ -19,8 +19,6 @@ from typing import Any
 from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.random import Source
 
-__all__ = ["ExactReport", "exact_audit"]
-
 _DIGITS = 120
 _CELLS = 200_000  # of a table that is listed
 _DRAWS = 64  # of a randomizer on a tape

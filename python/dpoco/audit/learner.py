@@ -31,8 +31,6 @@ from dpoco.audit.report import (
 from dpoco.audit.standard import StandardCase, standard_case
 from dpoco.privacy.losses.gaussian import gaussian_delta
 
-__all__ = ["audit_learner"]
-
 _CONFIDENCE = 1.0 - 1e-6
 _BLACK_BOX = 40_000
 # Where the claimed curve is drawn, in units of the claimed epsilon.

@@ -28,8 +28,6 @@ from dpoco.audit._family import Make, Scorer, Scores, made, scorer_of
 from dpoco.audit.report import Findings, headline, verdict_of
 from dpoco.random import Source
 
-__all__ = ["LikelihoodReport", "likelihood_audit"]
-
 # Multiples of the claimed epsilon at which the curves are compared.
 _MULTIPLES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
 # Cuts of likelihood ratios in the identities.

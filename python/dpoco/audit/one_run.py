@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,15 +26,6 @@ from dpoco.audit.black_box import played
 from dpoco.audit.standard import StandardCase
 from dpoco.errors import StateError
 from dpoco.random import Source
-
-__all__ = [
-    "NoPowerError",
-    "OneRunAudit",
-    "OneRunPower",
-    "OneRunReport",
-    "false_refutation",
-    "standard_one_run",
-]
 
 Curve = tuple[FloatArray, FloatArray]  # e^-epsilon and delta of points of a privacy curve
 Score = Callable[[NDArray[Any]], FloatArray]
@@ -144,14 +136,11 @@ def _refutes(curve: Curve, canaries: int, guesses: int, correct: int, error: flo
 
 def _needed(curve: Curve, canaries: int, guesses: int, error: float) -> int:
     """Return the least number of right guesses that refutes; one more than all if none does."""
-    low, high = 0, guesses + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _refutes(curve, canaries, guesses, middle, error):
-            high = middle
-        else:
-            low = middle
-    return high
+
+    def refuted(correct: int) -> bool:
+        return _refutes(curve, canaries, guesses, correct, error)
+
+    return bisect_left(range(guesses + 1), True, lo=1, key=refuted)
 
 
 def _largest(refuted: Callable[[float], bool]) -> float:

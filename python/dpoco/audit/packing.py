@@ -17,8 +17,6 @@ from dpoco.audit.report import headline, verdict_of
 from dpoco.environments import Packing, play
 from dpoco.random import Source
 
-__all__ = ["PackingReport", "packing_audit"]
-
 
 @dataclass(frozen=True)
 class PackingReport:

@@ -9,8 +9,6 @@ from typing import Any
 
 from dpoco.accounting import Guarantee
 
-__all__ = ["Attack", "AuditReport", "ExerciseReport"]
-
 Point = tuple[float, float]
 
 # Violations by more than this factor are too large to speak of power.

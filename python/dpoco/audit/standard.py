@@ -28,8 +28,6 @@ from dpoco.learners import LEARNERS, learner_named
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
-__all__ = ["StandardCase", "standard_case", "standard_names"]
-
 _ALL = ("tight", "corrected", "paper")
 _PRINTED = ("tight", "paper")
 _PREFERS = "the first losses prefer the first expert, or all others; all later losses are 0"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.accounting.linucb import LinUCBParameters
+from dpoco.bandits._bandit import BanditTrace
 from dpoco.bandits._learners import HighDimensionalBandit, LinUCB
-from dpoco.bandits._trace import BanditTrace
 
 __all__ = ["BanditTrace", "HighDimensionalBandit", "HighDimensionalBanditParameters",
            "LinUCB", "LinUCBParameters"]  # fmt: skip

@@ -169,4 +169,4 @@ def verify_journal_command(path: Path, as_json: shell.JsonFlag = False) -> None:
     """
     from dpoco.cli._checks import verify_command
 
-    verify_command([path], as_json)
+    verify_command([path], as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +11,7 @@ import typer
 
 from dpoco import datasets
 from dpoco._validation import named
+from dpoco.accounting import tables
 from dpoco.cli import _support as shell
 from dpoco.datasets import BUNDLED, Bundled
 
@@ -22,12 +24,14 @@ table_app = typer.Typer(
 SCHEMA = "dpoco.table/1"
 
 
-def _say(name: str, entries: list[Any], markdown: str, as_json: bool) -> None:
-    if not as_json:
-        typer.echo(markdown)
-        return
-    rows = [asdict(entry) for entry in entries]
-    shell.print_json({"schema": SCHEMA, "table": name, "rows": rows})
+def _print(name: str, as_json: bool, entries_of: Callable[[], list[Any]]) -> None:
+    with shell.errors_in_one_line():
+        entries = entries_of()
+        if as_json:
+            rows = [asdict(entry) for entry in entries]
+            shell.print_json({"schema": SCHEMA, "table": name, "rows": rows})
+        else:
+            typer.echo(tables.format_markdown(entries))
 
 
 @table_app.command()
@@ -53,14 +57,12 @@ def noise(
     epsilons : E,E,...
         Privacy budgets.
     """
-    with shell.errors_in_one_line():
-        from dpoco.accounting import tables
 
-        entries = tables.noise_table(
-            shell.whole_numbers("--horizons", horizons),
-            shell.numbers("--epsilons", epsilons, positive=True),
-        )
-        _say("noise", entries, tables.format_markdown(entries), as_json)
+    def entries() -> list[Any]:
+        rounds = shell.whole_numbers("--horizons", horizons)
+        return tables.noise_table(rounds, shell.numbers("--epsilons", epsilons, positive=True))
+
+    _print("noise", as_json, entries)
 
 
 @table_app.command()
@@ -81,11 +83,7 @@ def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag =
     delta
         Privacy budget.
     """
-    with shell.errors_in_one_line():
-        from dpoco.accounting import tables
-
-        entries = tables.regret_table(epsilon=epsilon, delta=delta)
-        _say("regret", entries, tables.format_markdown(entries), as_json)
+    _print("regret", as_json, lambda: tables.regret_table(epsilon=epsilon, delta=delta))
 
 
 @table_app.command()
@@ -106,11 +104,7 @@ def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag 
     delta
         Privacy budget, positive.
     """
-    with shell.errors_in_one_line():
-        from dpoco.accounting import tables
-
-        entries = tables.expert_table(epsilon=epsilon, delta=delta)
-        _say("experts", entries, tables.format_markdown(entries), as_json)
+    _print("experts", as_json, lambda: tables.expert_table(epsilon=epsilon, delta=delta))
 
 
 _DATASETS = "dpoco.datasets/1"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -145,17 +146,11 @@ def best_fixed_decision(
         decision = domain.minimize_linear(factors[kept] @ rows[kept] / rounds)
         gap, iterations = 0.0, 0
     else:
-        objective: _AverageQuadratic | _AverageLoss | _AverageCustom
-        if isinstance(loss, QuadraticLoss):
-            objective = _AverageQuadratic(domain, loss, rows, targets)
-        elif isinstance(loss, CustomLoss):
-            objective = _AverageCustom(loss, rows)
-        else:
-            objective = _AverageLoss(domain, loss, rows, targets)
+        objective = _average(domain, loss, rows, targets)
         centre = objective.margins(domain.center)
-        scale = abs(objective.value_at(centre))
+        scale = abs(float(objective.value(centre)))
         if quadratic:  # known up to a constant, so its value at the centre is no scale
-            slope = objective.gradient_at(centre)
+            slope = objective.gradient(centre)
             scale = float(np.linalg.norm(slope)) * domain.radius_from_center()
         goal = relative * scale if scale > 0.0 else relative
         decision, gap, iterations = _minimize(objective, domain, goal, limit)
@@ -448,97 +443,65 @@ _CHECK_EVERY = 10
 _GROWTH, _SHRINK = 2.0, 0.9
 
 
-class _AverageQuadratic:
-    """The mean of a stream of quadratic losses, scaled as a learner scales them."""
+class _Average(NamedTuple):
+    """``F(theta) = (1/T) sum_t f_t(theta)`` of records scaled or clipped as a learner does it.
 
-    def __init__(
-        self, domain: Domain, loss: QuadraticLoss, matrices: FloatArray, vectors: FloatArray
-    ) -> None:
-        factors = loss.scales(domain, matrices, vectors)
-        kept = factors > 0.0
-        weights = factors[kept] / matrices.shape[0]
-        matrix = np.einsum("t,tij->ij", weights, matrices[kept])
-        self._matrix: FloatArray = 0.5 * (matrix + matrix.T)
-        self._vector: FloatArray = weights @ vectors[kept]
+    Value and gradient are functions of the margins: ``<theta, x_t>`` of the kept records, shape
+    (T',), of generalised linear losses; of others the point itself. The curvature is a first guess
+    of the smoothness constant.
+    """
 
-    def margins(self, theta: FloatArray) -> FloatArray:
-        """Return the point itself."""
-        return theta
-
-    def value_at(self, margins: FloatArray) -> float:
-        """F."""
-        return float(0.5 * margins @ self._matrix @ margins - self._vector @ margins)
-
-    def gradient_at(self, margins: FloatArray) -> FloatArray:
-        """Gradient of F."""
-        gradient: FloatArray = self._matrix @ margins - self._vector
-        return gradient
-
-    def typical_curvature(self) -> float:
-        """Mean eigenvalue."""
-        return float(np.trace(self._matrix)) / len(self._vector)
+    margins: Callable[[FloatArray], FloatArray]
+    value: Callable[[FloatArray], Any]
+    gradient: Callable[[FloatArray], FloatArray]
+    curvature: float
 
 
-class _AverageLoss:
-    """``F(theta) = (1/T) sum_t f_t(theta)`` on records clipped as a learner clips them."""
-
-    def __init__(
-        self, domain: Domain, loss: GlmLoss, features: FloatArray, labels: FloatArray
-    ) -> None:
-        factors = record_multipliers(domain, features, loss.feature_bound, loss.feature_bound_l2)
-        kept = (factors > 0.0) & np.isfinite(labels)
-        self._rounds = int(features.shape[0])
-        self._rows = np.ascontiguousarray(features[kept] * factors[kept, None])
-        self._engine = loss.reported._glm_engine
-        self._labels = self._engine.clip_labels(np.ascontiguousarray(labels[kept]))
-
-    def margins(self, theta: FloatArray) -> FloatArray:
-        """``<theta, x_t>`` of the kept records, shape (T',)."""
-        return np.ascontiguousarray(self._rows @ theta)
-
-    def value_at(self, margins: FloatArray) -> float:
-        """F, from the margins."""
-        return float(self._engine.values(margins, self._labels).sum()) / self._rounds
-
-    def gradient_at(self, margins: FloatArray) -> FloatArray:
-        """Gradient of F, shape (d,), from the margins."""
-        weights = self._engine.derivatives(margins, self._labels)
-        gradient: FloatArray = weights @ self._rows / self._rounds
-        return gradient
-
-    def typical_curvature(self) -> float:
-        """First guess of the smoothness constant: the mean squared length of a record."""
-        return float(np.einsum("ij,ij->", self._rows, self._rows)) / self._rounds
+def _average(domain: Domain, loss: Loss, rows: FloatArray, targets: Any) -> _Average:
+    if isinstance(loss, QuadraticLoss):
+        return _average_quadratic(loss.scales(domain, rows, targets), rows, targets)
+    if isinstance(loss, CustomLoss):
+        return _Average(
+            lambda theta: theta,
+            lambda theta: np.mean(loss.value(theta, rows)),
+            lambda theta: np.asarray(loss.gradient(theta, rows).mean(axis=0)),
+            loss.smoothness_bound,
+        )
+    assert not isinstance(loss, LinearLoss)
+    return _average_glm(domain, loss, rows, targets)
 
 
-class _AverageCustom:
-    """The mean of losses that are functions of one's own."""
+def _average_quadratic(factors: FloatArray, matrices: FloatArray, vectors: FloatArray) -> _Average:
+    kept = factors > 0.0
+    weights = factors[kept] / matrices.shape[0]
+    total = np.einsum("t,tij->ij", weights, matrices[kept])
+    matrix, vector = 0.5 * (total + total.T), weights @ vectors[kept]
+    return _Average(
+        lambda theta: theta,
+        lambda theta: 0.5 * theta @ matrix @ theta - vector @ theta,
+        lambda theta: matrix @ theta - vector,
+        float(np.trace(matrix)) / len(vector),
+    )
 
-    def __init__(self, loss: CustomLoss, rows: FloatArray) -> None:
-        self._loss, self._rows = loss, rows
 
-    def margins(self, theta: FloatArray) -> FloatArray:
-        """Return the point itself."""
-        return theta
-
-    def value_at(self, margins: FloatArray) -> float:
-        """F."""
-        return float(np.mean(self._loss.value(margins, self._rows)))
-
-    def gradient_at(self, margins: FloatArray) -> FloatArray:
-        """Gradient of F."""
-        return np.asarray(self._loss.gradient(margins, self._rows).mean(axis=0))
-
-    def typical_curvature(self) -> float:
-        """Return what was declared."""
-        return self._loss.smoothness_bound
+def _average_glm(
+    domain: Domain, loss: GlmLoss, features: FloatArray, labels: FloatArray
+) -> _Average:
+    factors = record_multipliers(domain, features, loss.feature_bound, loss.feature_bound_l2)
+    kept, rounds = (factors > 0.0) & np.isfinite(labels), len(features)
+    rows = np.ascontiguousarray(features[kept] * factors[kept, None])
+    engine = loss.reported._glm_engine
+    own = engine.clip_labels(np.ascontiguousarray(labels[kept]))
+    return _Average(
+        lambda theta: np.ascontiguousarray(rows @ theta),
+        lambda margins: float(engine.values(margins, own).sum()) / rounds,
+        lambda margins: engine.derivatives(margins, own) @ rows / rounds,
+        float(np.einsum("ij,ij->", rows, rows)) / rounds,
+    )
 
 
 def _minimize(
-    objective: _AverageQuadratic | _AverageLoss | _AverageCustom,
-    domain: Domain,
-    goal: float,
-    limit: int,
+    objective: _Average, domain: Domain, goal: float, limit: int
 ) -> tuple[FloatArray, float, int]:
     """Return a point of the domain, its Frank-Wolfe gap and the number of iterations.
 
@@ -547,18 +510,18 @@ def _minimize(
     point = np.array(domain.center)
     margins = objective.margins(point)
     ahead, margins_ahead = point, margins  # the extrapolated point
-    momentum, smoothness = 1.0, objective.typical_curvature() or 1.0
+    momentum, smoothness = 1.0, objective.curvature or 1.0
     best, best_gap = point, math.inf
     for iteration in itertools.count():
         if iteration % _CHECK_EVERY == 0 or iteration == limit:
-            gradient = objective.gradient_at(margins)
+            gradient = objective.gradient(margins)
             gap = max(float(gradient @ (point - domain.minimize_linear(gradient))), 0.0)
             if gap < best_gap:
                 best, best_gap = point, gap
             if gap <= goal or iteration == limit:
                 return np.array(best), best_gap, iteration
-        slope = objective.gradient_at(margins_ahead)
-        height = objective.value_at(margins_ahead)
+        slope = objective.gradient(margins_ahead)
+        height = float(objective.value(margins_ahead))
         rounding = 1e-14 * max(1.0, abs(height))
         smoothness *= _SHRINK
         while True:
@@ -566,7 +529,7 @@ def _minimize(
             step = candidate - ahead
             new_margins = objective.margins(candidate)
             model = height + float(slope @ step) + 0.5 * smoothness * float(step @ step)
-            if objective.value_at(new_margins) <= model + rounding:
+            if objective.value(new_margins) <= model + rounding:
                 break
             smoothness *= _GROWTH
         moved = candidate - point

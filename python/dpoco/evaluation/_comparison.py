@@ -80,7 +80,7 @@ class ComparisonRow:
         return statistics.median(self.regrets) if self.regrets else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Report):
     """Results of `compare`. **Not private**: they are computed from raw records.
 
@@ -183,11 +183,8 @@ class Comparison(Report):
     def _repr_html_(self) -> str:
         return as_html(f"{repr(self)[1:-1]}\n{self.to_table()}")
 
-    def __repr__(self) -> str:
-        return (
-            f"<dpoco.evaluation.Comparison of {len(self.rows)} rows: not private, for evaluation "
-            "only>"
-        )
+    def _about(self) -> str:
+        return f"of {len(self.rows)} rows"
 
 
 _MEASURED = ("average_loss", "regret", "switches")

@@ -416,7 +416,7 @@ def doubling_parts(first: int, rounds: int) -> Iterator[slice]:
         start = stop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrequentialResult(Report):
     """Measures of a run over windows of rounds. **Not private**: computed from raw records.
 
@@ -444,11 +444,8 @@ class PrequentialResult(Report):
     def _stated(self) -> dict[str, Any]:
         return {"private": False}
 
-    def __repr__(self) -> str:
-        return (
-            f"<dpoco.evaluation.PrequentialResult of {len(self.ends)} windows: not private, for "
-            "evaluation only>"
-        )
+    def _about(self) -> str:
+        return f"of {len(self.ends)} windows"
 
 
 def prequential(

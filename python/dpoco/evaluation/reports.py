@@ -60,6 +60,14 @@ class Report:
         """Return what the record holds besides the fields."""
         return {name: getattr(self, name)() for name in self._beside}
 
+    def _about(self) -> str:
+        """Return what the report is of, as `repr` says it."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"<dpoco.evaluation.{name} {self._about()}: not private, for evaluation only>"
+
 
 def _plain(value: Any) -> Any:
     """Return nested values with infinity as text and NaN as None, which JSON can carry."""
@@ -172,7 +180,7 @@ class Curves:
         return cls(*(tuple(curve.tolist()) for curve in (rounds, *private, *rest)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PlayedReport(Report):
     """Base of reports on a private learner: see `RunReport`."""
 
@@ -190,11 +198,8 @@ class PlayedReport(Report):
     rows: dict[str, int] = field(default_factory=dict)
     nonprivate_records: dict[str, Any] = field(default_factory=dict)
 
-    def __repr__(self) -> str:
-        return (
-            f"<dpoco.evaluation.{type(self).__name__} on {self.stream.get('name')!r}, "
-            f"{self.stream.get('rounds')} rounds: not private, for evaluation only>"
-        )
+    def _about(self) -> str:
+        return f"on {self.stream.get('name')!r}, {self.stream.get('rounds')} rounds"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -17,8 +17,6 @@ from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Guarantee
 from dpoco.trace import Flags, Trace
 
-__all__ = ["ExpertLearner", "ExpertTrace"]
-
 # N weights and a few rows of them must fit into memory.
 LARGEST_EXPERTS = 2**32
 

@@ -18,8 +18,6 @@ from dpoco.errors import BudgetExceeded, RoundOrderError
 from dpoco.frank_wolfe._online import start_in
 from dpoco.random import Source
 
-__all__ = ["BatchLearner"]
-
 Self = TypeVar("Self", bound="BatchLearner")
 
 # Gradient entries per compiled call: signals are answered between two of them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -327,13 +328,10 @@ def required_users(
         with np.errstate(under="ignore", invalid="ignore"):
             return bool(np.exp(n * logs).sum(axis=1).max() > failure)
 
-    low, high = 0, 1
-    while failing(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if failing(middle) else (low, middle)
-    return high
+    most = 1
+    while failing(most):
+        most *= 2
+    return bisect_left(range(most), True, lo=most // 2 + 1, key=lambda n: not failing(n))
 
 
 def mean_affinity_gap(selector: LocalHypothesisSelector) -> FloatArray:
