@@ -18,6 +18,7 @@ from dpoco.learners import Learner
 
 # Options that only some learners have a use for.
 _ONLY = {
+    "synthetic": ("records", "learners of records"),
     "loss_range": ("experts", "learners of experts"),
     "switches": ("experts", "learners of experts"),
     "exploration": ("arms", "linucb"),
@@ -40,7 +41,8 @@ _NOT_GIVEN = {
 }  # fmt: skip
 # All options that describe a game, as they are when nobody gave them.
 UNASKED: dict[str, Any] = {
-    **_NOT_GIVEN, "data": None, "stream": None, "header": None, "label": None, "features": None,
+    **_NOT_GIVEN, "data": None, "stream": None, "synthetic": None, "header": None, "label": None,
+    "features": None,
     "feature_range": None, "label_range": None, "loss_range": None, "intercept": True,
     "loss": "logistic", "p": None, "radius": None, "feature_bound": None, "slope_bound": None,
     "horizon": None, "quantile": None, "calibration": "tight", "option": None,

@@ -75,6 +75,8 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     participation_of(asked)
     if asked["data"] is not None and asked["stream"] is not None:
         raise ValueError("--data and --stream exclude each other")
+    if asked["synthetic"] is not None and not (asked["data"] is asked["stream"] is None):
+        raise ValueError("--synthetic goes without --data and --stream")
     described = ("features", "feature_range", "label_range", "loss_range", "header", "person")
     if asked["data"] is None and not (
         asked["intercept"] and all(asked[name] in (None, []) for name in described)
@@ -171,6 +173,10 @@ def _load_stream(asked: Mapping[str, Any], loss: str, label_range: str | None) -
     if asked["data"] is None:
         if label is not None:
             raise ValueError("options that describe a file need --data FILE")
+        if asked["synthetic"] is not None:
+            if loss != "squared":
+                raise ValueError("--synthetic needs --loss squared: it is a regression")
+            return datasets.linear_regression_stream(asked["synthetic"], 10, seed=0)
         if asked["stream"] is not None:
             return datasets.load(asked["stream"])
         try:

@@ -57,6 +57,7 @@ def run_command(
     data: str | None = None,
     header: bool | None = None,
     stream_name: str | None = None,
+    synthetic: int | None = None,
     label: str | None = None,
     features: str | None = None,
     column_range: list[str] | None = None,
@@ -147,6 +148,9 @@ def run_command(
         Bundled stream, without --data: shuttle or phishing, of experts pollsters or stocks; see
         dpoco datasets. [default: shuttle, of experts pollsters; phishing on Python 3.10, where
         river has no shuttle]
+    synthetic : --synthetic ROUNDS
+        Simulated regression of so many rounds with ten features, whose best decision is known; the
+        records are the same in every run. Implies --loss squared.
     label : COLUMN
         Column of the labels. Logistic loss: the probability of the event, in [0, 1] (1 = it
         happened); other values are clipped. Regression: a number in --label-range. Bandits: the
@@ -247,6 +251,8 @@ def run_command(
             raise ValueError("FILE and --data name the same thing: give one of them")
         data = asked["data"] = data if file is None else file
         asked = with_ranges(asked)
+        if synthetic is not None and not shell.was_given(context, "loss"):
+            asked["loss"] = "squared"
         (entry,) = learners_of([learner], FAMILIES, asked)
         check_writable(out, output, decision)
         fits = entry.plays == "batch"
@@ -286,7 +292,8 @@ def run_command(
                     skip_played=skip_played, **common,
                 )
             )  # fmt: skip
-        default = data is None and stream_name is None and "task" in report.stream
+        named = not (data is None and stream_name is None and synthetic is None)
+        default = not named and "task" in report.stream
         if default and report.stream["name"] != "shuttle" and not quiet:
             typer.echo(
                 "note: no shuttle stream here (river 0.26, Python 3.11); playing "

@@ -80,7 +80,18 @@ def load_file(
     ImportError
         If the format needs a package that is not installed.
     """
-    table = _opened(path, header, fewest)
+    return stream_of(_opened(path, header, fewest), label, features, scaling, label_scaling, task)
+
+
+def stream_of(
+    table: _Table,
+    label: str,
+    features: Sequence[str] | None,
+    scaling: PublicScaling | None,
+    label_scaling: PublicScaling | None,
+    task: str,
+) -> Stream:
+    """Return the rows of a table as a stream; arguments and errors as of `load_file`."""
     wanted = [name for name in table.names if name != label] if features is None else list(features)
     table.check([label, *wanted])
     if label in wanted:
@@ -203,7 +214,7 @@ def _opened(given: Source | Sequence[Source], header: bool | None, fewest: int =
 
 def _opened_one(given: Source, header: bool | None) -> _Table:
     source = given if isinstance(given, io.StringIO) else Path(given)
-    title = "standard input" if isinstance(source, io.StringIO) else source.name
+    title = str(getattr(source, "name", "standard input"))
     if isinstance(source, Path) and not source.is_file():
         raise FileNotFoundError(f"no such file: {source}")
     read, kind = _reader(title, header)
@@ -351,19 +362,23 @@ def _kind(entries: Iterable[Any]) -> str:
 
 
 def _read_parquet(path: Path) -> Read:
-    pa = imported("pyarrow", "a Parquet file", "files")
     pq = imported("pyarrow.parquet", "a Parquet file", "files")
     names = list(pq.read_schema(path).names)
 
     def select(chosen: list[str]) -> FloatArray:
-        table = pq.read_table(path, columns=chosen)
-        return np.column_stack([_arrow_column(pa, table.column(name), name) for name in chosen])
+        return arrow_columns(pq.read_table(path, columns=chosen), chosen)
 
     def entries(chosen: str, most: int | None) -> list[Any]:
         found: list[Any] = pq.read_table(path, columns=[chosen]).column(chosen)[:most].to_pylist()
         return found
 
     return names, select, entries
+
+
+def arrow_columns(table: Any, chosen: list[str]) -> FloatArray:
+    """Return columns of a table or batch of pyarrow, shape (T, len(chosen)); nulls are NaN."""
+    pa = imported("pyarrow", "a Parquet file", "files")
+    return np.column_stack([_arrow_column(pa, table[name], name) for name in chosen])
 
 
 def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
@@ -373,7 +388,7 @@ def _arrow_column(pa: Any, column: Any, name: str) -> FloatArray:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     # Unsafe: a 64-bit integer beyond 2^53 is rounded like everywhere else.
-    values = column.cast(pa.float64(), safe=False).to_numpy()  # nulls become NaN
+    values = column.cast(pa.float64(), safe=False).fill_null(np.nan)
     return np.ascontiguousarray(values, dtype=np.float64)
 
 

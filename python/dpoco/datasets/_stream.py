@@ -248,7 +248,7 @@ def linear_regression_stream(
     rounds: int,
     dimension: int,
     p: float = 2.0,
-    seed: int | None = None,
+    seed: int | np.random.SeedSequence | None = None,
     *,
     noise: float = 0.05,
     target: Any = "dense",
@@ -264,7 +264,7 @@ def linear_regression_stream(
         T and d, at least 1.
     p : float, default 2
         Exponent in [1, inf] of the decision set's geometry.
-    seed : int, optional
+    seed : int or SeedSequence, optional
         Seed of NumPy's generator; None: fresh entropy. The data are simulated, so this generator
         does not affect privacy.
     noise : float, default 0.05
@@ -323,6 +323,19 @@ def _target(target: Any, d: int, p: float, generator: np.random.Generator) -> Fl
 _NEW_RIVER = "river 0.26 or later (Python 3.11 or later)"
 
 
+def river_dataset(dataset: str, stream: str, needs: str) -> Any:
+    """Return a data set of river by the name of its class; `ImportError` without it."""
+    try:
+        from river import datasets
+    except ImportError:
+        text = f'the {stream} stream needs river: pip install "dpoco[data]"'
+        raise ImportError(text, name="river") from None
+    if not hasattr(datasets, dataset):
+        text = f'the {stream} stream needs {needs}: pip install -U "dpoco[data]"'
+        raise ImportError(text, name="river")
+    return getattr(datasets, dataset)()
+
+
 @dataclass(frozen=True)
 class Bundled:
     """A stream that needs no download, with its public facts known before loading.
@@ -362,18 +375,7 @@ class Bundled:
         ImportError
             Without river, or with one that does not have the data set.
         """
-        try:
-            from river import datasets
-        except ImportError:
-            raise ImportError(
-                f'the {self.name} stream needs river: pip install "dpoco[data]"', name="river"
-            ) from None
-        if not hasattr(datasets, self.dataset):
-            raise ImportError(
-                f'the {self.name} stream needs {self.needs}: pip install -U "dpoco[data]"',
-                name="river",
-            )
-        return Path(getattr(datasets, self.dataset)().path)
+        return Path(river_dataset(self.dataset, self.name, self.needs).path)
 
     def table(self, wanted: Sequence[str]) -> FloatArray:
         """Return columns of the file, shape (T, len(wanted)); `ImportError` as for `file`."""

@@ -1,0 +1,218 @@
+"""Streams larger than memory, read or simulated in parts, and recipes for public files."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpoco._validation import imported, named, positive_int
+from dpoco.datasets import _files
+from dpoco.datasets._stream import (
+    PublicScaling,
+    Stream,
+    linear_regression_stream,
+    river_dataset,
+)
+
+_ROWS = 65_536
+
+
+def chunks(
+    path: str | os.PathLike[str],
+    *,
+    label: str,
+    features: Sequence[str] | None = None,
+    header: bool | None = None,
+    scaling: PublicScaling | None = None,
+    label_scaling: PublicScaling | None = None,
+    task: str = "classification",
+    rows: int = _ROWS,
+) -> Iterator[Stream]:
+    """Read a stream in parts, so that a file may be larger than memory.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.csv``, ``.csv.gz`` or ``.parquet``. Cells of a CSV file must not hold line breaks.
+    label, features, header, scaling, label_scaling, task
+        As for `load_file`.
+    rows : int, default 65536
+        Most rounds of a part.
+
+    Yields
+    ------
+    Stream
+        The next rounds, in order. Memory is O(rows), and for Parquet that of a row group.
+
+    Raises
+    ------
+    FileNotFoundError, TypeError, ValueError, ImportError
+        As for `load_file`; at once, but for what only the rows show.
+    """
+    source, count = Path(path), positive_int("rows", rows)
+    if not source.name.lower().endswith((".csv", ".csv.gz", ".parquet", ".pq")):
+        raise ValueError(f"{source.name}: only .csv, .csv.gz and .parquet files are read in parts")
+    table = _files._opened(source, header)
+    table.check([label, *(features or ())])
+    read = _parquet_parts if source.suffix.lower() in (".parquet", ".pq") else _csv_parts
+    return (
+        _files.stream_of(part, label, features, scaling, label_scaling, task)
+        for part in read(source, table, header is not False, count)
+    )
+
+
+def _parquet_parts(
+    source: Path, table: _files._Table, _: bool, rows: int
+) -> Iterator[_files._Table]:
+    with imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile(source) as file:
+        for batch in file.iter_batches(batch_size=rows):
+            yield table._replace(select=partial(_files.arrow_columns, batch))
+
+
+def _csv_parts(
+    source: Path, table: _files._Table, header: bool, rows: int
+) -> Iterator[_files._Table]:
+    with _files._open_csv(source) as file:
+        head, start = next(file) if header else "", 1
+        while lines := list(islice(file, rows)):
+            text = io.StringIO(head + "".join(lines))
+            text.name = f"the rows from {start} on of {source.name}"
+            if any(map(str.strip, lines)):
+                yield _files._opened(text, header)._replace(title=source.name)
+            start += len(lines)
+
+
+def linear_regression_chunks(
+    rounds: int,
+    dimension: int,
+    p: float = 2.0,
+    seed: int | None = None,
+    *,
+    noise: float = 0.05,
+    rows: int = _ROWS,
+) -> Iterator[Stream]:
+    """Simulate `linear_regression_stream` in parts, for streams of any length.
+
+    Parameters
+    ----------
+    rounds, dimension, p, seed, noise
+        As for `linear_regression_stream`; the parameter is dense. A part has draws of its own, so
+        the records depend on `rows`.
+    rows : int, default 65536
+        Most rounds of a part.
+
+    Yields
+    ------
+    Stream
+        The next rounds. All have the same `target`, which is the best decision on average, with
+        squared loss noise^2 / 2. Memory is O(rows dimension).
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, at once.
+    """
+    count, most = positive_int("rounds", rounds), positive_int("rows", rows)
+    target = linear_regression_stream(1, dimension, p, 0, noise=noise).target
+    seeds = np.random.SeedSequence(seed)
+    return (
+        linear_regression_stream(
+            min(most, count - start), dimension, p, seeds.spawn(1)[0], noise=noise, target=target
+        )
+        for start in range(0, count, most)
+    )
+
+
+_PLACES = {"longitude": (-74.05, -73.75), "latitude": (40.6, 40.9)}
+_Ranges = dict[str, tuple[float, float]]
+# By class of river.datasets: label, public ranges of features, and of the label of a regression.
+# Ranges are from what columns mean; values outside saturate. See docs/guide/large_streams.md.
+_RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
+    "Bikes": (
+        "bikes",
+        {"clouds": (0.0, 100.0), "humidity": (0.0, 100.0), "pressure": (950.0, 1050.0),
+         "temperature": (-10.0, 40.0), "wind": (0.0, 30.0)},
+        (0.0, 60.0),
+    ),
+    "CreditCard": (
+        "Class", {f"V{i}": (-5.0, 5.0) for i in range(1, 29)} | {"Amount": (0.0, 1000.0)}, None
+    ),
+    "CriteoAds": ("click", {f"I{i}": (0.0, 100.0) for i in range(1, 14)}, None),
+    "HTTP": (
+        "service", dict.fromkeys(("duration", "src_bytes", "dst_bytes"), (-2.5, 22.5)), None
+    ),
+    "Higgs": ("1", {str(i): (-3.0, 5.0) for i in range(2, 30)}, None),
+    "MovieLens100K": ("rating", {"age": (0.0, 100.0), "timestamp": (8.7e8, 9.0e8)}, (1.0, 5.0)),
+    "Taxis": (
+        "trip_duration",
+        {f"{end}_{side}": reach for end in ("pickup", "dropoff") for side, reach in _PLACES.items()}
+        | {"passenger_count": (0.0, 8.0)},
+        (0.0, 3600.0),
+    ),
+}  # fmt: skip
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """Return how a public data set becomes a stream: arguments of `load_file` and `chunks`.
+
+    Parameters
+    ----------
+    name : {"Bikes", "CreditCard", "CriteoAds", "HTTP", "Higgs", "MovieLens100K", "Taxis"}
+        Class in ``river.datasets``.
+
+    Returns
+    -------
+    dict
+        Label, feature columns, public scalings, task, and whether the file names its columns.
+    """
+    label, ranges, labels = _RECIPES[named("data set", name, tuple(_RECIPES))]
+    low, high = zip(*ranges.values(), strict=True)
+    return {
+        "label": label, "features": list(ranges), "scaling": PublicScaling(low, high),
+        "label_scaling": None if labels is None else PublicScaling(*labels, intercept=False),
+        "task": "classification" if labels is None else "regression",
+        "header": name != "Higgs",
+    }  # fmt: skip
+
+
+def from_river(name: str, path: str | os.PathLike[str] | None = None) -> Stream:
+    """Load a public data set of river by its `recipe`, from a file of yours or downloaded.
+
+    Parameters
+    ----------
+    name : str
+        As for `recipe`.
+    path : path-like, optional
+        A copy in the layout of river's file; None: river's own, downloaded if it is not there.
+
+    Returns
+    -------
+    Stream
+        Features in [-1, 1], and a constant column; labels in [0, 1], of regressions in [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, or a file in another layout.
+    ImportError
+        Without `path`, if river or the data set is missing.
+    OSError
+        If the file cannot be read or downloaded.
+
+    Notes
+    -----
+    O(T) memory. For what does not fit, read the file in parts: ``chunks(path, **recipe(name))``.
+    """
+    options = recipe(name)
+    if path is None:
+        data = river_dataset(name, name, "a newer river")
+        data.download(verbose=False)
+        path = data.path
+    return _files.load_file(path, **options)
