@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 45  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_195, "oco.CoupledRegularizedLeader": 5_118}
-LINES, FILES = 42_197, 250  # of the package
+LINES, FILES = 42_205, 250  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

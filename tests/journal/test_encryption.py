@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import secrets
 import sqlite3
+import struct
 
 import flips
 import numpy as np
 import pytest
 from crash_cases import FILES, Recorded, image, recorded
-from journal_cases import EXPECTED, FIRST, KEY, ROUNDS, QuickStore, opened, played
+from journal_cases import (
+    EXPECTED,
+    FIRST,
+    KEY,
+    ROUNDS,
+    VALUES,
+    QuickStore,
+    opened,
+    played,
+    sums,
+)
 
 import dpoco
 from dpoco import EncryptionKey
-from dpoco.journal import Journal, KeyFile
+from dpoco.journal import Journal, KeyFile, _rows
 from dpoco.journal._keys import RowSeals
 from dpoco.scale import KeyedPool
 
@@ -116,7 +129,28 @@ def test_new_rows_are_under_the_newest_key_and_old_ones_stay_readable(tmp_path):
         with pytest.raises(TypeError, match="must be an EncryptionKey; got bytes"):
             journal.encrypt(KEY)
     with pytest.raises(TypeError, match="encryption must be an EncryptionKey"):
-        opened(tmp_path, encryption=KEY)
+        Journal(tmp_path / "other.db", encryption=KEY)
+    assert not (tmp_path / "other.db.mark").exists()
+
+
+def test_a_rotation_that_fails_changes_nothing(tmp_path, monkeypatch):
+    with opened(tmp_path, encryption=OLD) as journal:
+        begun(journal)
+        put, left = journal._store.put, [3]
+
+        def fails(rows):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError("the disk is full")
+            put(rows)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(journal._store, "put", fails)
+            with pytest.raises(OSError, match="full"):
+                journal.encrypt(NEW)
+        np.testing.assert_array_equal(played(journal.open(NAME), 0, 12), EXPECTED[:12])
+    with opened(tmp_path, encryption=OLD) as journal:
+        np.testing.assert_array_equal(played(journal.open(NAME)), EXPECTED)
 
 
 def test_a_plain_journal_in_its_place_is_refused(tmp_path):
@@ -130,7 +164,9 @@ def test_a_plain_journal_in_its_place_is_refused(tmp_path):
 
 def rows_of(path):
     connection = sqlite3.connect(path / "journal.db", isolation_level=None)
-    return connection, connection.execute("SELECT * FROM sealed ORDER BY kind, owner").fetchall()
+    return connection, connection.execute(
+        "SELECT * FROM sealed ORDER BY kind, owner, number"
+    ).fetchall()
 
 
 def put(path, place, key, body):
@@ -156,7 +192,12 @@ def test_rows_cannot_be_moved_by_somebody_with_the_journals_own_key(tmp_path, en
     chunks = [row for row in rows if row[0] == 5]
     other = next(row for row in rows_of(homes[1])[1] if row[:3:2] == (5, 4))
     place, key, _, own = chunks[2][:3], *chunks[2][3:]
-    for body in (chunks[3][5], other[5], own[:-1], b"", own):
+    moved = [chunks[3][5], other[5], own[:-1], b""]
+    if encryption is not None:  # for the right place, of a journal of another identity
+        uid = bytes.fromhex((homes[0] / "journal.db.mark").read_text().split()[4])
+        bound = struct.pack("<QQQQ", *place, key)
+        moved.append(b"".join(OLD.seal(bound, OLD.open(bound + uid, own))))
+    for body in (*moved, own):
         put(homes[0], place, key, body)
         with opened(homes[0], encryption=encryption) as journal:
             stream = journal.open(NAME)
@@ -196,6 +237,37 @@ def test_single_rows_cannot_be_taken_out_or_set_back(tmp_path):
     connection.close()
     with opened(tmp_path, encryption=OLD) as journal:
         np.testing.assert_array_equal(journal.open(NAME).releases(0, 10), EXPECTED[:10])
+
+
+@pytest.mark.parametrize("encryption", [None, OLD])
+def test_rows_cannot_be_set_back_together_so_that_the_sum_stays(tmp_path, monkeypatch, encryption):
+    """With totals of 8 bits such rows are soon found, by whoever knows what the sum is of."""
+    monkeypatch.setattr(secrets, "token_bytes", np.random.default_rng(7).bytes)
+    monkeypatch.setattr(_rows, "_total", lambda total: (total % 256).to_bytes(16, "little"))
+    options, names = {"encryption": encryption, "mark": False}, [str(i) for i in range(12)]
+    versions = []
+    for turn in range(2):
+        with opened(tmp_path, **options) as journal:
+            uid = journal._rows.head.uid
+            for name in names:
+                journal.open(name, lambda: sums(1)).process(VALUES[turn : turn + 1])
+        connection, rows = rows_of(tmp_path)
+        versions.append([row for row in rows if row[0] == 4])  # the states
+    total = [[_rows._sum([(row[:3], row[4])], uid) for row in states] for states in versions]
+    change = np.array([(old - new) % 256 for old, new in zip(*total, strict=True)])
+    mixed = np.array(list(itertools.product((0, 1), repeat=len(names))))
+    found = [row for row in mixed[(mixed @ change) % 256 == 0] if 0 < row.sum() < len(names)]
+    ends = []
+    for chosen in found[:5]:
+        for row in (*rows, *itertools.compress(versions[0], chosen)):
+            connection.execute("INSERT OR REPLACE INTO sealed VALUES (?, ?, ?, ?, ?, ?)", row)
+        try:
+            with opened(tmp_path, **options) as journal:
+                ends.append(sum(journal.open(name).round == 1 for name in names) == chosen.sum())
+        except dpoco.StateError:
+            ends.append("refused")
+    connection.close()
+    assert ends == [True if encryption is None else "refused"] * 5
 
 
 def test_damage_is_refused_or_without_effect(tmp_path):

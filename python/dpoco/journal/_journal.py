@@ -96,6 +96,7 @@ class Journal:
         mark: str | os.PathLike[str] | bool | None = None,
         encryption: EncryptionKey | None = None,
     ) -> None:
+        cipher = given_key("encryption", encryption)
         if not (ledger is None or isinstance(ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
         self._recompute = choice("releases", releases, ("stored", "recompute")) == "recompute"
@@ -114,7 +115,7 @@ class Journal:
             ring = KeyRing(default_key(self._store.path) if key is None else key)
             place = mark_path(self._store.path, mark)
             self._mark = None if place is None else Mark(place)
-            self._rows = Rows(self._store, ring, given_key("encryption", encryption))
+            self._rows = Rows(self._store, ring, cipher)
             self._accounts = Accounts(self._rows)
             self._take_over(ledger)
         except BaseException:

@@ -5,6 +5,7 @@ raised; and what is not in the list was never written. Where rows lie, and wheth
 them, is not relied on: places, seals and their sum are known from when the journal was opened.
 
 On request every body is encrypted for its place in this journal; the seal is of what is stored.
+Then this holds for chosen damage, too.
 
 Proof: ``docs/privacy/journal.md``, "Damage".
 """
@@ -125,7 +126,7 @@ class Rows:
         found = self._store.listed()
         listed = {(a, b, c): seal for a, b, c, seal in found if a != _HEAD}
         try:  # a row that is there twice is one too many, whatever the index says
-            total = _total(_sum(listed.items(), head))
+            total = _total(_sum(listed.items(), _sum_key(head, self._cipher)))
             good = len(listed) == len(found) - 1 and total == head.total
         except (struct.error, TypeError):  # damaged types
             good = False
@@ -142,8 +143,13 @@ class Rows:
     def commit(self) -> None:
         """Write the head, and make it durable together with what was written."""
         listed, changes = self._listed, self._changes
-        gone = _sum([(place, listed[place]) for place in changes if place in listed], self.head)
-        total = int.from_bytes(self.head.total, "little") - gone + _sum(changes.items(), self.head)
+        before = _sum_key(self.head, self._cipher)
+        now = _sum_key(self._next, self._next_cipher)
+        if now == before:
+            gone = _sum([(place, listed[place]) for place in changes if place in listed], now)
+            total = int.from_bytes(self.head.total, "little") - gone + _sum(changes.items(), now)
+        else:
+            total = _sum({**listed, **changes}.items(), now)
         head = replace(self._next, sequence=self._next.sequence + 1, total=_total(total))
         self._next = head
         row = self._sealed((_HEAD, 0, 0), head.to_bytes())
@@ -457,9 +463,14 @@ def _number(digest: bytes) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def _sum(rows: Iterable[tuple[Place, bytes]], head: Head) -> int:
-    """Return the sum over the places and seals of rows, each hashed to a number."""
-    empty, total = hashlib.blake2b(key=head.uid, digest_size=_TOTAL_BYTES), 0
+def _sum_key(head: Head, cipher: EncryptionKey | None) -> bytes:
+    """Return the key of the total: where the head is encrypted, what stands nowhere else."""
+    return head.uid if cipher is None else head.writer
+
+
+def _sum(rows: Iterable[tuple[Place, bytes]], key: bytes) -> int:
+    """Return the sum over the places and seals of rows, each hashed to a number under a key."""
+    empty, total = hashlib.blake2b(key=key, digest_size=_TOTAL_BYTES), 0
     for place, seal in rows:
         hasher = empty.copy()
         hasher.update(_LISTED.pack(*place) + seal)
