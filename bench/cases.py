@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import audit_cases
 import bandit_cases
@@ -70,6 +73,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         audit_cases.rows(pairs, shrink),
         journal_cases.rows(pairs, shrink),
         scale_cases.rows(pairs, shrink),
+        state_rows(pairs, shrink),
         memory_rows(),
     ):
         rows.extend(part)
@@ -292,6 +296,37 @@ def play(ours: dpoco.frank_wolfe.TreeFrankWolfe, rows: list[tuple[FloatArray, fl
     for x, y in rows:
         ours.decide()
         ours.observe(x, y)
+
+
+# ---- states -------------------------------------------------------------------------------------
+
+
+def state_rows(pairs: int, shrink: int) -> Iterator[Row]:
+    """Files of a long state, plain and under a key, in turns: the same disk and the same cache."""
+    d, key = 10**6 // shrink, dpoco.EncryptionKey(os.urandom(32))
+    total = continual_sum(d, "blt")
+    total.push(np.zeros(d))
+    group, best = "States: files of one learner", dpoco.random.instruction_set()
+    with tempfile.TemporaryDirectory() as folder:
+        plain, kept = Path(folder) / "plain", Path(folder) / "kept"
+        total.save(plain)
+        encrypted = dpoco.load(plain)
+        encrypted.save(kept, key=key)
+        megabytes = plain.stat().st_size / 1e6
+        actions = {
+            "save": (partial(encrypted.save, kept), partial(total.save, plain)),
+            "load": (partial(dpoco.load, kept, key=key), partial(dpoco.load, plain)),
+        }
+        for name, (under_key, without) in actions.items():
+            row = compare(
+                group, f"{name}, {megabytes:.0f} MB", under_key, without, against="a plain file",
+                units=1, pairs=pairs, instruction_set=best, target=None,
+            )  # fmt: skip
+            yield row
+            for what, ns in (("plain", row.theirs_ns), ("encrypted", row.ours_ns)):
+                claimed = (name, what) == ("save", "encrypted")  # a load builds the learner, too
+                speed, target = 1e9 * megabytes / ns, 200.0 if claimed else None
+                yield Row(group, f"{name}, {what}", best, speed, "MB/s", target, ours_ns=ns)
 
 
 # ---- memory -------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         scale,
     )
     from dpoco._choice import Choice, choose
+    from dpoco._encryption import EncryptionKey
     from dpoco._model import Model
     from dpoco._participation import Participation
     from dpoco._tickets import Ticket
@@ -64,6 +65,7 @@ __version__: str = _core.__version__
 
 _HOMES = {
     "Choice": "_choice",
+    "EncryptionKey": "_encryption",
     "Model": "_model",
     "Participation": "_participation",
     "RecordShares": "trace",
@@ -78,6 +80,7 @@ __all__ = [
     "CalibrationError",
     "Choice",
     "DpocoError",
+    "EncryptionKey",
     "Guarantee",
     "HorizonExceeded",
     "JournalFenced",

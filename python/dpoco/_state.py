@@ -3,7 +3,8 @@
 Layout, little-endian: magic (8 bytes), format version (u32), header length (u32), payload length
 (u64), header (UTF-8 JSON), payload (state of the compiled engine), SHA-256 of all before.
 The checksum finds accidents; it does not authenticate. A state file holds the noise key and raw
-sums of private data: it is as secret as the data.
+sums of private data: it is as secret as the data. Under a key, all of this is encrypted as a whole
+(``_encryption``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 import numpy as np
 
 from dpoco import _core
+from dpoco._encryption import EncryptionKey, given_key, opened
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
@@ -38,6 +40,7 @@ FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
+_CONTEXT = b"state"
 
 # Stands in for the key and stream that a restored state is about to bring.
 _REPLACED_CLAIM = {"key": bytes(32), "stream": 0}
@@ -104,13 +107,24 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise OSError(f"cannot write {str(target)!r}")
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` so that a crash leaves the old file or the new one; readable by the owner."""
+def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
+    """Return what `write_atomically` was given, with the same key or none."""
+    data, checked = Path(path).read_bytes(), given_key("key", key)
+    return opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
+
+
+def write_atomically(
+    path: str | os.PathLike[str], data: bytes, key: EncryptionKey | None = None
+) -> None:
+    """Write `data` so that a crash leaves the old file or the new one; readable by the owner.
+
+    Under a key it is encrypted, as a state.
+    """
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines([data] if key is None else key.seal(_CONTEXT, data))
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(target)
@@ -147,6 +161,7 @@ class Stateful(_core.Live):
     _arguments: dict[str, Any]
     _parameters: Any
     _limiter: Limiter | None = None  # what enforces a participation
+    _key: EncryptionKey | None = None  # under which states are written
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
     _kind: ClassVar[str]
@@ -296,22 +311,27 @@ class Stateful(_core.Live):
         """Return the constructor's arguments as they were given; `deep` is scikit-learn's."""
         return dict(self._arguments)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
         """Write the state to a file that `dpoco.load` continues bit for bit.
 
         Parameters
         ----------
         path : path-like
             The file is replaced atomically and is readable by its owner only.
+        key : EncryptionKey, optional
+            Encrypts the file and all that this learner writes later, checkpoints of `run` included.
+            Default: the key that it was loaded or saved with; without one, plain. Keyword-only.
 
         Notes
         -----
-        The file holds the noise key and raw data sums: guard it like the data. If you continue it
-        twice on different data, you publish two streams with the same noise: never do that.
+        The file holds the noise key and raw data sums: guard it like the data, or its key. If you
+        continue it twice on different data, you publish two streams with the same noise: never do
+        that.
         """
         self._check_active()
         self._engine.check_process()  # a forked child has not resumed it
-        write_atomically(path, self._to_bytes())
+        self._key = given_key("key", key, self._key)
+        write_atomically(path, self._to_bytes(), self._key)
 
     def _to_bytes(self) -> bytes:
         from dpoco import __version__
@@ -416,14 +436,21 @@ def _unpickle(kind: str, data: bytes) -> Stateful:
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> Any: ...
+def load(path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> Any: ...
 
 
 @overload
-def load(path: str | os.PathLike[str], kind: type[Self]) -> Self: ...
+def load(
+    path: str | os.PathLike[str], kind: type[Self], *, key: EncryptionKey | None = None
+) -> Self: ...
 
 
-def load(path: str | os.PathLike[str], kind: type[Stateful] | None = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    kind: type[Stateful] | None = None,
+    *,
+    key: EncryptionKey | None = None,
+) -> Any:
     """Continue a saved learner or mechanism, bit for bit.
 
     Parameters
@@ -432,6 +459,9 @@ def load(path: str | os.PathLike[str], kind: type[Stateful] | None = None) -> An
         File written by ``save``.
     kind : type, optional
         Class that is expected, for type checkers and as a check.
+    key : EncryptionKey, optional
+        Key of an encrypted file; what the learner saves from now on is encrypted under it, too. A
+        plain file is refused: see `EncryptionKey.encrypt_file`. Keyword-only.
 
     Returns
     -------
@@ -440,14 +470,16 @@ def load(path: str | os.PathLike[str], kind: type[Stateful] | None = None) -> An
     Raises
     ------
     StateError
-        If the file is corrupt, truncated, foreign or from a newer format, or its object is of
-        another kind; nothing is loaded.
+        If the file is corrupt, truncated, foreign or from a newer format, its object is of another
+        kind, or it is encrypted under no key or another one than given; nothing is loaded.
     OSError
         If it cannot be read.
     """
-    data = Path(path).read_bytes()
+    data = read_state(path, key)
     header, _ = unpack(data)
     found = _class_of(header.get("kind"))
     if kind is not None and not issubclass(found, kind):
         raise StateError(f"the state is of a {found.__name__}, not of a {kind.__name__}")
-    return found._from_bytes(data)
+    loaded = found._from_bytes(data)
+    loaded._key = key
+    return loaded

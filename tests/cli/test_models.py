@@ -167,10 +167,14 @@ def test_files_of_a_pattern_follow_one_another_by_their_numbers(tmp_path, monkey
     ]  # fmt: skip
 
 
-def test_a_journal_is_looked_at_copied_and_verified(tmp_path, monkeypatch, answer, invoke):
+@pytest.mark.parametrize("secret", [None, bytes(range(128, 160))], ids=["plain", "encrypted"])
+def test_a_journal_is_looked_at_copied_and_verified(tmp_path, monkeypatch, answer, invoke, secret):
     monkeypatch.chdir(tmp_path)
+    key = None if secret is None else dpoco.EncryptionKey(secret)
+    if secret is not None:
+        monkeypatch.setenv("DPOCO_KEY", secret.hex())
     learner = TreeFrankWolfe(LpBall(2), LogisticLoss(1.0), horizon=50, budget=BUDGET)
-    with dpoco.journal.Journal("a.journal") as journal:
+    with dpoco.journal.Journal("a.journal", encryption=key) as journal:
         stream = journal.open("prices", learner)
         stream.process(np.array([[0.5, 0.5]]), np.array([1.0]))
         shown = answer("journal", "status", "a.journal")["streams"]
@@ -189,3 +193,6 @@ def test_a_journal_is_looked_at_copied_and_verified(tmp_path, monkeypatch, answe
     assert "none" in invoke("journal", "status", "a.journal").stdout
     assert answer("journal", "status", "copy.journal")["streams"][0]["round"] == 1
     invoke("journal", "backup", "a.journal", "copy.journal", code=2)
+    if secret is not None:
+        monkeypatch.delenv("DPOCO_KEY")
+        assert "encrypted" in invoke("journal", "status", "copy.journal", code=2).stderr

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import dpoco
 from dpoco.evaluation import SCHEMA, RunReport
 
+SECRET = hashlib.sha256(b"secret").digest()
 FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
 
 
@@ -209,6 +211,45 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
         assert "the horizon of 400 rounds is used up: no row is played" in refused(
             *common, "state", "--resume", *more
         )
+
+
+def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, refused):
+    monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
+    key, path = dpoco.EncryptionKey(SECRET), table.with_name("state")
+    common = ("run", *FILE, "--no-figure", "--checkpoint", "state", "--horizon", 800)
+    monkeypatch.setenv("DPOCO_KEY", SECRET.hex())
+    invoke(*common)
+    assert dpoco.load(path, key=key).round == 400
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpoco.evaluation._runs.play", interrupted)
+        result = invoke(*common, "--resume", code=130)
+    assert result.stderr == "interrupted; state kept in state, after round 400\n"
+    assert b"arguments" not in path.read_bytes()
+    monkeypatch.delenv("DPOCO_KEY")
+    assert "encrypted, and no key was given" in refused(*common, "--resume")
+    table.with_name("key").write_text(SECRET.hex() + "\n")
+    by_file = ("--key-file", "key")
+    assert "chmod 600" in refused(*by_file, *common, "--resume")
+    table.with_name("key").chmod(0o600)
+    invoke(*by_file, *common, "--resume", "--force", "--decision", "model")
+    assert dpoco.load(path, key=key).round == 800
+    report = table.with_name("results").joinpath("report.json").read_text()
+    assert "key" not in json.loads(report)["settings"]["command"]
+    assert SECRET.hex() not in report
+    assert "verified" in invoke(*by_file, "verify", "state").stdout
+    assert "encrypted" in invoke("verify", "state", code=1).stdout
+    invoke(*by_file, "publish", "state", "--like", "model", "--to", "newer")
+    monkeypatch.setenv("DPOCO_KEY", SECRET.hex()[:-1])
+    message = refused("verify", "state")
+    assert "DPOCO_KEY must hold keys" in message
+    assert SECRET.hex()[:9] not in message
+    monkeypatch.setenv("DPOCO_KEY", SECRET[::-1].hex())
+    assert "under a key that was not given" in refused("publish", "state", "--like", "model",
+                                                       "--to", "other")  # fmt: skip
 
 
 @pytest.mark.parametrize("learner", ["noisy-ftrl", "tree-frank-wolfe", "noisy-newton"])

@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 SINGLE = 43  # modules that one other imports
-BEHIND = {"oco.NoisyFTRL": 4_194, "oco.CoupledRegularizedLeader": 5_117}
-LINES, FILES = 41_903, 248  # of the package
+BEHIND = {"oco.NoisyFTRL": 4_195, "oco.CoupledRegularizedLeader": 5_118}
+LINES, FILES = 42_287, 250  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

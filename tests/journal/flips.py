@@ -47,8 +47,9 @@ def options(name):
     return {"group": "all", "group_size": 3} if name == "one" else {}
 
 
-def opened(place):
-    return Journal(QuickStore(place / "journal.db", timeout=0.0), ledger=None)
+def opened(place, encryption):
+    store = QuickStore(place / "journal.db", timeout=0.0)
+    return Journal(store, ledger=None, encryption=encryption)
 
 
 def played(journal, name, first, stop):
@@ -59,17 +60,17 @@ def played(journal, name, first, stop):
     return stream
 
 
-def make(home):
+def make(home, encryption):
     """Return the journal's files with the log not merged, and what its guarantees are."""
     (home / "live").mkdir()
     path = home / "live" / "journal.db"
-    with Journal(QuickStore(path), ledger=LEDGER) as journal:
+    with Journal(QuickStore(path), ledger=LEDGER, encryption=encryption) as journal:
         for name in PLAYED:
             case = case_of(name)
             journal.open(name, lambda case=case: case.make(1), same_unit=True, **options(name))
             played(journal, name, 0, 5)
         journal.rotate_key()
-    with Journal(QuickStore(path)) as journal:
+    with Journal(QuickStore(path), encryption=encryption) as journal:
         journal.open("bandit", lambda: BANDIT.make(1), same_unit=True).decide(BANDIT.batch[0][0])
         for name, stop in PLAYED.items():
             played(journal, name, 2, 8)
@@ -79,10 +80,10 @@ def make(home):
         return guarantees, journal.ledger.to_json()
 
 
-def outcome(place, guarantees, ledger):
+def outcome(place, guarantees, ledger, encryption=None):
     """Return "refused" or "exact"; anything else raises."""
     try:
-        with opened(place) as journal:
+        with opened(place, encryption) as journal:
             assert journal.streams() == list(guarantees)
             assert journal.ledger.to_json() == ledger
             streams = [played(journal, name, 0, stop) for name, stop in PLAYED.items()]
@@ -98,7 +99,7 @@ def outcome(place, guarantees, ledger):
             for name in PLAYED:
                 played(journal, name, 0, NEXT)
             after = journal.ledger
-        with opened(place) as journal:
+        with opened(place, encryption) as journal:
             for name in PLAYED:
                 played(journal, name, 0, ROUNDS)
             assert journal.ledger.to_json() == after.to_json()
@@ -157,10 +158,10 @@ def targets(home, rng):
         yield "another value", value
 
 
-def run(home, count, seed):
+def run(home, count, seed, encryption=None):
     """Damage the journal `count` times; return how often which damage had which outcome."""
     rng = np.random.default_rng(seed)
-    known = make(home)
+    known = (*make(home, encryption), encryption)
     merged = home / "merged"
     ends = Counter()
     shutil.copytree(home / "image", merged)

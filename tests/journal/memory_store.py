@@ -39,6 +39,8 @@ class MemoryStore:
     def settle(self):
         assert self._work is None
 
+    scrub = settle
+
     @property
     def _rows(self):
         return self._disk.get("rows", {}) if self._work is None else self._work
@@ -108,6 +110,8 @@ def fake_psycopg(path):
             locks = word == "SELECT pg_advisory_xact_lock" or word.startswith("LOCK TABLE")
             if word == "SELECT set_config" or locks:
                 return self
+            if word.startswith("VACUUM FULL "):
+                statement = "VACUUM"
             if word == "BEGIN":
                 statement = "BEGIN IMMEDIATE"  # the lock of the table
             if word == "SELECT to_regclass":

@@ -6,6 +6,7 @@ a connection string also on a server.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import sqlite3
@@ -41,12 +42,16 @@ def connect(request, tmp_path, monkeypatch):
     return lambda: PostgresStore(SERVER, prefix=prefix, timeout=0.2)
 
 
-def test_a_life_of_a_journal(connect, tmp_path):
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_life_of_a_journal(connect, tmp_path, encrypted):
     mark = tmp_path / "mark"
+    old, new = (hashlib.sha256(name).digest() for name in (b"old", b"new"))
+    cipher = dpoco.EncryptionKey(old, new) if encrypted else None
     budget = dpoco.Budget(100.0, 1e-4)
     terms = {"currency": "basic"}
     expected = {case.name: case.reference() for case in CASES}
-    with Journal(connect(), key=KEY, ledger=Ledger(budget, **terms), mark=mark) as journal:
+    options = {"mark": mark, "encryption": cipher}
+    with Journal(connect(), key=KEY, ledger=Ledger(budget, **terms), **options) as journal:
         assert isinstance(journal._store, Store)
         for case in CASES:
             if case.name == "NoisyMax":  # of records, not of rounds
@@ -55,7 +60,7 @@ def test_a_life_of_a_journal(connect, tmp_path):
             stream = journal.open(case.name, lambda case=case: case.make(1), same_unit=True)
             for start in (0, 3, 6):
                 stream.process(*case.part(start, start + 3), first_round=start)
-    with Journal(connect(), key=KEY, mark=mark) as journal:
+    with Journal(connect(), key=KEY, **options) as journal:
         spent = journal.spent
         assert journal.streams() == [case.name for case in CASES]
         with journal.transaction() as together:
@@ -75,7 +80,10 @@ def test_a_life_of_a_journal(connect, tmp_path):
         )
         journal.open("NoisyMax").fork("other")
         assert journal.spent > spent
-    with Journal(connect(), key=[KEY, KEY[::-1]], mark=mark) as journal:
+        if encrypted:
+            options["encryption"] = dpoco.EncryptionKey(new)
+            journal.encrypt(options["encryption"])
+    with Journal(connect(), key=[KEY, KEY[::-1]], **options) as journal:
         assert journal.open("other").round == ROUNDS
         case = CASES[2]
         again = journal.open("NoisyMax").process(*case.batch, first_round=0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import dpoco
-from dpoco.cli._support import Group, GroupedCommand
+from dpoco.cli._support import KEY_FILE, Group, GroupedCommand
 
 # Commands, and groups of them, in the order of the help.
 _HOMES = {
@@ -27,6 +28,12 @@ _HOMES = {
     "reproduce": "_checks.reproduce_app",
     "bench": "_bench.bench_command",
 }
+
+
+_KEY_HELP = (
+    "Key of encrypted states and journals: 32 random bytes, hexadecimal or base64, in a file that "
+    "only its owner reads. [default: the variable DPOCO_KEY, if it is set; without, they are plain]"
+)
 
 
 class _Commands(Group):
@@ -67,7 +74,9 @@ app = typer.Typer(
 def _entry(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    key_file: Annotated[Path | None, typer.Option(metavar="FILE", help=_KEY_HELP)] = None,
 ) -> None:
+    KEY_FILE.set(key_file)
     if version:
         typer.echo(f"dpoco {dpoco.__version__}")
         raise typer.Exit

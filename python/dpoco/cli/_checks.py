@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import dpoco
+from dpoco._encryption import is_encrypted
 from dpoco._state import FRAME_SIGNATURE
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
@@ -404,7 +405,8 @@ def verify_command(
         ledger the charges are proved, and not their sum.
     """
     judge = _independent_judge() if independent else _verified
-    rows = [_row(file, judge) for file in files]
+    with shell.errors_in_one_line():
+        rows = [_row(file, judge) for file in files]
     if as_json:
         shell.print_json({"schema": _VERIFICATION, "files": rows})
     else:
@@ -470,8 +472,8 @@ def _independent_judge() -> _Judge:
 def _statements(file: Path, judge: _Judge) -> Iterator[str]:
     """Yield every statement of a file that follows; `StateError` for one that does not."""
     data = file.read_bytes()
-    if data.startswith(FRAME_SIGNATURE):
-        yield _of_learner(dpoco.load(file), judge)
+    if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
+        yield _of_learner(dpoco.load(file, key=shell.state_key()), judge)
     elif (journal := is_journal(file)) is not None:
         if not journal:
             raise _NotOneError("a database, but no journal")

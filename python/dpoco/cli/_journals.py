@@ -64,7 +64,7 @@ def opened_copy(file: Path) -> Iterator[Journal]:
         copy = Path(folder) / "journal"
         try:
             copy_journal(file, copy)
-            with Journal(copy, mark=False) as journal:
+            with Journal(copy, mark=False, encryption=shell.state_key()) as journal:
                 yield journal
         except (sqlite3.Error, JournalFenced):
             raise StateError("the journal is damaged") from None

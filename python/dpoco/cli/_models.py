@@ -46,7 +46,8 @@ def publish_command(
     with shell.errors_in_one_line():
         if not force:
             shell.check_new(to)
-        model = dpoco.Model.load(like).after(dpoco.load(state))
+        learner = dpoco.load(state, key=shell.state_key())
+        model = dpoco.Model.load(like).after(learner)
         model.save(to)
         if as_json:
             shell.print_json(model.to_dict())

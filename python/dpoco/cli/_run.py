@@ -31,7 +31,7 @@ def started_learner(checkpoint: Path | None, resume: bool) -> Any:
         if not checkpoint.parent.is_dir():
             raise ValueError(f"no such directory: {checkpoint.parent}")
         return None
-    return dpoco.load(checkpoint)
+    return dpoco.load(checkpoint, key=shell.state_key())
 
 
 def check_writable(directory: Path, *files: Path | None) -> None:
@@ -235,7 +235,8 @@ def run_command(
     figure
         Draw report.png (needs matplotlib).
     checkpoint : FILE
-        Keep the learner's state here, also when interrupted. Secret, like the data.
+        Keep the learner's state here, also when interrupted. Secret, like the data, or encrypted:
+        dpoco --key-file FILE run ...
     resume : --resume
         Continue the learner in --checkpoint: all rows are new rounds for it. Repeat the other
         options, but for --horizon.
@@ -265,6 +266,7 @@ def run_command(
         alone = checkpoint is not None or decision is not None
         count = repeats if repeats is not None else (1 if alone else 10)
         table = show_progress is not False and not (quiet or as_json or fits)
+        key = None if checkpoint is None else shell.state_key()
         saved = started_learner(checkpoint, resume)
         if horizon is None and saved is not None:
             horizon = saved.horizon
@@ -288,7 +290,7 @@ def run_command(
                 fit_game(game, budget, **common)
                 if fits
                 else play_game(
-                    game, budget, snapshot=snapshot, checkpoint=checkpoint, resume=saved,
+                    game, budget, snapshot=snapshot, checkpoint=checkpoint, key=key, resume=saved,
                     skip_played=skip_played, **common,
                 )
             )  # fmt: skip

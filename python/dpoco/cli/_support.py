@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Function = TypeVar("Function", bound=Callable[..., None])
+KEY_FILE: ContextVar[Path | None] = ContextVar("KEY_FILE", default=None)
 _WIDTH = 100
 _MANY = 20  # options that need headings
 _FIGURES = (".png", ".svg", ".pdf")
@@ -183,6 +186,14 @@ Config = Annotated[
 ]
 
 
+def state_key() -> dpoco.EncryptionKey | None:
+    """Return the key of ``--key-file``, or else of the environment, if there is one."""
+    file = KEY_FILE.get()
+    if file is not None:
+        return dpoco.EncryptionKey.from_file(file)
+    return dpoco.EncryptionKey.from_environment() if "DPOCO_KEY" in os.environ else None
+
+
 @contextmanager
 def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
     """Turn bad input into one line and exit code 2, an interrupt into exit code 130."""
@@ -191,7 +202,8 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
     except KeyboardInterrupt:
         text = "interrupted"
         if checkpoint is not None and checkpoint.exists():
-            text += f"; state kept in {checkpoint}, after round {dpoco.load(checkpoint).round:,}"
+            kept = dpoco.load(checkpoint, key=state_key())
+            text += f"; state kept in {checkpoint}, after round {kept.round:,}"
         typer.echo(text, err=True)
         raise typer.Exit(130) from None
     except BrokenPipeError:

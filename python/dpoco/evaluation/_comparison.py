@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco._clipping import admitted_losses, checked_range
+from dpoco._encryption import EncryptionKey
 from dpoco._validation import FloatArray, choice, float_array, imported, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.explanation import as_html
@@ -370,7 +371,8 @@ def _access(build: Builder) -> str:
 
 # How a game is played, which no learner takes.
 _PLAYING = (
-    "repeats", "seed", "progress", "snapshot", "checkpoint", "resume", "skip_played", "persons",
+    "repeats", "seed", "progress", "snapshot", "checkpoint", "key", "resume", "skip_played",
+    "persons",
 )  # fmt: skip
 
 
@@ -399,6 +401,7 @@ def compare_private(
     progress: playing.Step | None = None,
     snapshot: Callable[[Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    key: EncryptionKey | None = None,
     resume: Any = None,
     skip_played: bool = False,
     persons: Sequence[Any] | None = None,
@@ -433,6 +436,8 @@ def compare_private(
     checkpoint : path-like, optional
         State file of the private learner, written during the run, at its end, and on an
         interrupt. Only with ``repeats=1``.
+    key : EncryptionKey, optional
+        Encrypts the checkpoint; default: what `resume` was loaded with.
     resume : learner, optional
         A learner from `dpoco.load`, which continues where it stopped. The stream's rows are new
         rounds for it, and the report is about these; the learner without noise starts with them. It
@@ -463,7 +468,7 @@ def compare_private(
     return _played(
         games.game_of_records(learner, stream, domain, loss, horizon=covered, **options),
         budget, repeats=repeats, seed=seed, progress=progress, snapshot=snapshot,
-        checkpoint=checkpoint, resume=resume, skip_played=skip_played, persons=persons,
+        checkpoint=checkpoint, key=key, resume=resume, skip_played=skip_played, persons=persons,
     )  # fmt: skip
 
 
@@ -488,7 +493,9 @@ def compare_private_experts(
         Of `dpoco.experts`.
     stream : dict, optional
         Public facts about the stream for the report: ``name``, ``description``, ``scaling``.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, key
+        As in `compare_private`.
+    resume, skip_played, persons
         As in `compare_private`.
     **options
         As in `compare_private`.
@@ -541,7 +548,9 @@ def compare_private_bandit(
     nonprivate_flags : mapping of str to ndarray of bool, optional
         Earlier changes to the stream, of shape (T,) or (T, columns), for the report's
         ``nonprivate_records``, as in `dpoco.datasets.Stream`.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, key
+        As in `compare_private`.
+    resume, skip_played, persons
         As in `compare_private`.
     **options
         As in `compare_private`; ``reward_bound`` is set.
@@ -588,7 +597,9 @@ def compare_private_lipschitz(
     nonprivate_flags : mapping of str to ndarray of bool, optional
         Earlier changes to the stream, of shape (T,) or (T, columns), for the report's
         ``nonprivate_records``, as in `dpoco.datasets.Stream`.
-    budget, horizon, repeats, seed, progress, snapshot, checkpoint, resume, skip_played, persons
+    budget, horizon, repeats, seed, progress, snapshot, checkpoint, key
+        As in `compare_private`.
+    resume, skip_played, persons
         As in `compare_private`.
     **options
         As in `compare_private`.

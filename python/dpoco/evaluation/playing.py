@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import accounting
+from dpoco._encryption import EncryptionKey, given_key
 from dpoco._learner import Progress
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, positive_int
@@ -100,6 +101,7 @@ def play_game(
     progress: Step | None = None,
     snapshot: Callable[[running.Snapshot], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    key: EncryptionKey | None = None,
     resume: Any = None,
     skip_played: bool = False,
     released: Callable[[Any], None] | None = None,
@@ -115,6 +117,7 @@ def play_game(
         raise ValueError("a checkpoint is of one private run: repeats must be 1")
     root = running.root_source(seed)
     learner = game.build(budget, root) if resume is None else resume
+    learner._key = given_key("key", key, learner._key)
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
     first, given = learner.round, len(game.data[0])

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from dpoco._encryption import KEY_BYTES, EncryptionKey, given_key
 from dpoco._families import family_of, header_of
 from dpoco._state import Stateful
 from dpoco._tickets import TicketBook
@@ -18,7 +19,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import JournalFenced, RoundOrderError, StateError
 from dpoco.journal._accounts import Accounts, check_forkable, checked_size, renew
-from dpoco.journal._keys import KEY_BYTES, KeyFile, KeyRing, Mark, default_key, mark_path
+from dpoco.journal._keys import KeyFile, KeyRing, Mark, default_key, mark_path
 from dpoco.journal._releases import alike, learner_of, payload_of
 from dpoco.journal._rows import Rows
 from dpoco.journal._store import SqliteStore, Store
@@ -50,12 +51,15 @@ class Journal:
     mark : path-like or False, optional
         File that detects a journal set back to an older copy; default `<path>.mark`, False for
         none.
+    encryption : EncryptionKey, optional
+        Encrypts all rows, besides `key`. A plain journal is refused: see `encrypt`.
 
     Raises
     ------
     StateError
         If the store is not a journal, is corrupt or locked, was restored from an old copy, or was
-        made with another key or with a ledger of other terms.
+        made with another key or with a ledger of other terms, or is encrypted under no key or
+        another one than given.
     OSError
         If it cannot be written.
 
@@ -90,7 +94,9 @@ class Journal:
         ledger: Ledger | None = None,
         releases: str = "stored",
         mark: str | os.PathLike[str] | bool | None = None,
+        encryption: EncryptionKey | None = None,
     ) -> None:
+        cipher = given_key("encryption", encryption)
         if not (ledger is None or isinstance(ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(ledger).__name__}")
         self._recompute = choice("releases", releases, ("stored", "recompute")) == "recompute"
@@ -109,7 +115,7 @@ class Journal:
             ring = KeyRing(default_key(self._store.path) if key is None else key)
             place = mark_path(self._store.path, mark)
             self._mark = None if place is None else Mark(place)
-            self._rows = Rows(self._store, ring)
+            self._rows = Rows(self._store, ring, cipher)
             self._accounts = Accounts(self._rows)
             self._take_over(ledger)
         except BaseException:
@@ -495,6 +501,28 @@ class Journal:
             self._store.settle()  # or a power cut might bring back what needs them
             with self.transaction():
                 self._rows.retire(unneeded)
+
+    def encrypt(self, key: EncryptionKey) -> None:
+        """Encrypt all rows under the newest of these keys, whatever they are under now.
+
+        For a plain journal, and for a rotation: open it with the old key and the new one, and pass
+        the new one, which is the only one that is needed from then on. One transaction: after a
+        crash the rows are as they were, or encrypted. Then the store is asked to overwrite what
+        they replaced; backups and archives keep it. Time proportional to the journal's size.
+
+        Raises
+        ------
+        StateError
+            If the journal is corrupt. If others were reading it ("locked"), it is encrypted, but
+            what was replaced may be left in its files: call this again.
+        OSError
+            If it cannot be written.
+        """
+        if given_key("key", key) is None:
+            raise TypeError("key must be an EncryptionKey: a journal is never made plain")
+        with self.transaction():
+            self._rows.encrypt(key)
+        self._store.scrub()
 
     def close(self) -> None:
         """Close the store; from then on, streams raise `StateError`.

@@ -21,17 +21,17 @@ import json
 import os
 import re
 import secrets
-import shlex
 import struct
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpoco import _core
+from dpoco._encryption import KEY_BYTES, checked_key, refuse_readable
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray
 from dpoco.errors import StateError
@@ -121,28 +121,12 @@ class RowSeals:
 
 
 _KIND = "dpoco journal keys"
-KEY_BYTES = 32
 _ATTEMPTS, _PAUSE = 500, 0.01  # of another process's change of the file, seconds
 
 
 def fingerprint_of(key: bytes) -> bytes:
     """Return what identifies a key without revealing it, 16 bytes."""
     return hashlib.blake2b(key=key, digest_size=16, person=b"dpoco key name").digest()
-
-
-def _checked(key: Any) -> bytes:
-    if not isinstance(key, (bytes, bytearray)):
-        raise TypeError(f"a key must be bytes; got {type(key).__name__}")
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"a key must have {KEY_BYTES} bytes; got {len(key)}")
-    return bytes(key)
-
-
-def refuse_readable(path: Path, status: os.stat_result) -> None:
-    """Raise `StateError` if others than the owner of a file that holds secrets may use it."""
-    if os.name == "posix" and status.st_mode & 0o077:
-        command = f"chmod 600 {shlex.quote(str(path))}"
-        raise StateError(f"others than its owner may read or write {path.name}: {command}")
 
 
 class KeyFile:
@@ -201,7 +185,7 @@ class KeyFile:
         """
         with self._locked():
             before = self.read()
-            fresh = [_checked(key) for key in add]
+            fresh = [checked_key(key) for key in add]
             keys = [key for key in dict.fromkeys((*before, *fresh)) if key not in drop]
             if keys != before:
                 record = {"kind": _KIND, "keys": [key.hex() for key in keys]}
@@ -251,7 +235,7 @@ class KeyRing:
         self._keys: dict[bytes, bytes] = {}
         if not isinstance(given, KeyFile):
             alone = isinstance(given, (bytes, bytearray))
-            self._hold([_checked(key) for key in ([given] if alone else given)])
+            self._hold([checked_key(key) for key in ([given] if alone else given)])
 
     def _hold(self, keys: Sequence[bytes]) -> None:
         self._keys = {fingerprint_of(key): key for key in keys}
@@ -275,7 +259,7 @@ class KeyRing:
         `beside`: fingerprints of keys that go back into the file if it has lost them. Others that
         it has no more, another journal has deleted.
         """
-        key = _checked(key)
+        key = checked_key(key)
         if self.file is None:
             self._hold([*self._keys.values(), key])
             return key

@@ -4,6 +4,9 @@ Claim: what is read is what was written last at that place of this journal, or `
 raised; and what is not in the list was never written. Where rows lie, and whether an index finds
 them, is not relied on: places, seals and their sum are known from when the journal was opened.
 
+On request every body is encrypted for its place in this journal; the seal is of what is stored.
+Then this holds for chosen damage, too.
+
 Proof: ``docs/privacy/journal.md``, "Damage".
 """
 
@@ -19,6 +22,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from dpoco._encryption import EncryptionKey, opened
 from dpoco._state import _class_of
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal._keys import KeyRing, RowSeals, fingerprint_of
@@ -41,6 +45,8 @@ _END = 2**63 - 1
 _LONGEST = 4096  # rounds of a merged chunk
 _LISTED = struct.Struct("<QQQ")
 _ROUND = struct.Struct("<Q")
+_BOUND = struct.Struct("<QQQQ")
+_HEAD_CONTEXT = b"journal"
 
 Place = tuple[int, int, int]
 
@@ -54,13 +60,16 @@ class Rows:
         Its transactions are the caller's: everything here is called within one, or reads.
     ring : KeyRing
         The keys at hand.
+    cipher : EncryptionKey or None
+        What bodies are encrypted under.
     """
 
     head: Head  # of the last commit
     _next: Head  # of the one to come
 
-    def __init__(self, store: Store, ring: KeyRing) -> None:
+    def __init__(self, store: Store, ring: KeyRing, cipher: EncryptionKey | None) -> None:
         self._store, self._ring = store, ring
+        self._cipher = self._next_cipher = cipher  # of what is read, of what is written
         self._row: Row | None = None  # in which the head was stored
         self._listed: dict[Place, bytes] = {}  # seals of all rows but the releases
         self._changes: dict[Place, bytes] = {}  # the same, since the last commit
@@ -97,7 +106,7 @@ class Rows:
         row = self._store.read(_HEAD, 0, 0)
         if self.certain and row == self._row:
             return
-        head, mine = None if row is None else Head.from_bytes(row.body), self.head
+        head, mine = None if row is None else self._head_of(row), self.head
         if head is None or head.uid != mine.uid:
             raise StateError("the store holds another journal than the one that was opened")
         if (head.epoch, head.writer) != (mine.epoch, mine.writer):
@@ -111,13 +120,13 @@ class Rows:
     def _load(self, row: Row | None) -> None:
         if row is None:
             raise StateError("the journal is corrupt: it has no head")
-        head = Head.from_bytes(row.body)
+        head = self._head_of(row)
         if self._opened(row, (_HEAD, 0, 0), head) is None:
             raise StateError("the journal is corrupt: its head is not as it was written")
         found = self._store.listed()
         listed = {(a, b, c): seal for a, b, c, seal in found if a != _HEAD}
         try:  # a row that is there twice is one too many, whatever the index says
-            total = _total(_sum(listed.items(), head))
+            total = _total(_sum(listed.items(), _sum_key(head, self._cipher)))
             good = len(listed) == len(found) - 1 and total == head.total
         except (struct.error, TypeError):  # damaged types
             good = False
@@ -129,13 +138,18 @@ class Rows:
     def forget(self) -> None:
         """Drop what was written since the last commit."""
         self._changes, self.changed, self._next = {}, False, self.head
-        self._streams = self._stored
+        self._streams, self._next_cipher = self._stored, self._cipher
 
     def commit(self) -> None:
         """Write the head, and make it durable together with what was written."""
         listed, changes = self._listed, self._changes
-        gone = _sum([(place, listed[place]) for place in changes if place in listed], self.head)
-        total = int.from_bytes(self.head.total, "little") - gone + _sum(changes.items(), self.head)
+        before = _sum_key(self.head, self._cipher)
+        now = _sum_key(self._next, self._next_cipher)
+        if now == before:
+            gone = _sum([(place, listed[place]) for place in changes if place in listed], now)
+            total = int.from_bytes(self.head.total, "little") - gone + _sum(changes.items(), now)
+        else:
+            total = _sum({**listed, **changes}.items(), now)
         head = replace(self._next, sequence=self._next.sequence + 1, total=_total(total))
         self._next = head
         row = self._sealed((_HEAD, 0, 0), head.to_bytes())
@@ -144,7 +158,7 @@ class Rows:
         self._store.commit()
         self._listed.update(self._changes)
         self.head, self._row, self.certain = head, row, True
-        self._stored = self._streams
+        self._stored, self._cipher = self._streams, self._next_cipher
         self.forget()
 
     # -- seals ------------------------------------------------------------------------------------
@@ -174,6 +188,8 @@ class Rows:
 
     def _sealed(self, place: Place, body: bytes, key: int = 0) -> Row:
         number = key or self._next.key
+        if self._next_cipher is not None:
+            body = b"".join(self._next_cipher.seal(_context(place, number, self._next), body))
         seal = self._under(number, self._next).seal(*place, number, body)
         return Row(*place, number, seal, body)
 
@@ -185,12 +201,22 @@ class Rows:
             return None
         if row[:3] != place or row.key not in head.keys or type(body) is not bytes:
             return None
-        return body if self._under(row.key, head).seal(*place, row.key, body) == seal else None
+        if self._under(row.key, head).seal(*place, row.key, body) != seal:
+            return None
+        if self._cipher is None:
+            return body
+        return self._cipher.open(_context(place, row.key, head), body)
+
+    def _head_of(self, row: Row) -> Head:
+        """Return the head of a row whose seal is not checked yet."""
+        body = row.body if type(row.body) is bytes else b""
+        how = "Journal.encrypt"
+        return Head.from_bytes(opened(body, _HEAD_CONTEXT, self._cipher, "journal", how))
 
     def _damaged(self) -> NoReturn:
         row = self._store.read(_HEAD, 0, 0)
         if row is not None and row != self._row:
-            head = Head.from_bytes(row.body)
+            head = self._head_of(row)
             if head.uid == self.head.uid and head.writer != self.head.writer:
                 raise JournalFenced("another writer has opened the journal since")
         raise StateError("the journal is corrupt: a row is not as it was written")
@@ -358,6 +384,26 @@ class Rows:
 
     # -- keys -------------------------------------------------------------------------------------
 
+    def encrypt(self, cipher: EncryptionKey) -> None:
+        """Write all rows again under a cipher: each is read before, under the one until now."""
+        self._next_cipher = cipher
+        for name in self.names():
+            row = self.stream(name)
+            assert row is not None
+            at, stop = row.kept_from, self.state(row.id).round
+            while at < stop:
+                for chunk in self.chunks(row.id, at, min(at + _LONGEST, stop)):
+                    place = (RELEASES, row.id, chunk.first)
+                    self._store.put([self._sealed(place, chunk.to_bytes(), chunk.key)])
+                    at = chunk.stop
+        self._put_listed_again()
+
+    def _put_listed_again(self) -> None:
+        for place in self._listed:
+            body = self._body(place)
+            if body is not None:
+                self._put([(place, body)])
+
     def rotate(self, key: bytes) -> set[int]:
         """Seal all listed rows under another key; return the numbers that none is sealed under."""
         if fingerprint_of(key) in self._next.keys.values():
@@ -365,10 +411,7 @@ class Rows:
         self._ring.add(key, self._next.keys.values())  # before the journal needs it
         number = self._next.key + 1
         self._next = replace(self._next, keys={**self._next.keys, number: fingerprint_of(key)})
-        for place in self._listed:
-            body = self._body(place)
-            if body is not None:
-                self._put([(place, body)])
+        self._put_listed_again()
         unused = set(self._next.keys) - self._store.keys_in_use() - {number}
         return unused - self._keys_of_pending()
 
@@ -411,13 +454,23 @@ def _mergeable(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     yield group
 
 
+def _context(place: Place, key: int, head: Head) -> bytes:
+    """Return what an encrypted body is bound to: its place, its key's number and its journal."""
+    return _HEAD_CONTEXT if place[0] == _HEAD else _BOUND.pack(*place, key) + head.uid
+
+
 def _number(digest: bytes) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def _sum(rows: Iterable[tuple[Place, bytes]], head: Head) -> int:
-    """Return the sum over the places and seals of rows, each hashed to a number."""
-    empty, total = hashlib.blake2b(key=head.uid, digest_size=_TOTAL_BYTES), 0
+def _sum_key(head: Head, cipher: EncryptionKey | None) -> bytes:
+    """Return the key of the total: where the head is encrypted, what stands nowhere else."""
+    return head.uid if cipher is None else head.writer
+
+
+def _sum(rows: Iterable[tuple[Place, bytes]], key: bytes) -> int:
+    """Return the sum over the places and seals of rows, each hashed to a number under a key."""
+    empty, total = hashlib.blake2b(key=key, digest_size=_TOTAL_BYTES), 0
     for place, seal in rows:
         hasher = empty.copy()
         hasher.update(_LISTED.pack(*place) + seal)

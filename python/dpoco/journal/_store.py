@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from dpoco._encryption import refuse_readable
 from dpoco._validation import choice, imported, real_float
 from dpoco.errors import JournalFenced, StateError
-from dpoco.journal._keys import refuse_readable
 
 RELEASES = 5  # the last kind: rows that are many, and are not listed
 
@@ -80,6 +80,9 @@ class Store(Protocol):
 
     def settle(self) -> None:
         """Return once no power cut can undo past commits; call it outside of transactions."""
+
+    def scrub(self) -> None:
+        """Rewrite the database without what was replaced or dropped; outside of transactions."""
 
     def listed(self) -> list[tuple[int, int, int, bytes]]:
         """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
@@ -330,7 +333,15 @@ class SqliteStore(SqlStore):
 
     def settle(self) -> None:
         """Wait for the disk, which commits do not if ``durability="process"``."""
-        busy, logged, settled = self._run("PRAGMA wal_checkpoint")[0]
+        self._checkpoint("PASSIVE")
+
+    def scrub(self) -> None:
+        """Write the file anew, and empty the log."""
+        self._run("VACUUM")
+        self._checkpoint("TRUNCATE")
+
+    def _checkpoint(self, mode: str) -> None:
+        busy, logged, settled = self._run(f"PRAGMA wal_checkpoint({mode})")[0]
         if busy or settled < logged:  # a reader of an older state keeps the log from being synced
             raise StateError("the journal is locked by another process")
 
@@ -452,6 +463,10 @@ class PostgresStore(SqlStore):
 
     def settle(self) -> None:
         """Do nothing: every commit has already waited."""
+
+    def scrub(self) -> None:
+        """Have the server write the table anew; its log and archives keep what they have."""
+        self._run(f"VACUUM FULL {self.table}")
 
     def close(self) -> None:
         """Close the connection."""

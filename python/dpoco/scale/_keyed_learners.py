@@ -9,8 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,9 +34,9 @@ KIND = "KeyedPool"
 Names = NDArray[Any] | None
 
 
-def read_pool(path: str | os.PathLike[str]) -> tuple[Any, Terms, list[Key], list[Any]]:
-    """Return prototype, terms, keys and learners; `StateError` unless the file is intact."""
-    record, payload = unpack(Path(path).read_bytes())
+def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
+    """Return prototype, terms, keys and learners of a file; `StateError` unless it is intact."""
+    record, payload = unpack(data)
     if record.get("kind") != KIND:
         raise StateError("state is not of a pool")
     try:

@@ -15,9 +15,10 @@ from typing import Any, NoReturn, TypeVar
 
 from numpy.typing import NDArray
 
+from dpoco._encryption import EncryptionKey, given_key
 from dpoco._families import Parts, header_of
 from dpoco._participation import Person
-from dpoco._state import pack, write_atomically
+from dpoco._state import pack, read_state, write_atomically
 from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
@@ -200,6 +201,8 @@ class KeyedPool(Pool):
     (2, 1, 2)
     """
 
+    _key: EncryptionKey | None = None  # under which files are written
+
     def __init__(
         self,
         make: Callable[[], Any] | Any = None,
@@ -380,12 +383,14 @@ class KeyedPool(Pool):
 
     # -- files ------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
         """Write all learners to one file that `load` continues bit for bit.
 
         The file holds noise keys and raw sums of private data: guard it like the data, and never
-        continue it twice on different data. A pool with a journal needs no file: `ValueError`.
+        continue it twice on different data. `key` encrypts it (default: the key that the pool was
+        loaded or saved with). A pool with a journal needs no file: `ValueError`.
         """
+        self._key = given_key("key", key, self._key)
         if not isinstance(self._learners, LearnersInMemory):
             raise ValueError("this pool is in a journal: back up the journal instead")
         with self._alone():
@@ -397,21 +402,29 @@ class KeyedPool(Pool):
                 "keys": [key_text(key) for key in self._index],
                 "sizes": [len(state) for state in states],
             }
-            write_atomically(path, pack(record, b"".join(states)))
+            write_atomically(path, pack(record, b"".join(states)), self._key)
 
     @classmethod
-    def load(cls: type[Self], path: str | os.PathLike[str], *, workers: int = 1) -> Self:
-        """Continue a saved pool, bit for bit; its terms are in the file.
+    def load(
+        cls: type[Self],
+        path: str | os.PathLike[str],
+        *,
+        workers: int = 1,
+        key: EncryptionKey | None = None,
+    ) -> Self:
+        """Continue a saved pool, bit for bit; its terms are in the file. `key` as in `dpoco.load`.
 
         Raises
         ------
         StateError
-            If the file is corrupt, truncated, foreign or from a newer format; nothing is loaded.
+            If the file is corrupt, truncated, foreign or from a newer format, or encrypted under no
+            key or another one than given; nothing is loaded.
         OSError
             If it cannot be read.
         """
-        prototype, terms, keys, learners = read_pool(path)
+        prototype, terms, keys, learners = read_pool(read_state(path, key))
         pool = cls.__new__(cls)
+        pool._key = key
         pool._open(prototype, terms, workers, None, "")
         assert isinstance(pool._learners, LearnersInMemory)
         pool._learners.put(learners)
