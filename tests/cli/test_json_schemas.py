@@ -38,10 +38,6 @@ PRINTED = {
         "dpoco.sweep/1",
     ("bench", "--learners", "prefix-hedge", "--rounds", 100, "--pairs", 1, "--json"):
         "dpoco.bench/1",
-    ("reproduce", "table-5.1", "--quick", "--seeds", 2, "--dimension", 5, "--p", 1.5, "--json"):
-        "dpoco.table-5.1/1",
-    ("reproduce", "figure-5.1", "--quick", "--horizon", 300, "--arms", 2, "--json"):
-        "dpoco.figure-5.1/1",
 }  # fmt: skip
 
 

@@ -6,9 +6,8 @@ import json
 
 import numpy as np
 import pytest
-
-from dpoco import reproduce
-from dpoco.reproduce._figure import SparseWorld, not_private_regrets
+from bench import reproduce
+from bench.reproduce.figure import SparseWorld, not_private_regrets
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +94,7 @@ def test_bad_arguments(options, message):
 
 def test_drawing(small, tmp_path):
     pytest.importorskip("matplotlib")
-    from dpoco.plotting import plot_figure_5_1
+    from bench.reproduce.plots import plot_figure_5_1
 
     figure = plot_figure_5_1(small)
     figure.savefig(tmp_path / "figure.png")

@@ -12,8 +12,13 @@ from scipy import stats
 
 from dpoco.local import Hypotheses
 from dpoco.random import Source
-from dpoco.reproduce import PublishedChannel, PublishedDistributionLearner
-from dpoco.reproduce._local_learner import cells, lattice_step, printed_scale_factor
+from dpoco.reproduce import (
+    PublishedChannel,
+    PublishedDistributionLearner,
+    cells,
+    lattice_step,
+    printed_scale_factor,
+)
 
 FA = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25] * 4])
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])

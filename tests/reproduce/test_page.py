@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 
 import pytest
+from bench import reproduce
+from bench.reproduce.cell import Cell
+from bench.reproduce.verdict import DirectionLaw, repaired_epsilon
 
-from dpoco import reproduce
 from dpoco.evaluation.playing import released_deviations
-from dpoco.reproduce._cell import Cell
-from dpoco.reproduce._verdict import DirectionLaw, repaired_epsilon
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
 CELLS = {

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from bench.reproduce import verdict as _verdict
+from bench.reproduce.verdict import DirectionLaw, repaired_epsilon
 from scipy import stats
 
 from dpoco.accounting.gaussian import gaussian_epsilon
-from dpoco.reproduce import _verdict
-from dpoco.reproduce._verdict import DirectionLaw, repaired_epsilon
 
 INF = math.inf
 

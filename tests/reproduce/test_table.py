@@ -7,14 +7,13 @@ import math
 from dataclasses import replace
 
 import pytest
+from bench import reproduce
+from bench.reproduce import verdict as _verdict
+from bench.reproduce.cell import Cell
+from bench.reproduce.verdict import judge
 
-import dpoco
-from dpoco import reproduce
 from dpoco.accounting import tables
 from dpoco.accounting.continual_sum import max_error
-from dpoco.reproduce import _verdict
-from dpoco.reproduce._cell import Cell
-from dpoco.reproduce._verdict import judge
 
 
 @pytest.fixture(scope="module")
@@ -193,4 +192,3 @@ def test_progress_and_targets():
     assert sparse.settings["target"] == "sparse5"
     with pytest.raises(TypeError, match="seeds"):
         reproduce.table_5_1(seeds=2.5)
-    assert dpoco.reproduce is reproduce

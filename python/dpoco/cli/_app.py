@@ -25,7 +25,6 @@ _HOMES = {
     "verify": "_checks.verify_command",
     "journal": "_journals.journal_app",
     "table": "_lists.table_app",
-    "reproduce": "_checks.reproduce_app",
     "bench": "_bench.bench_command",
 }
 

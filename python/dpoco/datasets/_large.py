@@ -133,7 +133,7 @@ def linear_regression_chunks(
 _PLACES = {"longitude": (-74.05, -73.75), "latitude": (40.6, 40.9)}
 _Ranges = dict[str, tuple[float, float]]
 # By class of river.datasets: label, public ranges of features, and of the label of a regression.
-# Ranges are from what columns mean; values outside saturate. See docs/guide/large_streams.md.
+# Ranges are from what columns mean; values outside saturate. See docs/large_streams.md.
 _RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
     "Bikes": (
         "bikes",

@@ -9,12 +9,7 @@ round that they are for.
 
 from __future__ import annotations
 
-from dpoco.plotting._comparison import (
-    plot_comparison,
-    plot_figure_5_1,
-    plot_fit_report,
-    plot_table_5_1,
-)
+from dpoco.plotting._comparison import plot_comparison, plot_fit_report
 from dpoco.plotting._drawing import new_figure
 from dpoco.plotting._privacy import plot_audit, plot_noise, plot_privacy
 from dpoco.plotting._runs import (
@@ -29,7 +24,6 @@ from dpoco.plotting._runs import (
 )
 
 __all__ = ["new_figure", "plot_audit", "plot_comparison", "plot_decisions",
-           "plot_dynamic_regret", "plot_figure_5_1", "plot_fit_report", "plot_loss",
-           "plot_noise", "plot_prequential", "plot_privacy", "plot_regret",
-           "plot_regret_per_round", "plot_run_report", "plot_switches",
-           "plot_table_5_1"]  # fmt: skip
+           "plot_dynamic_regret", "plot_fit_report", "plot_loss", "plot_noise",
+           "plot_prequential", "plot_privacy", "plot_regret",
+           "plot_regret_per_round", "plot_run_report", "plot_switches"]  # fmt: skip

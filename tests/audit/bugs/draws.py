@@ -12,7 +12,7 @@ import numpy as np
 
 import dpoco
 from dpoco.random import Source
-from dpoco.reproduce._local_learner import _below
+from dpoco.reproduce import _below
 from dpoco.samplers import truncated_gaussian
 
 from .checks import law

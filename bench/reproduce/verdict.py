@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from bench.reproduce.cell import LABEL_BOUND, RADIUS, Cell, Outcome, PrintedCell
 
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
@@ -40,7 +41,6 @@ from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.generalized_gaussian import paper_order
 from dpoco.accounting.published import published_sigma
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
-from dpoco.reproduce._cell import LABEL_BOUND, RADIUS, Cell, Outcome, PrintedCell
 
 # What the published experiments declare: beta = 1, D = 4 and L = 4. The true ones are 2, 4 and 6.5.
 LEAF_BOUND = 1.0 * 4.0 + 4.0

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ def printed_table_5_1() -> tuple[PrintedCell, ...]:
 
     NoisySGD at T = 10000, d = 5 is missing in the paper.
     """
-    text = files("dpoco.reproduce").joinpath("table_5_1.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("table_5_1.csv").read_text(encoding="utf-8")
     return tuple(
         PrintedCell(int(horizon), int(dimension), float(p), algorithm, *map(float, numbers))
         for horizon, dimension, p, algorithm, *numbers in [*csv.reader(text.splitlines())][1:]

@@ -33,6 +33,8 @@ from dpoco._validation import (
 from dpoco.local import Hypotheses, PublicCoins
 from dpoco.random import Source
 
+__all__ = ["PublishedChannel", "PublishedDistributionLearner"]
+
 SENSITIVITIES = ("round", "worst_case", "exact", "printed")
 # A product M max_j F[j, y] that rounding has lifted above an integer is that integer.
 _ROUNDING = 1e-9

@@ -8,12 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpoco._validation import choice, imported, positive_float, positive_int, whole_number
-from dpoco.accounting.tables import text_table
-from dpoco.datasets import TARGETS
-from dpoco.evaluation.playing import released_deviations
-from dpoco.evaluation.reports import Report
-from dpoco.reproduce._cell import (
+from bench.reproduce.cell import (
     RUNS,
     VARIANTS,
     BaselineRow,
@@ -26,7 +21,13 @@ from dpoco.reproduce._cell import (
     learning_horizon,
     printed_table_5_1,
 )
-from dpoco.reproduce._verdict import DirectionLaw, Verdict, judge
+from bench.reproduce.verdict import DirectionLaw, Verdict, judge
+
+from dpoco._validation import choice, imported, positive_float, positive_int, whole_number
+from dpoco.accounting.tables import text_table
+from dpoco.datasets import TARGETS
+from dpoco.evaluation.playing import released_deviations
+from dpoco.evaluation.reports import Report
 
 Progress = Callable[[str, int, int], None]
 Columns = Mapping[str, Callable[[Any], str]]
@@ -126,7 +127,7 @@ class Table51(Report):
         return pd.DataFrame(lines)
 
     def __repr__(self) -> str:
-        return f"<dpoco.reproduce.Table51 of {len(self.rows)} cells: not private, for evaluation>"
+        return f"<Table51 of {len(self.rows)} cells: not private, for evaluation>"
 
 
 def table_5_1(

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from bench.reproduce.table import Columns, Progress, markdown_table
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, imported, positive_float, whole_number
@@ -29,7 +30,6 @@ from dpoco.environments import ContextualWorld, LinearWorld
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.evaluation.reports import Report
 from dpoco.random import Source
-from dpoco.reproduce._table import Columns, Progress, markdown_table
 
 _SPARSITY, _NOISE = 5, 0.05  # of the arms, of the rewards
 _LARGER = 8.0  # the second budget, in units of the first
@@ -160,7 +160,7 @@ class Figure51(Report):
         return f"{about}\n\n{table}\n\nCPU time {self.seconds:.0f} s."
 
     def __repr__(self) -> str:
-        return f"<dpoco.reproduce.Figure51 of {len(self.curves)} curves: not private>"
+        return f"<Figure51 of {len(self.curves)} curves: not private>"
 
 
 def figure_5_1(

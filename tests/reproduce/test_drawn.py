@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from dpoco import reproduce
+from bench import reproduce
 
 pytest.importorskip("matplotlib")
 
-from dpoco.plotting import plot_table_5_1
+from bench.reproduce.plots import plot_table_5_1
 
 
 @pytest.fixture(scope="module")

@@ -2,25 +2,26 @@
 
 `table_5_1` is the comparison in l_p geometry of Han et al., "On Private Online Convex Optimization:
 Optimal Algorithms in l_p-Geometry and High Dimensional Contextual Bandits"; `figure_5_1` is its
-comparison of private bandits. Findings: ``docs/reproduce.md``. `PublishedDistributionLearner` has
-the published algorithms for learning from locally private reports.
+comparison of private bandits. Findings: ``docs/reproduce.md``. It stands beside the library, not in
+it: two of these programs release without privacy what was published as private.
+
+From the top of a checkout: python -m bench.reproduce table-5.1 --quick
 """
 
 from __future__ import annotations
 
-from dpoco.reproduce._cell import (
+from bench.reproduce.cell import (
     BaselineRow,
     LearningHorizon,
     Outcome,
     PrintedCell,
     printed_table_5_1,
 )
-from dpoco.reproduce._figure import Figure51, RegretCurve, figure_5_1
-from dpoco.reproduce._local_learner import PublishedChannel, PublishedDistributionLearner
-from dpoco.reproduce._table import Table51, TableRow, format_markdown, table_5_1
-from dpoco.reproduce._verdict import Verdict
+from bench.reproduce.figure import Figure51, RegretCurve, figure_5_1
+from bench.reproduce.table import Table51, TableRow, format_markdown, table_5_1
+from bench.reproduce.verdict import Verdict
 
 __all__ = ["BaselineRow", "Figure51", "LearningHorizon", "Outcome", "PrintedCell",
-           "PublishedChannel", "PublishedDistributionLearner", "RegretCurve",
+           "RegretCurve",
            "Table51", "TableRow", "Verdict", "figure_5_1", "format_markdown",
            "printed_table_5_1", "table_5_1"]  # fmt: skip

@@ -1,0 +1,184 @@
+"""Figures of what was rerun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from bench.reproduce.figure import Figure51
+from bench.reproduce.table import Table51
+
+from dpoco.plotting import _drawing as drawing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Variant, label, index of colour, index of style.
+_VARIANTS = (
+    ("paper", "paper's constants", 1, 1),
+    ("corrected", "corrected", 4, 4),
+    ("tight", "tight", 0, 0),
+    ("noise_free", "no noise", 2, 3),
+)
+# What a player's name begins with, index of colour, index of style; the first that fits.
+_PLAYERS = (
+    ("uniformly random", 3, 0),
+    ("LinUCB", 5, 1),
+    ("HDB, epsilon", 6, 4),
+    ("HDB, no noise", 2, 3),
+    ("HDB", 0, 0),
+    ("published without", 4, 4),
+    ("published, not private, noise x 1:", 1, 0),
+    ("published", 1, 2),
+)
+
+
+def plot_table_5_1(table: Table51, *, ax: Any = None) -> Figure:
+    """Draw the suboptimality of every cell over the horizon, beside the printed numbers.
+
+    Parameters
+    ----------
+    table : Table51
+        From `table_5_1`.
+    ax : array of matplotlib Axes, optional
+        One for each pair of p (rows) and d (columns), row by row; default a new figure.
+
+    Returns
+    -------
+    Figure
+        Bars are standard errors.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    ValueError
+        If `ax` has the wrong number of axes.
+    """
+    cells = [row.printed for row in table.rows]
+    powers = sorted({cell.p for cell in cells})
+    dimensions = sorted({cell.dimension for cell in cells})
+    shape = len(powers), len(dimensions)
+    if ax is None:
+        figure = drawing.new_figure((1.4 + 3.2 * shape[1], 1.5 + 2.7 * shape[0]))
+        ax = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
+    panels: list[Axes] = list(np.asarray(ax, dtype=object).reshape(-1))
+    if len(panels) != shape[0] * shape[1]:
+        raise ValueError(f"ax must be {shape[0] * shape[1]} axes; got {len(panels)}")
+    for index, axes in enumerate(panels):
+        p, dimension = powers[index // shape[1]], dimensions[index % shape[1]]
+        rows = [
+            row for row in table.rows if (row.printed.p, row.printed.dimension) == (p, dimension)
+        ]
+        _panel(axes, sorted(rows, key=lambda row: row.printed.horizon))
+        axes.set_title(f"p = {p:g}, d = {dimension}", loc="left", fontsize="medium")
+        if index % shape[1] == 0:
+            axes.set_ylabel("suboptimality")
+        if index // shape[1] == shape[0] - 1:
+            axes.set_xlabel("rounds T")
+    whole = drawing.whole_figure(panels[0])
+    handles, labels = panels[0].get_legend_handles_labels()
+    whole.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    title = f"Table 5.1 rerun at epsilon = 1, delta = 1/T: mean of {table.settings['seeds']} runs"
+    return drawing.headline(whole, title)
+
+
+def _panel(axes: Axes, rows: Sequence[Any]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    rounds = [row.printed.horizon for row in rows]
+
+    def line(outcomes: Sequence[Any], label: str, index: int, **style: Any) -> None:
+        means = np.array([of.suboptimality for of in outcomes])
+        errors = np.array([of.suboptimality_se for of in outcomes])
+        # On a logarithmic axis a bar must stay above zero.
+        low = np.minimum(errors, 0.9 * means)
+        axes.errorbar(
+            rounds, means, yerr=np.stack([low, errors]), label=label,
+            color=drawing.COLOURS[index], elinewidth=1.0, zorder=3, **style,
+        )  # fmt: skip
+
+    axes.axhline(1.0, color="#999999", linewidth=0.8, zorder=1, label="predicting zero")
+    line(
+        [row.printed for row in rows], "printed", 3, linestyle="none", marker="o",
+        markerfacecolor="white", markersize=6,
+    )  # fmt: skip
+    if all(row.verdict is not None for row in rows):
+        line(
+            [row.verdict.simulated for row in rows], "noise as printed, simulated: not private",
+            3, linestyle=drawing.STYLES[2], linewidth=1.4,
+        )  # fmt: skip
+    for name, label, colour, style in _VARIANTS:
+        line(
+            [row.outcomes[name] for row in rows], label, colour,
+            linestyle=drawing.STYLES[style], linewidth=1.8,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(rounds))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    drawing.bare(axes)
+
+
+def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Figure:
+    """Draw cumulative regret over the rounds, with one panel per number of arms.
+
+    Parameters
+    ----------
+    result : Figure51
+        From `figure_5_1`.
+    ax : sequence of matplotlib Axes, optional
+        One axes for each number of arms; default: a new figure.
+
+    Returns
+    -------
+    Figure
+        The published selection is shown with the noise and the gradient per arm that serve it best.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    ValueError
+        If `ax` has the wrong number of axes.
+    """
+    counts = list(dict.fromkeys(curve.arms for curve in result.curves))
+    if ax is None:
+        figure = drawing.new_figure((1.0 + 5.2 * len(counts), 5.6))
+        ax = list(figure.subplots(1, len(counts), squeeze=False)[0])
+    if len(ax) != len(counts):
+        raise ValueError(f"ax must be {len(counts)} axes; got {len(ax)}")
+    for axes, arms in zip(ax, counts, strict=True):
+        shown = [
+            curve
+            for curve in result.curves
+            if curve.arms == arms and not curve.player.endswith(("shared gradient", "noise x 0"))
+        ]
+        for curve in shown:
+            label = f"{curve.player}: {drawing.short(curve.total)}"
+            colour, style = next(
+                own for start, *own in (*_PLAYERS, ("", 3, 1)) if label.startswith(start)
+            )
+            axes.plot(
+                result.rounds, curve.mean, color=drawing.COLOURS[colour],
+                linestyle=drawing.STYLES[style], linewidth=1.8, label=label,
+            )  # fmt: skip
+        axes.set_xlim(0, result.rounds[-1])
+        axes.set_ylim(0, None)
+        drawing.thousands(axes.xaxis)
+        drawing.thousands(axes.yaxis)
+        axes.set_title(f"K = {arms} arms", loc="left", fontsize="medium")
+        axes.set_xlabel("round")
+        axes.set_ylabel("cumulative regret")
+        drawing.bare(axes)
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=1)
+    settings = result.settings
+    return drawing.headline(
+        drawing.whole_figure(ax[0]),
+        f"Figure 5.1 rerun: d = {settings['dimension']}, epsilon = {settings['epsilon']:g}, "
+        f"delta = 1/T, mean of {settings['runs']} worlds",
+    )

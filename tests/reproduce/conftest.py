@@ -1,0 +1,8 @@
+"""The reruns are programs beside the library, found from the top of the repository."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
