@@ -141,6 +141,7 @@ def test_rotation_and_what_was_plain(tmp_path):
 STEPS = ("tempfile.mkstemp", "os.fsync", "pathlib.Path.replace", "os.close")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_process_killed_in_a_rotation_leaves_a_file(tmp_path, monkeypatch, step, after):
@@ -159,8 +160,10 @@ def test_a_process_killed_in_a_rotation_leaves_a_file(tmp_path, monkeypatch, ste
             os.kill(os.getpid(), 9)
 
         setattr(owner, name, killed)
-        BOTH.encrypt_file(path)
-        os._exit(0)
+        try:
+            BOTH.encrypt_file(path)
+        finally:
+            os._exit(0)
     assert os.waitpid(child, 0)[1] == 9
     assert dpoco.load(path, key=BOTH).round == 20
 

@@ -46,8 +46,8 @@ def publish_command(
     with shell.errors_in_one_line():
         if not force:
             shell.check_new(to)
-        learner = dpoco.load(state, key=shell.state_key())
-        model = dpoco.Model.load(like).after(learner)
+        earlier = dpoco.Model.load(like)
+        model = earlier.after(dpoco.load(state, key=shell.state_key()))
         model.save(to)
         if as_json:
             shell.print_json(model.to_dict())
