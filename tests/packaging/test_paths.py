@@ -125,7 +125,8 @@ from sklearn.pipeline import make_pipeline
 rng = np.random.default_rng(0)
 X = rng.uniform([18, 0], [90, 50], size=(20_000, 2))  # years, visits
 y = X[:, 0] / 90 + X[:, 1] / 50 > 1.1
-model = PrivateOnlineClassifier(epsilon=1, delta=1e-6, classes=(False, True), horizon=1e5)
+model = PrivateOnlineClassifier(
+    epsilon=1, delta=1e-6, classes=(False, True), feature_bound=1.0, horizon=1e5)
 pipeline = clone(make_pipeline(PublicScaler([(0, 120), (0, 60)]), model))
 pipeline.fit(X[:15_000], y[:15_000])
 scaler, model = pipeline[0], pipeline[-1]
@@ -142,7 +143,7 @@ from river import metrics
 
 random.seed(0)
 model = PublicScaler({"age": (0, 120), "visits": (0, 60)}) | PrivateClassifier(
-    ("age", "visits"), horizon=1e4, epsilon=1, delta=1e-6)
+    ("age", "visits"), horizon=1e4, epsilon=1, delta=1e-6, feature_bound=1.0)
 accuracy = metrics.Accuracy()
 for t in range(8000):
     x = {"age": random.uniform(18, 90), "visits": random.uniform(0, 50)}
