@@ -164,10 +164,11 @@ class Stateful(_core.Live):
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, a lock of its own."""
-        if "seed" in kwargs and "seed" not in signature(cls).parameters:
+        seeds = {"seed", "random_state"} & kwargs.keys()
+        if seeds and not seeds & signature(cls).parameters.keys():
             raise TypeError(
-                "seed is no argument of learners: source=dpoco.random.Source.seeded(seed) repeats "
-                "noise, for tests, and voids the guarantee"
+                f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
+                "repeats noise, for tests, and voids the guarantee"
             )
         self = super().__new__(cls)
         self._sole = threading.Lock()

@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, snippets
 
+import dpoco
+
 MINUTES = {
     "engineer": 5.0, "researcher": 10.0, "backend": 15.0, "estimator": 2.0, "lawyer": 1.0,
 }  # fmt: skip
@@ -187,6 +189,11 @@ wrong: str = learner.decide()  # assignment
 word: str = PrefixHedge(3, horizon=100, budget=budget).decide()  # assignment
 hedge: PrefixHedge = dpoco.load("state", NoisyFTRL)  # assignment
 dpoco.Budget("1", 1e-6)  # arg-type
+dpoco.Bugdet(1.0, 1e-6)  # attr-defined
+dpoco.accounting.nosy_ftrl  # attr-defined
+dpoco.local.LocalCleint  # attr-defined
+NoisyFTRL(ball, loss, horizon=100, budget=budget, statistics="quadratc")  # arg-type
+dpoco.mechanisms.ContinualSum(3, horizon=9, budget=budget, relation="swap")  # arg-type
 NoisyFTRL(ball, loss, horizon=100, budget=budget, seed=1)  # call-arg
 learner.desice()  # attr-defined
 """
@@ -201,3 +208,18 @@ def test_a_type_checker_reports_exactly_the_mistakes(tmp_path):
     found = re.findall(r"^mine.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.M)
     lines = enumerate(MISTAKES.splitlines(), 1)
     assert found == [(str(n), text.split("# ")[1]) for n, text in lines if "  # " in text]
+
+
+def test_another_type_checker_reports_the_same_lines(tmp_path):
+    """Over a second: pyright reads the package, in a process of Node.js."""
+    pytest.importorskip("basedpyright", reason="pyright as a package of its own: the extra lint")
+    (tmp_path / "mine.py").write_text(MISTAKES)
+    home = str(Path(dpoco.__file__).parents[1])
+    settings = {"typeCheckingMode": "standard", "extraPaths": [home], "include": ["mine.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    given = json.loads(done.stdout)["generalDiagnostics"]
+    found = [each["range"]["start"]["line"] + 1 for each in given if each["severity"] == "error"]
+    lines = enumerate(MISTAKES.splitlines(), 1)
+    assert found == [number for number, text in lines if "  # " in text]

@@ -13,17 +13,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from dpoco import _literals as literals
 from dpoco._validation import FloatArray, choice, number, positive_int
 from dpoco.datasets import PublicScaling
 from dpoco.trace import Flags
 
 _LARGEST_DIMENSION = 2**24
-
-Norm = Literal["l2", "max"]
 
 
 def public_scaling(ranges: Any) -> PublicScaling:
@@ -37,7 +36,7 @@ def public_scaling(ranges: Any) -> PublicScaling:
     return PublicScaling(pairs[..., 0], pairs[..., 1], intercept=False)
 
 
-def scaled(scaling: PublicScaling, norm: Norm, rows: FloatArray) -> FloatArray:
+def scaled(scaling: PublicScaling, norm: literals.Norm, rows: FloatArray) -> FloatArray:
     """Return rows of declared ranges, shape (n, d), scaled into the ball of radius 1 of a norm."""
     long = math.sqrt(rows.shape[1]) if choice("norm", norm, ("l2", "max")) == "l2" else 1.0
     return scaling.apply(rows) / long

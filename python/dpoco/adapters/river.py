@@ -23,10 +23,11 @@ except ImportError:
         'dpoco.adapters.river needs river: pip install "dpoco[adapters]"', name="river"
     ) from None
 
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
-from dpoco.adapters._features import FeatureMap, LabelMap, Norm, public_scaling, scaled
+from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import (
     STATED,
     LinearModel,
@@ -83,7 +84,9 @@ class PublicScaler(base.MiniBatchTransformer):
     {'age': 0.5, 'user': 'u7'}
     """
 
-    def __init__(self, ranges: Mapping[str, tuple[float, float]], norm: Norm = "l2") -> None:
+    def __init__(
+        self, ranges: Mapping[str, tuple[float, float]], norm: literals.Norm = "l2"
+    ) -> None:
         self.ranges, self.norm = ranges, norm
         if not isinstance(ranges, Mapping):
             raise TypeError(f"ranges must be a mapping of names; got {type(ranges).__name__}")
@@ -371,7 +374,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         epsilon: float | None = None,
         delta: float | None = None,
         budget: Budget | Stated | None = STATED,
-        learner: str = "auto",
+        learner: literals.LinearLearner = "auto",
         classes: Sequence[Any] = (False, True),
         feature_bound: float | None = None,
         radius: float | None = None,
@@ -489,8 +492,8 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         epsilon: float | None = None,
         delta: float | None = None,
         budget: Budget | Stated | None = STATED,
-        loss: str = "squared",
-        learner: str = "auto",
+        loss: literals.RegressionLoss = "squared",
+        learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
         label_bound: float | None = None,
         threshold: float = 1.0,
@@ -612,7 +615,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         *,
         horizon: int,
         budget: Budget | None,
-        learner: str = "prefix_hedge",
+        learner: literals.ExpertPolicy = "prefix_hedge",
         reward_range: tuple[float, float] = (0.0, 1.0),
         options: dict[str, Any] | None = None,
         seed: int | None = None,
@@ -784,9 +787,9 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         *,
         horizon: int,
         budget: Budget | None,
-        learner: str = "linucb",
+        learner: literals.ArmPolicy = "linucb",
         radius: float = 1.0,
-        unanswered: str = "raise",
+        unanswered: literals.Unanswered = "raise",
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:

@@ -37,11 +37,12 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets
 
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, float_array, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.adapters._features import LabelMap, Norm, public_scaling, scaled
+from dpoco.adapters._features import LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import (
     STATED,
     LinearModel,
@@ -162,7 +163,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     array([[0.5, 1. ]])
     """
 
-    def __init__(self, ranges: Any, *, norm: Norm = "l2") -> None:
+    def __init__(self, ranges: Any, *, norm: literals.Norm = "l2") -> None:
         self.ranges, self.norm = ranges, norm
 
     def fit(self, X: Any, y: Any = None) -> PublicScaler:
@@ -471,7 +472,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         budget: Budget | Stated | None = STATED,
         classes: Any = None,
         horizon: int | None = None,
-        learner: str = "auto",
+        learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
         radius: float | None = None,
         fit_intercept: bool = True,
@@ -683,8 +684,8 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         delta: float | None = None,
         budget: Budget | Stated | None = STATED,
         horizon: int | None = None,
-        loss: str = "squared",
-        learner: str = "auto",
+        loss: literals.RegressionLoss = "squared",
+        learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
         label_bound: float | None = None,
         threshold: float = 1.0,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
@@ -125,12 +126,12 @@ class EpochSelector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: EpochSelectorParameters | None = None,
-        calibration: str = "tight",
-        selection: str | None = None,
+        calibration: literals.Calibration = "tight",
+        selection: literals.Selection | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -226,15 +227,15 @@ class WindowSelector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: WindowSelectorParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Tight = "tight",
         expected_shifts: int = 0,
         gap: float = 0.0,
         window: int | None = None,
-        selection: str | None = None,
+        selection: literals.WindowSelection | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -339,17 +340,17 @@ class ShiftDetector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: ShiftDetectorParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Calibration = "tight",
         false_alarm: float = 0.05,
         select_share: float = 0.5,
-        windows: str = "tangent",
+        windows: literals.Windows = "tangent",
         expected_shifts: int | None = None,
         threshold_scale: float = 1.0,
         nominal_horizon: int | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(

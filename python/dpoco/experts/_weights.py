@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import LARGEST_HORIZON, FloatArray
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
@@ -132,13 +133,13 @@ class PrefixHedge(Weighted):
         horizon: int,
         budget: Budget | None,
         parameters: PrefixHedgeParameters | None = None,
-        calibration: str = "tight",
-        sum_method: str | None = None,
+        calibration: literals.Tight = "tight",
+        sum_method: literals.SumMethod | None = None,
         learning_rate: float | None = None,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -255,18 +256,18 @@ class BatchShare(Weighted):
         horizon: int | None,
         budget: Budget | None,
         parameters: BatchShareParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.PaperOrTight = "tight",
         switches: int = 0,
-        noise: str = "auto",
-        adversary: str = "oblivious",
+        noise: literals.ShareNoise = "auto",
+        adversary: literals.Reacting = "oblivious",
         learning_rate: float | None = None,
         batch: int | None = None,
         share_rate: float | None = None,
         nominal_horizon: int | None = None,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -404,9 +405,9 @@ class ObliviousTracker(ExpertLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: ObliviousTrackerParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Tight = "tight",
         switches: int = 0,
-        prior: str = "share",
+        prior: literals.Prior = "share",
         learning_rate: float | None = None,
         forced_switch: float | None = None,
         batch: int | None = None,
@@ -414,7 +415,7 @@ class ObliviousTracker(ExpertLearner):
         max_resamples: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(

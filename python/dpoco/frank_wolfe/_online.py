@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from dpoco import _core, domains, losses
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array
@@ -211,18 +212,18 @@ class TreeFrankWolfe(LeafLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: TreeFrankWolfeParameters | None = None,
-        calibration: str = "tight",
-        noise: str | None = None,
+        calibration: literals.Calibration = "tight",
+        noise: literals.SumNoise | None = None,
         norm_order: float | None = None,
-        sum_method: str | None = None,
-        weights: str | None = None,
+        sum_method: literals.SumMethod | None = None,
+        weights: literals.Weights | None = None,
         step_scale: float = 1.0,
         batch: int = 1,
-        relation: str = "replace",
-        numerics: str = DEFAULT_NUMERICS,
+        relation: literals.Relation = "replace",
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         start: Any = None,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -329,15 +330,15 @@ class PolyhedralFrankWolfe(LeafLearner):
         horizon: int,
         budget: Budget | None,
         parameters: PolyhedralFrankWolfeParameters | None = None,
-        calibration: str = "tight",
-        selector: str | None = None,
+        calibration: literals.Calibration = "tight",
+        selector: literals.Selector | None = None,
         exponent: float | None = None,
-        weights: str | None = None,
-        batch: int | str | None = "auto",
-        relation: str = "replace",
+        weights: literals.Weights | None = None,
+        batch: int | literals.Auto | None = "auto",
+        relation: literals.Relation = "replace",
         start: Any = None,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(

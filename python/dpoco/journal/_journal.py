@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from dpoco import _literals as literals
 from dpoco._families import family_of, header_of
 from dpoco._state import Stateful
 from dpoco._tickets import TicketBook
@@ -88,7 +89,7 @@ class Journal:
         *,
         key: bytes | Sequence[bytes] | KeyFile | None = None,
         ledger: Ledger | None = None,
-        releases: str = "stored",
+        releases: literals.Releases = "stored",
         mark: str | os.PathLike[str] | bool | None = None,
     ) -> None:
         if not (ledger is None or isinstance(ledger, Ledger)):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
+from dpoco import _literals as literals
 from dpoco._calibrated import Certified
 from dpoco._participation import Participation
 from dpoco._state import is_own
@@ -163,12 +164,12 @@ class ContinualSum(Mechanism):
         budget: Budget | None,
         bound: float = 1.0,
         norm: float = 2.0,
-        method: str = "auto",
-        noise: str = "gaussian",
+        method: literals.SumMethod = "auto",
+        noise: literals.SumNoise = "gaussian",
         norm_order: float | None = None,
-        relation: str = "replace",
+        relation: literals.Relation = "replace",
         participation: Participation | None = None,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         parameters: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
@@ -319,7 +320,7 @@ class NoisyMax(Mechanism):
         horizon: int = 1,
         budget: Budget | None,
         sensitivity: float = 1.0,
-        noise: str = "exponential",
+        noise: literals.ScoreNoise = "exponential",
         one_directional: bool = False,
         largest: bool = True,
         parameters: NoisyMaxParameters | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
+from dpoco import _literals as literals
 from dpoco._clipping import record_clipper
 from dpoco._participation import Participation
 from dpoco._record_learner import Asks, RecordLearner
@@ -326,15 +327,15 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         horizon: int,
         budget: Budget | None,
         parameters: ContinuousMultiplicativeWeightsParameters | None = None,
-        calibration: str = "tight",
-        coupling: str = "auto",
+        calibration: literals.Calibration = "tight",
+        coupling: literals.Coupling = "auto",
         block: int | None = None,
-        relation: str = "replace",
+        relation: literals.Relation = "replace",
         unbounded: bool = False,
         max_switches: int | None = None,
-        sampler: str = "auto",
+        sampler: literals.Sampler = "auto",
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -454,14 +455,14 @@ class CoupledRegularizedLeader(CoupledLearner):
         horizon: int,
         budget: Budget | None,
         parameters: CoupledRegularizedLeaderParameters | None = None,
-        calibration: str = "tight",
-        coupling: str = "auto",
+        calibration: literals.Calibration = "tight",
+        coupling: literals.LeaderCoupling = "auto",
         block: int | None = None,
-        relation: str = "replace",
+        relation: literals.Relation = "replace",
         unbounded: bool = False,
         max_switches: int | None = None,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
