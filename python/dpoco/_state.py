@@ -40,7 +40,7 @@ _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
 
 # Stands in for the key and stream that a restored state is about to bring.
-_REPLACED_CLAIM = {"key": bytes(32), "stream": 0}
+_REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
 
 Self = TypeVar("Self", bound="Stateful")
 
@@ -177,7 +177,7 @@ class Stateful(_core.Live):
     # -- for subclasses ---------------------------------------------------------------------------
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         """Build the unstarted object; `claim` is its key and stream."""
         raise NotImplementedError
@@ -260,7 +260,7 @@ class Stateful(_core.Live):
         """
         raise NotImplementedError
 
-    def _sibling(self: Self, claim: dict[str, Any]) -> Self:
+    def _sibling(self: Self, claim: _core.Claim) -> Self:
         """Return an unstarted object with the same parameters and guarantee, none computed anew."""
         sibling: Any = type(self).__new__(type(self))
         own = ("_book", "_taken")

@@ -12,7 +12,8 @@ import pytest
 from adapter_cases import BUDGET
 
 import dpoco
-from dpoco import Budget, CalibrationError, HorizonExceeded, StateError
+from dpoco import Budget, BudgetExceeded, CalibrationError, HorizonExceeded, StateError
+from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.random import Source
 
@@ -155,8 +156,12 @@ def test_learners_that_have_the_whole_budget_each_are_refuted():
 @pytest.mark.parametrize("classes", [3, 8])
 def test_it_learns(classes):
     rows, labels = stream(20_000, classes, dimension=6, seed=classes)
-    model = classifier(classes=range(classes), budget=Budget(2.0, 1e-6), radius=None)
+    ledger = Ledger(Budget(2.0, 1e-5), currency="gaussian")
+    model = classifier(classes=range(classes), budget=Budget(2.0, 1e-6), radius=None, ledger=ledger)
     model.fit(rows[:15_000], labels[:15_000])
+    assert len(ledger.entries) == 1  # of all learners together
+    with pytest.raises(BudgetExceeded):
+        clone(model).fit(rows[:9], labels[:9])
     majority = np.bincount(labels).max() / len(labels)
     right = (model.predict(rows[15_000:]) == labels[15_000:]).mean()
     # Hoeffding's bound of a mean of 5,000 at one in a million: 0.037.

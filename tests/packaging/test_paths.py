@@ -174,6 +174,7 @@ def test_the_estimator_user_swaps_a_line_in_a_pipeline(run, tmp_path):
 
 MISTAKES = """
 import dpoco
+from dpoco import _core
 from dpoco.experts import PrefixHedge
 from dpoco.oco import NoisyFTRL
 
@@ -195,6 +196,12 @@ dpoco.local.LocalCleint  # attr-defined
 NoisyFTRL(ball, loss, horizon=100, budget=budget, statistics="quadratc")  # arg-type
 dpoco.mechanisms.ContinualSum(3, horizon=9, budget=budget, relation="swap")  # arg-type
 NoisyFTRL(ball, loss, horizon=100, budget=budget, seed=1)  # call-arg
+claim: _core.Claim = {"key": b"", "stream": 1}
+test: _core.ThresholdSettings = {
+    "threshold_scale": 1.0, "query_scale": 1.0, "noise": "laplace", "alarms": 1}
+_core.AboveThreshold({**test, **claim, "horizon": 9})
+_core.AboveThreshold({**test, **claim})  # typeddict-item
+_core.AboveThreshold({**test, **claim, "horizon": 9, "horizn": 9})  # typeddict-unknown-key
 learner.desice()  # attr-defined
 """
 

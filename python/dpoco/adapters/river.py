@@ -27,18 +27,9 @@ from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
+from dpoco.adapters._arguments import callers, own_arguments, refuse, warn_of_learning
 from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scaled
-from dpoco.adapters._linear import (
-    STATED,
-    LinearModel,
-    Stated,
-    callers,
-    likeliest,
-    own_arguments,
-    probabilities,
-    refuse,
-    warn_of_learning,
-)
+from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
 from dpoco.trace import Flags, RecordShares
 
@@ -373,7 +364,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         horizon: int | None,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
+        budget: Budget | literals.Stated | None = "epsilon, delta",
         learner: literals.LinearLearner = "auto",
         classes: Sequence[Any] = (False, True),
         feature_bound: float | None = None,
@@ -491,7 +482,7 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         horizon: int | None,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
+        budget: Budget | literals.Stated | None = "epsilon, delta",
         loss: literals.RegressionLoss = "squared",
         learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,

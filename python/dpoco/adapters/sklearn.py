@@ -42,18 +42,9 @@ from dpoco._participation import Participation
 from dpoco._validation import FloatArray, float_array, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
+from dpoco.adapters._arguments import callers, own_arguments, refuse, warn_of_learning
 from dpoco.adapters._features import LabelMap, public_scaling, scaled
-from dpoco.adapters._linear import (
-    STATED,
-    LinearModel,
-    Stated,
-    callers,
-    likeliest,
-    own_arguments,
-    probabilities,
-    refuse,
-    warn_of_learning,
-)
+from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.errors import HorizonExceeded
 from dpoco.trace import Flags, RecordShares
 
@@ -469,7 +460,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         *,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
+        budget: Budget | literals.Stated | None = "epsilon, delta",
         classes: Any = None,
         horizon: int | None = None,
         learner: literals.LinearLearner = "auto",
@@ -682,7 +673,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         *,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
+        budget: Budget | literals.Stated | None = "epsilon, delta",
         horizon: int | None = None,
         loss: literals.RegressionLoss = "squared",
         learner: literals.LinearLearner = "auto",

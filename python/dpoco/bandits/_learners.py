@@ -171,7 +171,7 @@ class LinUCB(BanditLearner):
         factors = {"factors of the arms' matrices": float(self._arms) * self._dimension**2}
         return factors | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.LinUcb:
+    def _build_engine(self, claim: _core.Claim) -> _core.LinUcb:
         p, total = self.parameters, self._mechanism
         moments = total.summand
         assert isinstance(moments, SecondMoments)
@@ -361,11 +361,11 @@ class HighDimensionalBandit(BanditLearner):
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
+    def _build_engine(self, claim: _core.Claim) -> _core.HighDimensionalBandit:
         p, domain = self.parameters, self.domain
         low, high = self._reward_range()
         one = self._mechanism.parts[0]
-        clipper, model, noise = model_settings(domain, p.loss, one, p.arm, {})
+        clipper, model, noise = model_settings(domain, p.loss, one, p.arm, claim)
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()

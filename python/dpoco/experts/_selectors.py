@@ -30,7 +30,7 @@ DOUBLING = 2**62
 class Selector(ExpertLearner):
     """Base of the learners that play noisy argmins of sums of losses."""
 
-    def _selection(self, noise: str, scale: float) -> dict[str, Any]:
+    def _selection(self, noise: str, scale: float) -> _core.SelectionSettings:
         """Return what the compiled noisy argmin is built from.
 
         Law and scale are as described; `noise` and `scale` where no claim rests on any.
@@ -40,11 +40,12 @@ class Selector(ExpertLearner):
             noise, scale = drawn.law, drawn.scale
         return {"candidates": self._experts, "noise": noise, "scale": scale, "largest": False}
 
-    def _build_engine(self, claim: dict[str, Any]) -> Any:
+    def _build_engine(self, claim: _core.Claim) -> Any:
         p: EpochSelectorParameters = self._parameters
         return _core.EpochSelector(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "selection": self._selection(p.selection, p.scale),
                 "first": p.first,
                 "longest": p.window if isinstance(p, WindowSelectorParameters) else DOUBLING,
@@ -361,14 +362,15 @@ class ShiftDetector(Selector):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.ShiftDetector:
+    def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
         p = self.parameters
         drawn = self._mechanism.part(ThresholdTests)
         # Without noise, or with nothing to learn from, no claim rests on what is drawn.
         detects = drawn is not None if isinstance(self._mechanism, Parts) else p.detects
         return _core.ShiftDetector(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "selection": self._selection(p.selection, p.selection_scale),
                 "first": p.first,
                 "bias": {
@@ -398,7 +400,7 @@ class ShiftDetector(Selector):
         return np.array(self._engine.alarms(), dtype=np.int64)
 
 
-def statistic_settings(parameters: ShiftDetectorParameters) -> dict[str, Any]:
+def statistic_settings(parameters: ShiftDetectorParameters) -> _core.StatisticSettings:
     """Return what the compiled test statistic is built from."""
     offsets, slopes = parameters.window_lines()
     # The engine rounds losses, allowances and lines: that must not look like a change.

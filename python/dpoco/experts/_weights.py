@@ -152,10 +152,10 @@ class PrefixHedge(Weighted):
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
+    def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         total = continual_sum_settings(self._mechanism, claim)
-        settings = {"learning_rate": self.parameters.learning_rate, "sum": total}
-        return _core.PrefixHedge(self._shared_settings(settings), None)
+        rate = self.parameters.learning_rate
+        return _core.PrefixHedge({**self._shared_settings(), "learning_rate": rate, "sum": total})
 
 
 class BatchShare(Weighted):
@@ -285,7 +285,7 @@ class BatchShare(Weighted):
             del said["noise"]
         return said
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
+    def _build_engine(self, claim: _core.Claim) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         p, drawn = self.parameters, self._mechanism.part(BatchRelease)
         # Without noise, or without a release, no claim rests on what is drawn.
@@ -293,7 +293,8 @@ class BatchShare(Weighted):
         law = p.noise if drawn is None else drawn.law
         return _core.BatchShare(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "experts": said.experts,
                 "batch": said.batch,
                 "noise": "coordinate_rr" if law == "response" else law,
@@ -426,7 +427,7 @@ class ObliviousTracker(ExpertLearner):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
+    def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:
         p, drawn = self.parameters, self._mechanism.part(TrackerDraws)
         switches = min(p.switches, self._horizon - 1)
         if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
@@ -435,7 +436,8 @@ class ObliviousTracker(ExpertLearner):
         said = p if drawn is None else drawn
         return _core.ObliviousTracker(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "experts": said.experts,
                 "rounds": said.horizon or LARGEST_HORIZON,
                 "prior": said.prior,

@@ -41,8 +41,8 @@ def model_settings(
     loss: losses.Loss,
     mechanism: Mechanism,
     parameters: Any,
-    claim: dict[str, Any],
-) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
+    claim: _core.Claim,
+) -> tuple[_core.RecordClipper, dict[str, Any], Any]:
     """Return the clipper of records, and what a compiled model and its noise are built from.
 
     `claim` is the stream of the noise. Privacy relies on the mechanism, which without noise states
@@ -85,7 +85,7 @@ class LeafLearner(RecordLearner):
     _rule: ClassVar[str]  # how data reach decisions: by a "sum", or by a "selection"
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._start = start_in(arguments["domain"], arguments["start"])
         super()._set_up(arguments, parameters, seeded, claim)
@@ -97,7 +97,7 @@ class LeafLearner(RecordLearner):
             arguments["start"] = self._start.tolist()
         return arguments
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
+    def _build_engine(self, claim: _core.Claim) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         clipper, model, noise = model_settings(
             self._domain, self._loss, self._mechanism, self._parameters, claim
@@ -349,7 +349,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         )  # fmt: skip
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         super()._set_up(arguments, parameters, seeded, claim)
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.

@@ -77,7 +77,7 @@ class CoupledLearner(RecordLearner):
             return super()._entries()
         return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
 
-    def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
+    def _rule_settings(self, claim: _core.Claim) -> _core.CoupledSettings:
         """Return what both engines are built from."""
         drawn, keep = self._mechanism, self._mechanism.keep
         width = keep.width if isinstance(keep, Anchored) else 0.0
@@ -345,10 +345,10 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
             sampler=sampler, participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
+    def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
         p, draw, keep = self.parameters, self._mechanism.draw, self._mechanism.keep
         assert isinstance(draw, GibbsDraw)
-        settings = {
+        settings: _core.GibbsSettings = {
             **self._rule_settings(claim),
             "inverse_temperature": draw.inverse_temperature,
             "regularization": draw.regularization,
@@ -472,10 +472,10 @@ class CoupledRegularizedLeader(CoupledLearner):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
+    def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
         p, draw = self.parameters, self._mechanism.draw
         assert isinstance(draw, TiltedMinimum)
-        settings = {
+        settings: _core.LeaderSettings = {
             **self._rule_settings(claim),
             "step_size": draw.step,
             "noise_scale": draw.noise,

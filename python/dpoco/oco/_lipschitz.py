@@ -173,7 +173,7 @@ class LipschitzLearner(OnlineLearner):
         return said
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._domain = arguments["domain"]
         super()._set_up(arguments, parameters, seeded, claim)
@@ -185,7 +185,7 @@ class LipschitzLearner(OnlineLearner):
     def _entries(self) -> dict[str, float]:
         return {"points of the net": 3.0 * self.parameters.experts} | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
+    def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         p, net = self.parameters, self._mechanism.summand
         assert isinstance(net, NetDifferences)
         return _core.PrefixHedge(

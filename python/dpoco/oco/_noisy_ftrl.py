@@ -160,13 +160,13 @@ class NoisyFTRL(RecordLearner):
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
+    def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters, domain, total = self.parameters, self._domain, self._mechanism
         summand, loss = total.summand, self._loss
         if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
             loss = replace(loss, label_bound=summand.label)
-        own: dict[str, Any] = {"step_size": parameters.step_size, "scalar_bound": 0.0}
+        own: _core.FtrlRule = {"step_size": parameters.step_size, "scalar_bound": 0.0}
         if isinstance(summand, GlmGradient):
             own["scalar_bound"] = summand.slope
         elif isinstance(summand, SecondMoments):
@@ -326,7 +326,7 @@ class NoisyNewton(RecordLearner):
     def _width(self) -> int:
         return self._mechanism.summand.size
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyNewton:
+    def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         p, total = self.parameters, self._mechanism
         summand = total.summand
