@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpoco import _core, accounting, errors
 from dpoco._state import load
@@ -29,37 +29,6 @@ from dpoco.errors import (
     RoundOrderError,
     StateError,
 )
-
-if TYPE_CHECKING:
-    from dpoco import (
-        adapters,
-        audit,
-        bandits,
-        datasets,
-        domains,
-        environments,
-        evaluation,
-        experts,
-        frank_wolfe,
-        journal,
-        learners,
-        local,
-        losses,
-        mechanisms,
-        noise,
-        oco,
-        plotting,
-        random,
-        reproduce,
-        samplers,
-        scale,
-    )
-    from dpoco._choice import Choice, choose
-    from dpoco._encryption import EncryptionKey
-    from dpoco._model import Model
-    from dpoco._participation import Participation
-    from dpoco._tickets import Ticket
-    from dpoco.trace import RecordShares, Trace
 
 __version__: str = _core.__version__
 

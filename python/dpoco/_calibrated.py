@@ -94,7 +94,7 @@ class Certified(Calibrated, Stateful):
         self._warn(arguments)
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         problem = self._problem(arguments)
         self._arguments, self._parameters, self._is_seeded = arguments, parameters, seeded
@@ -118,7 +118,7 @@ class Certified(Calibrated, Stateful):
         """Return what the accountant takes before anything else, by type and shape checked."""
         return ()
 
-    def _declare(self, claim: dict[str, Any]) -> None:
+    def _declare(self, claim: _core.Claim) -> None:
         """Take what is declared about records and people, before the engine is built."""
 
     def _entries(self) -> dict[str, float]:
@@ -126,7 +126,7 @@ class Certified(Calibrated, Stateful):
         return {}
 
     @abstractmethod
-    def _build_engine(self, claim: dict[str, Any]) -> Any:
+    def _build_engine(self, claim: _core.Claim) -> Any:
         """Return a compiled engine in round 0 on the stream of `claim`."""
 
     @property

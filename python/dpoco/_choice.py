@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import (
     choice,
@@ -163,7 +164,7 @@ def choose(
     budget: Budget | None,
     participation: Participation | None = None,
     switches: int = 0,
-    adversary: str = "stationary",
+    adversary: literals.Adversary = "stationary",
     gap: float = 0.0,
 ) -> tuple[Choice, ...]:
     """Return all learners that fit a problem, sorted by expected regret.

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,6 +198,171 @@ class GlmLoss:
     def curvatures(self, margins: FloatArray, labels: FloatArray) -> FloatArray: ...
     def clip_labels(self, labels: FloatArray) -> FloatArray: ...
 
+# What engines are built from: they refuse a field that is missing, and one that they do not read.
+class Claim(TypedDict):
+    key: bytes
+    stream: int
+
+class SumSettings(Claim):
+    dimension: int
+    horizon: int
+    order: float
+    scale: float
+    grid: float
+    limit: float
+    method: str
+    omega: NotRequired[list[float]]
+    decay: NotRequired[list[float]]
+    ends: NotRequired[list[int]]
+    levels: NotRequired[list[float]]
+
+class NoisyMaxSettings(Claim):
+    candidates: int
+    largest: bool
+    horizon: int
+    noise: str
+    scale: float
+
+class ThresholdSettings(TypedDict):
+    threshold_scale: float
+    query_scale: float
+    noise: str
+    alarms: int
+
+class AboveThresholdSettings(ThresholdSettings, Claim):
+    horizon: int
+
+class CoupledSettings(Claim):
+    rounds: int
+    lipschitz: float
+    smoothness: float
+    block: int
+    forced_switch: float
+    max_switches: int | None
+    coupling: str
+    clip_high: float
+    clip_low: float
+
+class GibbsSettings(CoupledSettings):
+    inverse_temperature: float
+    regularization: float
+    exact_only: bool
+    sampler_tolerance: float
+    factor_range: float
+    anchors: int
+    clip_error: float
+
+class LeaderSettings(CoupledSettings):
+    step_size: float
+    noise_scale: float
+    noise_growth: bool
+    barrier_weight: float
+    strong_convexity: float
+
+class FtrlRule(TypedDict):
+    step_size: NotRequired[float | None]
+    scalar_bound: NotRequired[float]
+    vector_scale: NotRequired[float]
+    domain_radius: NotRequired[float]
+    ridges: NotRequired[list[float]]
+    shrinkage: NotRequired[float]
+
+class BatchSettings(TypedDict):
+    rounds: int
+    batch: int
+    growth: str | None
+    sum: SumSettings
+
+class FtrlSettings(BatchSettings, FtrlRule):
+    quadratic: bool
+
+class NewtonSettings(BatchSettings):
+    scalar_bound: float
+    curvature_bound: float
+    curvature_weight: float
+    step_size: float
+    step_share: float
+    shrinkage: float
+    deviations: list[float]
+
+class ExpertSettings(TypedDict):
+    experts: int
+    rounds: int
+    low: float
+    high: float
+
+class HedgeSettings(ExpertSettings):
+    learning_rate: float
+    sum: SumSettings
+
+class SelectionSettings(TypedDict):
+    candidates: int
+    noise: str
+    scale: float
+    largest: bool
+
+class EpochSettings(ExpertSettings, Claim):
+    selection: SelectionSettings
+    first: int | None
+    longest: int
+
+class BiasSettings(TypedDict):
+    log_union: float
+    noise: float
+    unselected: float
+
+class StatisticSettings(TypedDict):
+    experts: int
+    windows: str
+    offsets: list[float]
+    slopes: list[float]
+    reach: int
+
+class ShiftSettings(ExpertSettings, Claim):
+    selection: SelectionSettings
+    first: int | None
+    bias: BiasSettings
+    detects: bool
+    test: ThresholdSettings
+    threshold: float
+    statistic: StatisticSettings
+
+class ShareSettings(ExpertSettings, Claim):
+    batch: int
+    noise: str
+    noise_scale: float
+    grid: float
+    learning_rate: float
+    share_rate: float
+    floor: float
+
+class PathSettings(TypedDict):
+    experts: int
+    prior: str
+    switches: int
+    share_rate: float
+    learning_rate: float
+
+class TrackerSettings(PathSettings, ExpertSettings, Claim):
+    forced_switch: float
+    block: int
+    max_resamples: int | None
+
+class LinUcbSettings(TypedDict):
+    arms: int
+    rounds: int
+    reward_low: float
+    reward_high: float
+    batch: int
+    reward_weight: float
+    shift: float
+    exploration: float
+    spread: float
+    log_term: float
+    growth: float
+    bias: float
+    sum: SumSettings
+
 class RecordClipper:
     def __init__(self, dimension: int, bound: float, order: float, bound_l2: float) -> None: ...
     def multipliers(self, records: FloatArray) -> FloatArray: ...
@@ -225,7 +390,7 @@ class GibbsSampler:
     def chain_length(dimension: int, tolerance: float) -> int: ...
 
 class ContinualSum:
-    def __init__(self, settings: dict[str, Any], clipper: RecordClipper) -> None: ...
+    def __init__(self, settings: SumSettings, clipper: RecordClipper) -> None: ...
     def check_process(self) -> None: ...
     def push(self, value: FloatArray) -> FloatArray: ...
     def run(self, values: FloatArray, out: FloatArray) -> None: ...
@@ -237,7 +402,7 @@ class ContinualSum:
     def restore(self, state: bytes) -> None: ...
 
 class NoisyMax:
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, settings: NoisyMaxSettings) -> None: ...
     def select(self, scores: FloatArray) -> int: ...
     def check_process(self) -> None: ...
     @property
@@ -248,7 +413,7 @@ class NoisyMax:
     def restore(self, state: bytes) -> None: ...
 
 class AboveThreshold:
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, settings: AboveThresholdSettings) -> None: ...
     def test(self, excess: float) -> bool: ...
     def check_process(self) -> None: ...
     @property
@@ -348,7 +513,7 @@ class VertexSelection:
 
 class NoisyFtrl(RecordLearner):
     def __init__(
-        self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: dict[str, Any]
+        self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: FtrlSettings
     ) -> None: ...
     def leaf(
         self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
@@ -357,7 +522,7 @@ class NoisyFtrl(RecordLearner):
 
 class NoisyNewton(RecordLearner):
     def __init__(
-        self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: dict[str, Any]
+        self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: NewtonSettings
     ) -> None: ...
     def leaf(
         self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
@@ -365,16 +530,14 @@ class NoisyNewton(RecordLearner):
     def nonprivate_sum(self) -> FloatArray: ...
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    def __init__(
-        self, domain: Domain, losses: dict[str, Any], settings: dict[str, Any]
-    ) -> None: ...
+    def __init__(self, domain: Domain, losses: dict[str, Any], settings: GibbsSettings) -> None: ...
     def nonprivate_log_factor(self) -> float: ...
     def nonprivate_log_change(self) -> float: ...
     def nonprivate_anchor_mean(self) -> FloatArray: ...
 
 class CoupledRegularizedLeader(CoupledLearner):
     def __init__(
-        self, domain: Domain, losses: dict[str, Any], settings: dict[str, Any]
+        self, domain: Domain, losses: dict[str, Any], settings: LeaderSettings
     ) -> None: ...
     @property
     def grid(self) -> float: ...
@@ -427,7 +590,7 @@ class SwitchingPaths:
     def restore(self, state: bytes) -> None: ...
 
 class ObliviousTracker(ExpertLearner):
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, settings: TrackerSettings) -> None: ...
     @property
     def resamples(self) -> int: ...
     def nonprivate_state(self) -> tuple[int, int]: ...
@@ -454,26 +617,26 @@ class NetTransform(LinearTransform):
 
 class PrefixHedge(ExpertLearner):
     def __init__(
-        self, settings: dict[str, Any], transform: LinearTransform | None = None
+        self, settings: HedgeSettings, transform: LinearTransform | None = None
     ) -> None: ...
     def weights(self) -> FloatArray: ...
     def leaf(self, losses: FloatArray) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
 
 class EpochSelector(ExpertLearner):
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, settings: EpochSettings) -> None: ...
 
 class ShiftDetector(ExpertLearner):
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, settings: ShiftSettings) -> None: ...
     def alarms(self) -> list[int]: ...
 
 class ShiftStatistic:
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, settings: StatisticSettings) -> None: ...
     def update(self, own: int, losses: FloatArray, allowance: float) -> float: ...
     def reset(self) -> None: ...
 
 class BatchShare(ExpertLearner):
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, settings: ShareSettings) -> None: ...
     def weights(self) -> FloatArray: ...
     def released(self) -> FloatArray: ...
     def nonprivate_input(self) -> FloatArray: ...
@@ -540,7 +703,7 @@ class HighDimensionalBandit(BanditLearner):
     def clocks(self) -> list[int]: ...
 
 class LinUcb(BanditLearner):
-    def __init__(self, settings: dict[str, Any], clipper: RecordClipper) -> None: ...
+    def __init__(self, settings: LinUcbSettings, clipper: RecordClipper) -> None: ...
     def coefficients(self) -> FloatArray: ...
     def released(self) -> FloatArray: ...
     def leaf(self, arm: int, context: FloatArray, reward: float) -> FloatArray: ...

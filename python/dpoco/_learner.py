@@ -42,7 +42,7 @@ class OnlineLearner(Certified, Delayed):
 
     _raises: bool  # on_violation="raise"
 
-    def _declare(self, claim: dict[str, Any]) -> None:
+    def _declare(self, claim: _core.Claim) -> None:
         self._raises = self._arguments["on_violation"] == "raise"
         self._limiter = self._limiter_of(claim)
         # A class that others derived may have methods of its own in between.
@@ -53,7 +53,7 @@ class OnlineLearner(Certified, Delayed):
         """Return how many arguments of `observe` the engine takes as they come; 0: none."""
         return 0
 
-    def _limiter_of(self, claim: dict[str, Any]) -> Limiter | None:
+    def _limiter_of(self, claim: _core.Claim) -> Limiter | None:
         """Return what keeps people to the participation that was declared, if it is to."""
         participation: Participation | None = self._arguments.get("participation")
         if participation is None or not participation.enforced:
@@ -192,7 +192,7 @@ class OnlineLearner(Certified, Delayed):
             payload = payload[:start]
         super()._go_on(payload)
 
-    def _sibling(self: Self, claim: dict[str, Any]) -> Self:
+    def _sibling(self: Self, claim: _core.Claim) -> Self:
         sibling = super()._sibling(claim)
         sibling._limiter = sibling._limiter_of(claim)
         return sibling

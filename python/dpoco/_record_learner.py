@@ -49,7 +49,7 @@ class RecordLearner(OnlineLearner):
         return domain, loss
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._domain, self._loss = arguments["domain"], arguments["loss"]
         self._batch = getattr(parameters, "batch", 1)

@@ -43,7 +43,7 @@ _CHECKSUM = 32
 _CONTEXT = b"state"
 
 # Stands in for the key and stream that a restored state is about to bring.
-_REPLACED_CLAIM = {"key": bytes(32), "stream": 0}
+_REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
 
 Self = TypeVar("Self", bound="Stateful")
 
@@ -179,10 +179,11 @@ class Stateful(_core.Live):
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, a lock of its own."""
-        if "seed" in kwargs and "seed" not in signature(cls).parameters:
+        seeds = {"seed", "random_state"} & kwargs.keys()
+        if seeds and not seeds & signature(cls).parameters.keys():
             raise TypeError(
-                "seed is no argument of learners: source=dpoco.random.Source.seeded(seed) repeats "
-                "noise, for tests, and voids the guarantee"
+                f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
+                "repeats noise, for tests, and voids the guarantee"
             )
         self = super().__new__(cls)
         self._sole = threading.Lock()
@@ -191,7 +192,7 @@ class Stateful(_core.Live):
     # -- for subclasses ---------------------------------------------------------------------------
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         """Build the unstarted object; `claim` is its key and stream."""
         raise NotImplementedError
@@ -274,7 +275,7 @@ class Stateful(_core.Live):
         """
         raise NotImplementedError
 
-    def _sibling(self: Self, claim: dict[str, Any]) -> Self:
+    def _sibling(self: Self, claim: _core.Claim) -> Self:
         """Return an unstarted object with the same parameters and guarantee, none computed anew."""
         sibling: Any = type(self).__new__(type(self))
         own = ("_book", "_taken")

@@ -162,13 +162,13 @@ class Source:
         message = b"dpoco spawned source" + claim["key"] + claim["stream"].to_bytes(8, "little")
         return Source._from_key(hashlib.sha256(message).digest(), seeded=self._is_seeded)
 
-    def _claim(self) -> dict[str, Any]:
+    def _claim(self) -> _core.Claim:
         """Key and stream for a compiled engine, on a stream nothing else will ever use."""
         with self._lock:
             self._own()
             if self._next_stream > _LARGEST_STREAM:
                 raise ValueError("this source has given out all its streams")
-            claim = {"key": self._key, "stream": self._next_stream}
+            claim: _core.Claim = {"key": self._key, "stream": self._next_stream}
             self._next_stream += 1
         return claim
 

@@ -30,8 +30,10 @@ def clean(text):
 
 def test_messages_of_scikit_learns_estimators():
     def makers():
-        yield sklearn.PrivateOnlineClassifier(budget=BUDGET, classes=(0, 1), horizon=50, radius=1.0)
-        yield sklearn.PrivateOnlineClassifier(budget=BUDGET, classes="data", horizon=50, radius=1.0)
+        for classes in ((0, 1), (0, 1, 2), "data"):
+            yield sklearn.PrivateOnlineClassifier(
+                budget=BUDGET, classes=classes, horizon=50, radius=1.0, feature_bound=1.0
+            )
         yield sklearn.PrivateOnlineRegressor(budget=BUDGET, horizon=50, radius=1.0, **BOUNDS)
 
     rows = [[CANARY, 1.0], [2.0, CANARY]]
@@ -62,7 +64,9 @@ def test_messages_of_scikit_learns_estimators():
 def test_representations_of_scikit_learns_estimators(caplog):
     caplog.set_level(logging.DEBUG)
     for estimator in (
-        sklearn.PrivateOnlineClassifier(budget=BUDGET, classes=(0, 1), horizon=50, radius=1.0),
+        sklearn.PrivateOnlineClassifier(
+            budget=BUDGET, classes=(0, 1, 2), horizon=50, radius=1.0, feature_bound=1.0
+        ),
         sklearn.PrivateOnlineRegressor(budget=BUDGET, horizon=50, radius=1.0, **BOUNDS),
     ):
         estimator.partial_fit([[CANARY, 0.0]] * 2, [0, 1])
@@ -79,7 +83,9 @@ def test_river_estimators(learner, caplog):
     from river.base import viz
 
     caplog.set_level(logging.DEBUG)
-    model = river.PrivateClassifier(("a", "b"), horizon=500, budget=BUDGET, learner=learner)
+    model = river.PrivateClassifier(
+        ("a", "b"), horizon=500, budget=BUDGET, learner=learner, feature_bound=1.0
+    )
     before = repr(model)
     with base.base.log_method_calls():
         model.learn_one({"a": CANARY, WORD: 1.0}, True)
@@ -109,6 +115,7 @@ def test_river_estimators(learner, caplog):
 
 def test_neither_noise_nor_records_are_in_a_pickle():
     options = {"learner": "coupled_regularized_leader", "horizon": 1000, "budget": BUDGET}
+    options |= {"feature_bound": 1.0}
     ours = river.PrivateClassifier(("a", "b", "c"), seed=7, **options)
     ours.learn_one({"b": CANARY}, True)
     theirs = sklearn.PrivateOnlineClassifier(classes=(False, True), random_state=7, **options)

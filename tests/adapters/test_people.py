@@ -23,7 +23,7 @@ Y = X[:, 0] > X[:, 1]
 
 def in_river(kind=river.PrivateClassifier, features=("a", "b"), **changes):
     terms = {"horizon": ROUNDS, "budget": BUDGET, "participation": RULE, "person": "who", "seed": 2}
-    return kind(features, **{**terms, **changes})
+    return kind(features, **{**terms, "feature_bound": 1.0, **changes})
 
 
 def records(rounds=ROUNDS):
@@ -48,8 +48,9 @@ def test_both_play_the_rounds_of_the_learner():
     frame = pytest.importorskip("pandas").DataFrame(records())
     many.learn_many(frame, Y.tolist())
     fitted = sklearn.PrivateOnlineClassifier(
-        budget=BUDGET, classes=(False, True), horizon=ROUNDS, participation=RULE, random_state=2
-    )
+        budget=BUDGET, classes=(False, True), horizon=ROUNDS, participation=RULE, random_state=2,
+        feature_bound=1.0,
+    )  # fmt: skip
     fitted.partial_fit(X[:20], Y[:20], persons=PEOPLE[:20])
     fitted.partial_fit(X[20:], Y[20:], persons=PEOPLE[20:])
     for model in (one, many, fitted):
@@ -100,6 +101,19 @@ def test_records_of_nobody_are_refused_and_play_no_round():
 def test_a_learner_with_another_rule_is_not_bound():
     with pytest.raises(ValueError, match="another participation"):
         in_river(participation=dpoco.Participation(3, 5)).bind(in_river().learner_)
+
+
+def test_of_several_classes_every_learner_keeps_to_the_rule():
+    labels = np.argmax(np.hstack([X, -X[:, :1]]), axis=1)
+    model = in_river(classes=(0, 1, 2))
+    for record, label in zip(records(), labels.tolist(), strict=True):
+        model.learn_one(record, label)
+    assert model.guarantee.person == (3, 4)
+    assert model.guarantee.epsilon_at(1e-6) == pytest.approx(2.0, rel=1e-6)
+    assert model.guarantee.certified is False  # for want of real noise
+    for place, learner in enumerate(in_river(classes=(0, 1, 2)).learner_):
+        learner.run(model._model.problem.rows(X), labels == place, persons=PEOPLE)
+        assert learner._payload() == model.learner_[place]._payload()
 
 
 def test_policies_refuse_to_enforce():

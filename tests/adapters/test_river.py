@@ -29,7 +29,7 @@ CASES = [
 
 
 def classifier(**arguments):
-    given = {"horizon": 2000, "budget": BUDGET, "radius": 1.0, **arguments}
+    given = {"horizon": 2000, "budget": BUDGET, "radius": 1.0, "feature_bound": 1.0, **arguments}
     return PrivateClassifier(NAMES, **given)
 
 
@@ -264,13 +264,15 @@ def test_a_public_scaler_scales_what_it_names():
 
 def test_budgets_bounds_steps_and_weights(recwarn):
     stated = {"horizon": 100, "epsilon": 4.0, "delta": 1e-6, "learner": "noisy_ftrl"}
-    model = PrivateClassifier(NAMES, **stated, radius=1.0)
+    model = PrivateClassifier(NAMES, **stated, feature_bound=1.0, radius=1.0)
     assert model.clone().guarantee.epsilon_at(1e-6) == pytest.approx(4.0)
     with pytest.raises(ValueError, match="budget contains"):
-        PrivateClassifier(NAMES, **stated, budget=BUDGET)
+        PrivateClassifier(NAMES, **stated, feature_bound=1.0, budget=BUDGET)
     with pytest.raises(TypeError, match="epsilon and delta must be given"):
-        PrivateClassifier(NAMES, horizon=100)
-    with pytest.raises(TypeError, match="label_bound must be given"):
+        PrivateClassifier(NAMES, horizon=100, feature_bound=1.0)
+    with pytest.raises(TypeError, match=r"^feature_bound must be given"):
+        PrivateClassifier(NAMES, **stated)
+    with pytest.raises(TypeError, match=r"^label_bound must be given"):
         PrivateRegressor(NAMES, **stated, feature_bound=1.0)
     with pytest.raises(TypeError, match=r"^w is refused: .* past the bound"):
         model.learn_one({"a": 0.1}, True, w=2.0)

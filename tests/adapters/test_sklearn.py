@@ -30,15 +30,12 @@ from dpoco.adapters.sklearn import (
     expected_failed_checks,
 )
 
+OF_DATA = {"budget": BUDGET, "classes": "data", "feature_bound": 1.0, "radius": 1.0}
 ESTIMATORS = [
-    PrivateOnlineClassifier(budget=BUDGET, classes="data", radius=1.0),
-    PrivateOnlineClassifier(
-        budget=BUDGET, classes="data", radius=1.0, random_state=1, horizon=1000
-    ),
-    PrivateOnlineClassifier(budget=BUDGET, classes="data", radius=1.0, learner="noisy_ftrl"),
-    PrivateOnlineClassifier(
-        budget=BUDGET, classes="data", learner="polyhedral_frank_wolfe", radius=1.0, horizon=1000
-    ),
+    PrivateOnlineClassifier(**OF_DATA),
+    PrivateOnlineClassifier(**OF_DATA, random_state=1, horizon=1000),
+    PrivateOnlineClassifier(**OF_DATA, learner="noisy_ftrl"),
+    PrivateOnlineClassifier(**OF_DATA, learner="polyhedral_frank_wolfe", horizon=1000),
     PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=1.0),
     PrivateOnlineRegressor(budget=BUDGET, **BOUNDS, radius=1.0, loss="huber", horizon=1000),
     PrivateOnlineRegressor(
@@ -48,8 +45,8 @@ ESTIMATORS = [
 
 
 def classifier(**arguments):
-    given = {"budget": BUDGET, "classes": (False, True), "radius": 1.0, **arguments}
-    return PrivateOnlineClassifier(**given)
+    given = {"budget": BUDGET, "classes": (False, True), "radius": 1.0, "feature_bound": 1.0}
+    return PrivateOnlineClassifier(**{**given, **arguments})
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning", "ignore:fit.. starts a new")
@@ -126,7 +123,7 @@ def test_classes_are_public():
     model.partial_fit(rows, labels).partial_fit(rows[:1], labels[:1], classes=[True, False])
     with pytest.raises(ValueError, match="those of the first call"):
         model.partial_fit(rows, labels, classes=[0, 7])
-    for bad in (["a"], ["a", "a"], ["a", "b", "c"], "ab", 2):
+    for bad in (["a"], ["a", "a"], ["a", "b", "a"], "ab", 2):
         with pytest.raises(ValueError, match="classes must be two different labels"):
             classifier(classes=None).partial_fit(rows, labels, classes=bad)
     # Only one of them in the data, or none: nobody can tell.
@@ -313,20 +310,20 @@ def test_a_public_scaler_passes_the_checks_and_learns_nothing(norm):
 
 def test_the_budget_is_stated_once():
     rows, labels = records(300)
-    model = PrivateOnlineClassifier(epsilon=4.0, delta=1e-6, classes=(False, True), radius=1.0)
+    model = classifier().set_params(budget="epsilon, delta", epsilon=4.0, delta=1e-6)
     same = classifier(random_state=1).fit(rows, labels)
     assert clone(model).set_params(random_state=1).fit(rows, labels).coef_.tolist() == (
         same.coef_.tolist()
     )
     for given, named in (({"epsilon": 1.0}, "delta"), ({"delta": 0.1}, "epsilon"), ({}, "and")):
         with pytest.raises(TypeError, match=f"{named}.* must be given"):
-            PrivateOnlineClassifier(classes=(False, True), **given).fit(rows, labels)
+            clone(model).set_params(**{"epsilon": None, "delta": None, **given}).fit(rows, labels)
     for both in ({"epsilon": 1.0}, {"delta": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}):
         with pytest.raises(ValueError, match="budget contains"):
             classifier(**both).fit(rows, labels)
 
 
-def test_bounds_are_usual_ones_or_asked_for():
+def test_bounds_are_asked_for_and_radii_are_usual_ones():
     """At the usual radius a scaled regression is learned; at the old default it was not."""
     rng = np.random.default_rng(0)
     rows = rng.uniform(0.0, 100.0, (20_000, 10))
@@ -335,6 +332,8 @@ def test_bounds_are_usual_ones_or_asked_for():
     for given, missing in (({}, "feature_bound and label_bound"), ({"feature_bound": 1}, "label_")):
         with pytest.raises(TypeError, match=f"^{missing}.* must be given"):
             PrivateOnlineRegressor(**stated, **given).fit(rows, target)
+    with pytest.raises(TypeError, match=r"^feature_bound must be given: .* PublicScaler"):
+        classifier(feature_bound=None).fit(rows, target > 0.0)
     stated |= {"feature_bound": 1.0, "label_bound": 400.0}
     usual, old = (
         make_pipeline(scaler, PrivateOnlineRegressor(**stated, **radius)).fit(rows, target)
@@ -383,8 +382,8 @@ def test_sparse_rows_are_learned_as_dense_ones(monkeypatch):
     rng = np.random.default_rng(8)
     X = rng.uniform(-0.4, 0.4, (300, 4)) * (rng.random((300, 4)) < 0.3)
     y = X[:, 0] > 0.0
-    terms = {"epsilon": 50.0, "delta": 1e-6, "classes": (False, True), "random_state": 3}
-    fitted = [PrivateOnlineClassifier(**terms).fit(rows, y) for rows in (X, sparse.csr_array(X))]
+    model = classifier(budget=Budget(50.0, 1e-6), random_state=3)
+    fitted = [clone(model).fit(rows, y) for rows in (X, sparse.csr_array(X))]
     assert np.array_equal(fitted[0].coef_, fitted[1].coef_)
     odds = [fitted[0].predict_proba(rows) for rows in (X, sparse.coo_array(X))]
     assert np.array_equal(*odds)

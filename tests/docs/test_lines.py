@@ -14,9 +14,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import lines  # noqa: E402
 
-SINGLE = 43  # modules that one other imports
+SINGLE = 44  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_195, "oco.CoupledRegularizedLeader": 5_118}
-LINES, FILES = 42_287, 250  # of the package
+LINES, FILES = 41_300, 260  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

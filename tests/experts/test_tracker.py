@@ -110,7 +110,7 @@ def test_the_engine_refuses_what_it_cannot_do():
 
 def _settings(learner):
     p = learner.parameters
-    shared = learner._shared_settings({})
+    shared = learner._shared_settings()
     own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "max_resamples")
     return {**shared, **{name: getattr(p, name) for name in own}, "block": p.batch}
 

@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, snippets
 
+import dpoco
+
 MINUTES = {
     "engineer": 5.0, "researcher": 10.0, "backend": 15.0, "estimator": 2.0, "lawyer": 1.0,
 }  # fmt: skip
@@ -125,7 +127,8 @@ from sklearn.pipeline import make_pipeline
 rng = np.random.default_rng(0)
 X = rng.uniform([18, 0], [90, 50], size=(20_000, 2))  # years, visits
 y = X[:, 0] / 90 + X[:, 1] / 50 > 1.1
-model = PrivateOnlineClassifier(epsilon=1, delta=1e-6, classes=(False, True), horizon=1e5)
+model = PrivateOnlineClassifier(
+    epsilon=1, delta=1e-6, classes=(False, True), feature_bound=1.0, horizon=1e5)
 pipeline = clone(make_pipeline(PublicScaler([(0, 120), (0, 60)]), model))
 pipeline.fit(X[:15_000], y[:15_000])
 scaler, model = pipeline[0], pipeline[-1]
@@ -142,7 +145,7 @@ from river import metrics
 
 random.seed(0)
 model = PublicScaler({"age": (0, 120), "visits": (0, 60)}) | PrivateClassifier(
-    ("age", "visits"), horizon=1e4, epsilon=1, delta=1e-6)
+    ("age", "visits"), horizon=1e4, epsilon=1, delta=1e-6, feature_bound=1.0)
 accuracy = metrics.Accuracy()
 for t in range(8000):
     x = {"age": random.uniform(18, 90), "visits": random.uniform(0, 50)}
@@ -171,6 +174,7 @@ def test_the_estimator_user_swaps_a_line_in_a_pipeline(run, tmp_path):
 
 MISTAKES = """
 import dpoco
+from dpoco import _core
 from dpoco.experts import PrefixHedge
 from dpoco.oco import NoisyFTRL
 
@@ -186,7 +190,18 @@ wrong: str = learner.decide()  # assignment
 word: str = PrefixHedge(3, horizon=100, budget=budget).decide()  # assignment
 hedge: PrefixHedge = dpoco.load("state", NoisyFTRL)  # assignment
 dpoco.Budget("1", 1e-6)  # arg-type
+dpoco.Bugdet(1.0, 1e-6)  # attr-defined
+dpoco.accounting.nosy_ftrl  # attr-defined
+dpoco.local.LocalCleint  # attr-defined
+NoisyFTRL(ball, loss, horizon=100, budget=budget, statistics="quadratc")  # arg-type
+dpoco.mechanisms.ContinualSum(3, horizon=9, budget=budget, relation="swap")  # arg-type
 NoisyFTRL(ball, loss, horizon=100, budget=budget, seed=1)  # call-arg
+claim: _core.Claim = {"key": b"", "stream": 1}
+test: _core.ThresholdSettings = {
+    "threshold_scale": 1.0, "query_scale": 1.0, "noise": "laplace", "alarms": 1}
+_core.AboveThreshold({**test, **claim, "horizon": 9})
+_core.AboveThreshold({**test, **claim})  # typeddict-item
+_core.AboveThreshold({**test, **claim, "horizon": 9, "horizn": 9})  # typeddict-unknown-key
 learner.desice()  # attr-defined
 """
 
@@ -200,3 +215,18 @@ def test_a_type_checker_reports_exactly_the_mistakes(tmp_path):
     found = re.findall(r"^mine.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.M)
     lines = enumerate(MISTAKES.splitlines(), 1)
     assert found == [(str(n), text.split("# ")[1]) for n, text in lines if "  # " in text]
+
+
+def test_another_type_checker_reports_the_same_lines(tmp_path):
+    """Over a second: pyright reads the package, in a process of Node.js."""
+    pytest.importorskip("basedpyright", reason="pyright as a package of its own: the extra lint")
+    (tmp_path / "mine.py").write_text(MISTAKES)
+    home = str(Path(dpoco.__file__).parents[1])
+    settings = {"typeCheckingMode": "standard", "extraPaths": [home], "include": ["mine.py"]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    given = json.loads(done.stdout)["generalDiagnostics"]
+    found = [each["range"]["start"]["line"] + 1 for each in given if each["severity"] == "error"]
+    lines = enumerate(MISTAKES.splitlines(), 1)
+    assert found == [number for number, text in lines if "  # " in text]

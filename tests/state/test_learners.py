@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -15,7 +20,9 @@ from dpoco.audit._family import Family, Scorer
 from dpoco.errors import StateError
 from dpoco.frank_wolfe import NoisySGD, TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_named, learner_of, own_class
-from dpoco.local import DistributionLearner
+from dpoco.local import DistributionLearner, Hypotheses
+
+BUDGET = dpoco.Budget(1.0, 1e-6)
 
 
 @pytest.mark.parametrize("listed", LEARNERS, ids=lambda each: each.name)
@@ -97,8 +104,9 @@ def test_arguments_as_other_libraries_give_them(listed, tmp_path):
     copied = clone(learner)
     assert copied is not learner
     assert copied.get_params() == given
-    with pytest.raises(TypeError, match=r"source=dpoco\.random\.Source\.seeded"):
-        kind(**given, seed=1)
+    for seed in ("seed", "random_state"):
+        with pytest.raises(TypeError, match=rf"^{seed} is no .*source=dpoco\.random\.Source"):
+            kind(**given, **{seed: 1})
     for horizon in (1.5, float("inf"), float("nan")):
         with pytest.raises((TypeError, ValueError), match="horizon"):
             kind(**{**given, "horizon": horizon})
@@ -106,3 +114,58 @@ def test_arguments_as_other_libraries_give_them(listed, tmp_path):
     assert dpoco.load(tmp_path / "state", kind).parameters == learner.parameters
     with pytest.raises(StateError, match=f"is of a {listed.class_name}, not of a Mine"):
         dpoco.load(tmp_path / "state", Mine)
+
+
+def words_of(kind):
+    """Yield each argument that may be a word, with the words of its type."""
+    for name, hint in get_type_hints(kind.__init__).items():
+        for part in (hint, *get_args(hint)):
+            if get_origin(part) is Literal:
+                yield name, set(get_args(part))
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.parametrize("listed", LEARNERS, ids=lambda each: each.name)
+def test_the_words_of_types_are_those_that_are_accepted(listed):
+    kind, given = listed.load(), {}
+    if listed.plays in ("reports", "pairs"):
+        given = {"hypotheses": Hypotheses([[0.7, 0.3], [0.3, 0.7]])}
+        given["epsilon"] = 1.0
+    else:
+        made = standard_case(listed.name).make_learner(dpoco.random.Source.seeded(1))
+        given = {
+            **made._arguments,
+            "parameters": None,
+            "budget": made._arguments["budget"] or BUDGET,
+        }
+    found = dict(words_of(kind))
+    assert found or "above" in listed.name
+    for name, words in found.items():
+        hedge = {"learner": "hedge", "horizon": 9} if name in ("learning_rate", "range") else {}
+        with pytest.raises((ValueError, TypeError)) as error:
+            kind(**{**given, **hedge, name: "?"})
+        accepted = set()
+        for named in re.findall(r"must be one of \[(.*)\]; got '\?'$", str(error.value)):
+            accepted = set(re.findall(r"'(\w+)'", named))
+            words -= {"coordinate"} - accepted  # of the other kind of learner
+            assert accepted <= words
+        for word in words - accepted:  # beside numbers, or for None
+            assert word in ("auto", "paper", "predicted", "worst_case")
+            kind(**{**given, **hedge, name: word})
+
+
+STUBS = ["", "accounting", "adapters", "local"]
+
+
+@pytest.mark.parametrize("package", STUBS)
+def test_type_checkers_know_the_names_of_packages_that_import_on_first_use(package):
+    home = Path(dpoco.__file__).parent / package
+    stub = ast.parse((home / "__init__.pyi").read_text())
+    known = {each.asname for node in stub.body if isinstance(node, ast.ImportFrom)
+             for each in node.names if each.asname == each.name}  # fmt: skip
+    module = importlib.import_module(f"dpoco.{package}".rstrip("."))
+    public = set(module.__all__) - {"__version__"}
+    if package == "accounting":
+        public |= {path.stem for path in home.glob("[!_]*.py")}
+    assert known == public
+    assert all(hasattr(module, name) for name in known - {"river", "sklearn"})

@@ -7,14 +7,10 @@ docstring states the claim and where it is proved. Modules are imported on first
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from dpoco.accounting.explanation import explain
-    from dpoco.accounting.ledger import Ledger
 
 __all__ = ["Budget", "Guarantee", "Ledger", "explain"]
 

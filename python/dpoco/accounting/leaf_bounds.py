@@ -30,8 +30,8 @@ __all__ = ["CALIBRATIONS", "WEIGHTS", "L1Geometry", "LeafBounds", "check_fixed",
            "enforced_leaf_bounds", "lossless_leaf_bounds", "published_leaf_bound",
            "record_length"]  # fmt: skip
 
-CALIBRATIONS = ("tight", "corrected", "paper")
-WEIGHTS = ("unbiased", "paper")
+CALIBRATIONS: tuple[str, ...] = ("tight", "corrected", "paper")
+WEIGHTS: tuple[str, ...] = ("unbiased", "paper")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn, TypeVar
 
+from dpoco import _literals as literals
 from dpoco._validation import choice, real_float
 from dpoco.accounting._ledger_book import Book, Claim, Entry, claim_of
 from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of, largest_fitting
@@ -88,10 +89,10 @@ class Ledger:
         self,
         budget: Budget,
         *,
-        relation: str = "replace",
-        view: str = "everyone",
+        relation: literals.Relation = "replace",
+        view: literals.View = "everyone",
         unit: str | None = None,
-        currency: str = "auto",
+        currency: literals.Currency = "auto",
         adaptive: bool = True,
         side_share: float = 0.01,
     ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from dpoco._validation import choice, exponent, positive_float
 from dpoco.accounting import continual_sum
@@ -29,7 +29,7 @@ __all__ = ["DEFAULT_NUMERICS", "SumParameters", "calibrate_noise", "check_numeri
            "noise_order", "numerics_of", "people_of", "plain_numerics", "released_sum",
            "sum_fields", "sum_of"]  # fmt: skip
 
-DEFAULT_NUMERICS = "auto"
+DEFAULT_NUMERICS: Final = "auto"
 
 
 class Returning(Protocol):

@@ -8,10 +8,7 @@ surrounding library may still leak.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from dpoco.adapters import open_bandit, river, sklearn
+from typing import Any
 
 __all__ = ["open_bandit", "river", "sklearn"]
 

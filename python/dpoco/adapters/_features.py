@@ -11,18 +11,18 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from dpoco import _literals as literals
 from dpoco._validation import FloatArray, choice, number, positive_int
 from dpoco.datasets import PublicScaling
 from dpoco.trace import Flags
 
 _LARGEST_DIMENSION = 2**24
-
-Norm = Literal["l2", "max"]
 
 
 def public_scaling(ranges: Any) -> PublicScaling:
@@ -36,7 +36,7 @@ def public_scaling(ranges: Any) -> PublicScaling:
     return PublicScaling(pairs[..., 0], pairs[..., 1], intercept=False)
 
 
-def scaled(scaling: PublicScaling, norm: Norm, rows: FloatArray) -> FloatArray:
+def scaled(scaling: PublicScaling, norm: literals.Norm, rows: FloatArray) -> FloatArray:
     """Return rows of declared ranges, shape (n, d), scaled into the ball of radius 1 of a norm."""
     long = math.sqrt(rows.shape[1]) if choice("norm", norm, ("l2", "max")) == "l2" else 1.0
     return scaling.apply(rows) / long
@@ -166,7 +166,7 @@ def _name(name: Any) -> str:
 
 
 class LabelMap:
-    """0 and 1 for two public labels, NaN, which makes a record an empty one, for others.
+    """0, 1, ... for public labels, NaN, which makes a record an empty one, for others.
 
     Labels must be of the classes' kind: bools, numbers (ints and floats, of Python and NumPy),
     texts, or else one type. Classes 0 and 1, and False and True, take bools and numbers alike:
@@ -174,17 +174,17 @@ class LabelMap:
 
     Parameters
     ----------
-    classes : sequence of two labels
+    classes : sequence of labels
 
     Raises
     ------
     ValueError, TypeError
-        If they are not two, equal, missing, or of different kinds.
+        If they are less than two, equal, missing, or of different kinds.
     """
 
     def __init__(self, classes: Sequence[Any]) -> None:
-        if isinstance(classes, (str, bytes)) or len(classes) != 2 or classes[0] == classes[1]:
-            raise ValueError("classes must be two different labels")
+        if isinstance(classes, (str, bytes)) or len(classes) < 2 or _repeats(classes):
+            raise ValueError("classes must be two different labels, or more")
         if any(map(_missing, classes)):
             raise ValueError("None, NaN and similar values are missing labels, not classes")
         self._classes = tuple(classes)
@@ -195,15 +195,14 @@ class LabelMap:
             raise TypeError(f"classes must be of one type; got {' and '.join(sorted(self._kinds))}")
 
     def value(self, label: Any) -> float:
-        """Return 0 for the first class, 1 for the second, NaN for others; check the type."""
+        """Return 0 for the first class, 1 for the second, ..., NaN for others; check the type."""
         if _missing(label):
             return math.nan
         if _kind(label) not in self._kinds:
             expected = " or ".join(sorted(self._kinds))
             raise TypeError(f"a label must be {expected}, as classes are; got {_kind(label)}")
-        if label == self._classes[1]:
-            return 1.0
-        return 0.0 if label == self._classes[0] else math.nan
+        places = (place for place, known in enumerate(self._classes) if label == known)
+        return float(next(places, math.nan))
 
     def values(self, labels: Iterable[Any]) -> FloatArray:
         """Return the values of many labels, shape (n,)."""
@@ -220,6 +219,10 @@ def _records(table: Any) -> Iterable[Mapping[Any, Any]]:
     if not hasattr(table, "itertuples"):
         return table  # type: ignore[no-any-return]
     return (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(False))
+
+
+def _repeats(labels: Sequence[Any]) -> bool:
+    return any(one == other for one, other in combinations(labels, 2))
 
 
 def _kind(label: Any) -> str:

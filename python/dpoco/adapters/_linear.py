@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._choice import choose
@@ -18,11 +17,12 @@ from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.adapters._arguments import further_options, seeded_source, stated_budget
 from dpoco.domains import LpBall
-from dpoco.errors import StateError
+from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpoco.random import Source
 from dpoco.trace import Flags
 
 _AUTO = "auto"
@@ -33,84 +33,10 @@ _SLACK = 1.0 + 1e-12
 
 
 _TERMS = ("horizon", "options", "seed", "participation")
+_PAGE = "docs/privacy/one_versus_rest.md"
 # Margins of plus and minus 4 are probabilities of 2 and 98 %.
 _REACH = 4.0
-
-Stated = Literal["epsilon, delta"]
-STATED: Stated = "epsilon, delta"
-
-
-def refuse(names: Collection[str]) -> None:
-    """Raise `TypeError` for further arguments of a method that learns."""
-    if not names:
-        return
-    name = min(names)
-    if name in ("sample_weight", "w"):
-        raise TypeError(
-            f"{name} is refused: a weight would scale a record's influence past the bound that the "
-            "noise is for"
-        )
-    raise TypeError(f"unexpected argument {name!r}")
-
-
-def stated_budget(arguments: Mapping[str, Any]) -> Budget | None:
-    """Return the budget of an estimator's arguments: `budget`, or `epsilon` and `delta`."""
-    budget, numbers = arguments["budget"], {name: arguments[name] for name in ("epsilon", "delta")}
-    missing = [name for name, value in numbers.items() if value is None]
-    if budget != STATED:
-        if len(missing) < 2:
-            raise ValueError("budget contains epsilon and delta: give it, or both of these")
-        return budget  # type: ignore[no-any-return]  # checked by the learner
-    if missing:
-        raise TypeError(
-            f"{' and '.join(missing)} must be given, or a budget (None switches privacy off)"
-        )
-    return Budget(**numbers)
-
-
-def callers(kind: type) -> Iterator[Any]:
-    """Yield the objects of a type whose methods are running: pipelines tell nobody of their steps.
-
-    They are not seen from other processes, nor if they have returned before.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, kind):
-            yield owner
-        frame = frame.f_back
-
-
-def warn_of_learning(steps: Iterable[Any]) -> None:
-    """Warn of steps that learn from the records which a private estimator gets from them."""
-    names = sorted({type(each).__name__ for each in steps})
-    if names:
-        warnings.warn(
-            f"{', '.join(names)} before a private estimator: what a step learns from the data is "
-            "not covered by the guarantee; use PublicScaler, or other steps with public constants",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a constructor's arguments from its ``locals()``."""
-    return {name: value for name, value in given.items() if name not in ("self", "__class__")}
-
-
-def seeded_source(seed: Any) -> Source | None:
-    """Return a reproducible source, which voids the guarantee, or None for real noise."""
-    return None if seed is None else Source.seeded(seed)
-
-
-def further_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
-    """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
-    if own & set(options or {}):
-        raise ValueError(f"options must not contain any of {sorted(own)}")
-    rule = (options or {}).get("participation")
-    if rule is not None and rule.enforced:
-        raise ValueError("no persons are given: participation needs enforced=False")
-    return dict(options or {})
+_ATTEMPTS = 20  # to share a budget: one or two are enough, a few where losses are no Gaussians'
 
 
 @dataclass(frozen=True)
@@ -133,6 +59,8 @@ class LinearProblem:
         margins in one feature reach 4 or `label_bound` if all features are about as large.
     intercept : bool
         Whether records get one more feature, the constant `feature_bound`.
+    outputs : int
+        Number of margins, and of learners: of more than two classes, one for each.
     """
 
     loss: str
@@ -143,6 +71,7 @@ class LinearProblem:
     threshold: float = 1.0
     radius: float | None = None
     intercept: bool = True
+    outputs: int = 1
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int) -> LinearProblem:
@@ -150,15 +79,17 @@ class LinearProblem:
         stated = {each.name: arguments[each.name] for each in fields(cls) if each.name in arguments}
         if "loss" in stated:
             choice("loss", stated["loss"], ("squared", "huber"))
-            bounds = ("feature_bound", "label_bound")
-            missing = [name for name in bounds if stated.get(name, 1.0) is None]
-            if missing:
-                raise TypeError(
-                    f"{' and '.join(missing)} must be given: records and labels are clipped to "
-                    "them, so they decide what is learned, and they must be public; after "
-                    "PublicScaler, feature_bound is 1"
-                )
-        return cls(**{"loss": "logistic", **stated, "dimension": dimension})
+        bounds = ("feature_bound", "label_bound")
+        missing = [name for name in bounds if stated.get(name, 1.0) is None]
+        if missing:
+            raise TypeError(
+                f"{' and '.join(missing)} must be given: records and labels are clipped to "
+                "them, so they decide what is learned, and they must be public; after "
+                "PublicScaler, feature_bound is 1"
+            )
+        classes = arguments.get("classes")
+        outputs = len(classes) if classes is not None and len(classes) > 2 else 1
+        return cls(**{"loss": "logistic", **stated, "dimension": dimension, "outputs": outputs})
 
     def __post_init__(self) -> None:
         """Check everything here, before there are data."""
@@ -221,6 +152,33 @@ class LinearProblem:
             learner = _NAMED[self.learner].load()(*problem, **covered, source=source, **more)
         return learner
 
+    def make_all(self, budget: Budget | None, **terms: Any) -> tuple[RecordLearner, ...]:
+        """Return a learner for each output, with noise of its own; together they keep to `budget`.
+
+        Proof: ``docs/privacy/one_versus_rest.md``.
+        """
+        if self.outputs == 1 or not isinstance(budget, Budget):
+            first = self.make(budget=budget, **terms)
+        else:
+            first = self._sharing(budget, terms)
+        return (first, *(first.clone() for _ in range(self.outputs - 1)))
+
+    def _sharing(self, budget: Budget, terms: dict[str, Any]) -> RecordLearner:
+        """Return a learner of which as many as there are outputs keep to the budget together."""
+        count, share = self.outputs, 1.0
+        for _ in range(_ATTEMPTS):
+            if budget.delta == 0.0:
+                epsilon = share * budget.epsilon / count
+            else:
+                mu = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(count)
+                epsilon = gaussian_epsilon(share * mu, budget.delta)
+            learner = self.make(budget=Budget._derived(epsilon, budget.delta), **terms)
+            together = guarantee_of_all([learner.guarantee] * count, budget)
+            if together.epsilon <= budget.epsilon:
+                return learner
+            share *= (1.0 - 1e-10) * budget.epsilon / together.epsilon
+        raise CalibrationError(f"{count} such learners, one for each class, exceed the budget")
+
     def _multipliers(self, features: FloatArray) -> FloatArray:
         """Return what records are clipped by, shape (n,); 0 for those that are not finite."""
         order = math.inf if self._p == 1.0 else 2.0
@@ -239,116 +197,192 @@ class LinearProblem:
             np.multiply(features, self._multipliers(features)[:, None], out=rows[:, :d])
         return rows
 
+    def targets(self, labels: FloatArray) -> FloatArray:
+        """Return what each output's learner is told of labels, shape (outputs, n)."""
+        if self.outputs == 1:
+            return labels[None, :]
+        own = labels == np.arange(self.outputs)[:, None]
+        return np.where(np.isnan(labels), np.nan, own)
+
     def nonprivate_flags(self, features: FloatArray, labels: FloatArray) -> Flags:
         """Return how records and labels are read, shapes (n,) and (n, d). **Not private**."""
-        flags = record_flags(self._multipliers(features), labels, self.family().label_range)
+        told = self.targets(labels)[0]
+        flags = record_flags(self._multipliers(features), told, self.family().label_range)
         return {**flags, "missing": ~np.isfinite(features)}
 
-    def margins(self, theta: FloatArray, features: FloatArray) -> FloatArray:
-        """Return <theta, record> of clipped records, shape (n,); 0 for those that are not finite.
+    def margins(self, thetas: FloatArray, features: FloatArray) -> FloatArray:
+        """Return <theta, record> of clipped records, shape (n, outputs); 0 if not finite.
 
         One by one, so that a prediction does not depend on what it is asked together with.
         """
         rows = self.rows(features)
         rows[~np.isfinite(rows).all(axis=1), : self.dimension] = 0.0
-        margins: FloatArray = np.einsum("ij,j->i", rows, theta)
-        return margins
+        return np.stack([np.einsum("ij,j->i", rows, theta) for theta in thetas], axis=1)
+
+
+def probabilities(margins: FloatArray) -> FloatArray:
+    """Return the probabilities of the classes, shape (n, classes), of margins (n, outputs).
+
+    Those of several classes are in proportion to the probabilities of one against the others.
+    """
+    own = 1.0 / (1.0 + np.exp(-np.clip(margins, -700.0, 700.0)))
+    if margins.shape[1] == 1:
+        return np.hstack([1.0 - own, own])
+    return np.asarray(own / own.sum(axis=1, keepdims=True))
+
+
+def likeliest(margins: FloatArray) -> NDArray[np.intp]:
+    """Return the place of the most probable class, the first one on a tie, shape (n,)."""
+    return np.argmax(margins, axis=1) if margins.shape[1] > 1 else (margins[:, 0] > 0.0) + 0
+
+
+def guarantee_of_all(parts: Sequence[Guarantee], budget: Budget | None) -> Guarantee:
+    """Return the guarantee of learners that see the same records, one for each class."""
+    if len(parts) == 1 or not parts[0].private:
+        return parts[0]
+    stated = [each.delta for each in (*parts, budget) if each is not None]
+    found = Guarantee.composed(*parts, delta=max(stated))
+    said = f"{found.mechanism}, by each of {len(parts)} learners, one for each class"
+    return replace(found, mechanism=said, reference=f"{_PAGE}; {found.reference}")
 
 
 class Published(NamedTuple):
-    """What a learner has published: decision, rounds learned, and the guarantee of all of it."""
+    """What learners have published: decisions, rounds learned, and the guarantee of all of it.
 
-    theta: FloatArray
+    Decisions have shape (outputs, d), with an intercept (outputs, d + 1).
+    """
+
+    thetas: FloatArray
     round: int
     guarantee: Guarantee
 
 
 class LinearModel:
-    """A learner and what it has published.
+    """Learners, one for each output, and what they have published.
 
     A pickle of a started model carries what it has published and nothing else: it predicts, and
-    does not learn. Copies of a started model are refused, like those of its learner.
+    does not learn. Copies of a started model are refused, like those of its learners.
 
     Parameters
     ----------
     problem : LinearProblem
     terms : dict
-        Horizon, budget, options, seed and participation of the learner.
+        Horizon, budget, options, seed and participation of the learners.
     published : Published, optional
-        What a pickle carries in place of the learner.
+        What a pickle carries in place of the learners.
     """
+
+    _learners: tuple[RecordLearner, ...] = ()
+    _guarantee: Guarantee
 
     def __init__(
         self, problem: LinearProblem, terms: dict[str, Any], published: Published | None = None
     ) -> None:
         self.problem, self._terms, self._published = problem, terms, published
-        self._learner = problem.make(**terms) if published is None else None
+        if published is None:
+            self._hold(problem.make_all(**terms))
+
+    def _hold(self, learners: tuple[RecordLearner, ...]) -> None:
+        guarantees = [each.guarantee for each in learners]
+        self._learners = learners
+        self._guarantee = guarantee_of_all(guarantees, self._terms["budget"])
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], dimension: int, learner: Any = None) -> LinearModel:
-        """Return the model an estimator's arguments state; of a loaded learner as `bind` does."""
+        """Return the model an estimator's arguments state; of loaded learners as `bind` does."""
         problem = LinearProblem.of(arguments, dimension)
         terms = {name: arguments[name] for name in _TERMS} | {"budget": stated_budget(arguments)}
         if learner is None:
             return cls(problem, terms)
         model = cls.__new__(cls)
-        model.problem, model._terms, model._learner = problem, terms, None
+        model.problem, model._terms = problem, terms
         model.bind(learner)
         return model
 
     @property
-    def learner(self) -> RecordLearner:
-        """The learner; `StateError` if this is a published model only."""
-        if self._learner is None:
+    def learners(self) -> tuple[RecordLearner, ...]:
+        """The learners; `StateError` if this is a published model only."""
+        if not self._learners:
             raise StateError(
                 "this copy holds what was published, not the learner: save the learner itself, "
                 "load it with dpoco.load and bind() it to continue"
             )
-        return self._learner
+        return self._learners
+
+    @property
+    def learner(self) -> Any:
+        """The learner of a single output, or all learners, in the order of the classes."""
+        return self.learners[0] if self.problem.outputs == 1 else self.learners
 
     @property
     def published(self) -> Published:
         """What was published so far: free to use."""
-        if self._learner is None:
+        if not self._learners:
             assert self._published is not None
             return self._published
-        learner = self._learner
-        return Published(learner.last_decision, learner.round, learner.guarantee)
+        thetas = np.stack([each.last_decision for each in self._learners])
+        return Published(thetas, self._learners[0].round, self._guarantee)
 
     @property
-    def coefficients(self) -> tuple[FloatArray, float]:
-        """Published coefficients of the features, shape (d,), and the intercept."""
-        problem, theta = self.problem, self.published.theta
-        last = float(theta[-1]) * float(problem.feature_bound) if problem.intercept else 0.0
-        return theta[: problem.dimension].copy(), last
+    def coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Published coefficients, shape (outputs, d), and intercepts, shape (outputs,)."""
+        problem, thetas = self.problem, self.published.thetas
+        last = thetas[:, -1] * float(problem.feature_bound)
+        return thetas[:, : problem.dimension].copy(), last if problem.intercept else 0.0 * last
+
+    def _turns(self, labels: FloatArray) -> Iterator[tuple[RecordLearner, FloatArray]]:
+        """Return learners with their targets, if all of them have learned from the same records."""
+        if len({each.round for each in self.learners}) > 1:
+            raise StateError(
+                "a call was interrupted when some of this model's learners had its records and "
+                "others had not: it predicts, and can no longer learn"
+            )
+        return zip(self.learners, self.problem.targets(labels), strict=True)
 
     def learn_one(self, features: FloatArray, label: float, person: Any = None) -> None:
         """Play one round."""
-        learner = self.learner
-        learner.decide()
-        learner.observe(self.problem.rows(features[None, :])[0], label, person=person)
+        row = self.problem.rows(features[None, :])[0]
+        for learner, target in self._turns(np.array([label])):
+            learner.decide()
+            learner.observe(row, float(target[0]), person=person)
 
     def learn_many(self, features: FloatArray, labels: FloatArray, persons: Any = None) -> None:
         """Play one round a row, with the same decisions; none if the horizon does not allow all."""
         rows = self.problem.rows(features)
-        self.learner.run(rows, labels, persons=persons, record_decisions=False)
+        for learner, targets in self._turns(labels):
+            learner.run(rows, targets, persons=persons, record_decisions=False)
 
     def margins(self, features: FloatArray) -> FloatArray:
-        """Return the margins of records: post-processing, no round is played."""
-        return self.problem.margins(self.published.theta, features)
+        """Return margins of records, shape (n, outputs): post-processing, no round is played."""
+        return self.problem.margins(self.published.thetas, features)
 
     def bind(self, learner: Any) -> None:
-        """Go on with a learner that was saved and loaded, or unpickled and resumed.
+        """Go on with learners that were saved and loaded, or unpickled and resumed.
 
         Raises
         ------
         StateError
             If this model learns already.
         ValueError, TypeError
-            If the learner is of another kind, or learns another problem.
+            If a learner is of another kind, or learns another problem.
         """
-        if self._learner is not None and self._learner._is_started():
+        if self._learners and not self._is_fresh:
             raise StateError("this model has started to learn already")
+        given = tuple(learner) if isinstance(learner, (list, tuple)) else (learner,)
+        for each in given:
+            self._check_bound(each)
+        if len(given) != self.problem.outputs:
+            raise ValueError(
+                f"the model has {self.problem.outputs} learners, in the order of its classes; "
+                f"got {len(given)}"
+            )
+        if len({each._payload() for each in given}) < len(given):
+            raise ValueError("two of the learners are the same one, and would share their noise")
+        if len({each.round for each in given}) > 1:
+            raise ValueError("the learners were not saved together: they are in different rounds")
+        self._hold(given)
+
+    def _check_bound(self, learner: Any) -> None:
         named = self.problem.learner
         known = [*_NAMED.values()] if named == _AUTO else [_NAMED[named]]
         if learner_of(type(learner)) not in known:
@@ -359,20 +393,20 @@ class LinearModel:
             raise ValueError("the learner has another domain or loss than this model")
         if learner.get_params()["participation"] != self._terms["participation"]:
             raise ValueError("the learner has another participation than this model")
-        self._learner = learner
+
+    @property
+    def _is_fresh(self) -> bool:
+        return bool(self._learners) and not any(each._is_started() for each in self._learners)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._learner is not None and not self._learner._is_started():
-            return LinearModel, (self.problem, self._terms)
-        published = self.published
-        kept = published._replace(theta=published.theta.copy())
-        return LinearModel, (self.problem, self._terms, kept)
+        kept = () if self._is_fresh else (self.published,)
+        return LinearModel, (self.problem, self._terms, *kept)
 
     def __deepcopy__(self, memo: Any) -> LinearModel:
         return self.__copy__()
 
     def __copy__(self) -> LinearModel:
-        if self._learner is None or self._learner._is_started():
+        if not self._is_fresh:
             raise StateError(
                 "a started model cannot be copied, because the copy would share its noise; "
                 "clone() makes a fresh one, and a pickle holds what was published"

@@ -13,7 +13,7 @@ from typing import Any
 from dpoco._clipping import context_flags
 from dpoco._validation import FloatArray, choice, float_array
 from dpoco.accounting import Budget
-from dpoco.adapters._linear import further_options, own_arguments, seeded_source
+from dpoco.adapters._arguments import further_options, own_arguments, seeded_source
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError

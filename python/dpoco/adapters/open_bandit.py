@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _literals as literals
 from dpoco._tickets import Ticket
 from dpoco._validation import IntArray, float_array
 from dpoco.accounting import Budget, Guarantee
@@ -49,7 +50,7 @@ class _Policy:
     policy_type = PolicyType("contextual")
     len_list = 1
     policy_name: str
-    _learner: str
+    _learner: literals.ArmPolicy
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class _Policy:
         horizon: int,
         budget: Budget | None,
         radius: float = 1.0,
-        unanswered: str = "raise",
+        unanswered: literals.Unanswered = "raise",
         options: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:

@@ -11,7 +11,6 @@ published.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -24,19 +23,13 @@ except ImportError:
         'dpoco.adapters.river needs river: pip install "dpoco[adapters]"', name="river"
     ) from None
 
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
-from dpoco.adapters._features import FeatureMap, LabelMap, Norm, public_scaling, scaled
-from dpoco.adapters._linear import (
-    STATED,
-    LinearModel,
-    Stated,
-    callers,
-    own_arguments,
-    refuse,
-    warn_of_learning,
-)
+from dpoco.adapters._arguments import callers, own_arguments, refuse, warn_of_learning
+from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scaled
+from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
 from dpoco.trace import Flags, RecordShares
 
@@ -82,7 +75,9 @@ class PublicScaler(base.MiniBatchTransformer):
     {'age': 0.5, 'user': 'u7'}
     """
 
-    def __init__(self, ranges: Mapping[str, tuple[float, float]], norm: Norm = "l2") -> None:
+    def __init__(
+        self, ranges: Mapping[str, tuple[float, float]], norm: literals.Norm = "l2"
+    ) -> None:
         self.ranges, self.norm = ranges, norm
         if not isinstance(ranges, Mapping):
             raise TypeError(f"ranges must be a mapping of names; got {type(ranges).__name__}")
@@ -128,7 +123,9 @@ class _LinearEstimator:
 
     @property
     def learner_(self) -> Any:
-        """The underlying learner. Its `save` keeps its state, which is as secret as the data.
+        """The underlying learner; of more than two classes a tuple with one for each.
+
+        Their `save` keeps their state, which is as secret as the data.
 
         Raises
         ------
@@ -149,18 +146,23 @@ class _LinearEstimator:
         return self._model.published.round
 
     @property
-    def weights(self) -> dict[str, float] | FloatArray:
-        """Published coefficients: by name, or of the hashed entries, shape (d,)."""
-        coefficients, _ = self._model.coefficients
-        order = self._features.names
+    def weights(self) -> Any:
+        """Published coefficients: by name, or of the hashed entries, shape (d,).
+
+        Of more than two classes a dictionary of these, by label.
+        """
+        order, rows = self._features.names, self._model.coefficients[0]
         if order is None:
-            return coefficients
-        return {name: float(value) for name, value in zip(order, coefficients, strict=True)}
+            return self._by_class(rows)
+        return self._by_class([dict(zip(order, row, strict=True)) for row in rows.tolist()])
 
     @property
-    def intercept_value(self) -> float:
-        """Published intercept; 0 if there is none."""
-        return self._model.coefficients[1]
+    def intercept_value(self) -> Any:
+        """Published intercept; 0 if there is none. Of more than two classes by label."""
+        return self._by_class(self._model.coefficients[1].tolist())
+
+    def _by_class(self, values: Sequence[Any] | FloatArray) -> Any:
+        return values[0]
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, **refused: NoReturn) -> None:
         """Play one round with a record.
@@ -209,12 +211,13 @@ class _LinearEstimator:
             warn_of_learning(each for own in steps for each in _learning(own))
 
     def bind(self, learner: Any) -> None:
-        """Continue with a learner that `dpoco.load` has restored.
+        """Continue with learners that `dpoco.load` has restored.
 
         Parameters
         ----------
-        learner : learner
-            A learner of this estimator's kind and bounds; nobody else may use it from now on.
+        learner : learner, or sequence of learners
+            A learner of this estimator's kind and bounds; nobody else may use it from now on. Of
+            more than two classes one for each, in the order of `classes`.
 
         Raises
         ------
@@ -261,29 +264,33 @@ class _LinearEstimator:
     def _label_flags(self, y: list[Any]) -> Flags:
         return {}
 
-    def _margin(self, x: Mapping[Any, Any]) -> float:
-        return float(self._model.margins(self._features.row(x)[None, :])[0])
+    def _margins(self, x: Mapping[Any, Any]) -> FloatArray:
+        return self._model.margins(self._features.row(x)[None, :])
 
     def predict_many(self, X: Any) -> Any:
         """Return a Series with the result of `predict_one` for each row of a DataFrame."""
         import pandas as pd
 
-        margins = self._model.margins(self._features.rows(X)).tolist()
-        return pd.Series([self._predicted(margin) for margin in margins], index=X.index)
+        margins = self._model.margins(self._features.rows(X))
+        return pd.Series(self._predicted(margins), index=X.index)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """Return the prediction for a record, which is clipped like those in training.
 
-        No round is played. For labels: the more probable one, the first one if there is a tie.
+        No round is played. For labels: the most probable one, the first one if there is a tie.
         """
-        return self._predicted(self._margin(x))
+        return self._predicted(self._margins(x))[0]
 
-    def _predicted(self, margin: float) -> Any:
-        return margin
+    def _predicted(self, margins: FloatArray) -> list[Any]:
+        """Return a prediction for each row of margins, shape (n, outputs)."""
+        return margins[:, 0].tolist()  # type: ignore[no-any-return]
 
 
 class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     """Logistic regression whose published coefficients are differentially private.
+
+    More than two classes are learned one against the others:
+    ``docs/privacy/one_versus_rest.md``.
 
     Parameters
     ----------
@@ -302,13 +309,14 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
 "coupled_regularized_leader"}
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
-    classes : (label, label), default (False, True)
-        The two labels, which are public. A record with another label silently counts as an empty
-        one. A label of another type is an error: texts for numbers, and bools for numbers other
-        than 0 and 1.
-    feature_bound : float, default 1.0
-        Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this
-        maximum norm.
+    classes : sequence of labels, default (False, True)
+        Two labels or more, which are public. Of more than two each has a learner of its own, which
+        tells it from all others, and they share the budget. A record with another label silently
+        counts as an empty one. A label of another type is an error: texts for numbers, and bools
+        for numbers other than 0 and 1.
+    feature_bound : float
+        Required. Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this
+        maximum norm. After `PublicScaler` it is 1.
     radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
@@ -332,13 +340,14 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
 
     Notes
     -----
-    O(d) per record and prediction with the default learner. Features and labels beyond their bounds
-    are silently clipped, and non-finite values make a record an empty one.
+    O(d) per record and prediction with the default learner, for each learner. Features and labels
+    beyond their bounds are silently clipped, and non-finite values make a record an empty one.
 
     Examples
     --------
     >>> from dpoco.adapters.river import PrivateClassifier
-    >>> model = PrivateClassifier(("age", "income"), horizon=10_000, epsilon=1.0, delta=1e-6)
+    >>> model = PrivateClassifier(
+    ...     ("age", "income"), horizon=10_000, epsilon=1.0, delta=1e-6, feature_bound=1.0)
     >>> model.predict_proba_one({"age": 0.3})
     {False: 0.5, True: 0.5}
     >>> model.learn_one({"age": 0.3, "income": 0.8}, True)
@@ -346,7 +355,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     1
     """
 
-    classes: tuple[Any, Any]
+    classes: Sequence[Any]
 
     def __init__(
         self,
@@ -355,10 +364,10 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         horizon: int | None,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
-        learner: str = "auto",
-        classes: tuple[Any, Any] = (False, True),
-        feature_bound: float = 1.0,
+        budget: Budget | literals.Stated | None = "epsilon, delta",
+        learner: literals.LinearLearner = "auto",
+        classes: Sequence[Any] = (False, True),
+        feature_bound: float | None = None,
         radius: float | None = None,
         intercept: bool = True,
         participation: Participation | None = None,
@@ -366,24 +375,29 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
-        self._begin(locals())
         self._labels = LabelMap(classes)
+        self._begin(locals())
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """Return the probability of both labels; no round is played."""
-        p = _sigmoid(self._margin(x))
-        return {self.classes[0]: 1.0 - p, self.classes[1]: p}
+        """Return the probabilities of all labels; no round is played."""
+        return dict(zip(self.classes, probabilities(self._margins(x))[0].tolist(), strict=True))
 
-    def _predicted(self, margin: float) -> Any:
-        return self.classes[margin > 0.0]
+    def _predicted(self, margins: FloatArray) -> list[Any]:
+        return [self.classes[place] for place in likeliest(margins)]
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Return a DataFrame with the probability of both labels for each row."""
+        """Return a DataFrame with the probabilities of all labels for each row."""
         import pandas as pd
 
-        p = [_sigmoid(z) for z in self._model.margins(self._features.rows(X)).tolist()]
-        columns = {self.classes[0]: [1.0 - q for q in p], self.classes[1]: p}
-        return pd.DataFrame(columns, index=X.index)
+        margins = self._model.margins(self._features.rows(X))
+        return pd.DataFrame(probabilities(margins), index=X.index, columns=list(self.classes))
+
+    def _by_class(self, values: Sequence[Any] | FloatArray) -> Any:
+        return dict(zip(self.classes, values, strict=True)) if self._multiclass else values[0]
+
+    @property
+    def _multiclass(self) -> bool:
+        return len(self.classes) > 2
 
     def _target(self, y: Any) -> float:
         return self._labels.value(y)
@@ -395,12 +409,9 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         for learner in ("tree_frank_wolfe", "noisy_ftrl"):
             yield {
-                "features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "learner": learner
+                "features": 16, "horizon": 5000, "budget": Budget(4.0, 1e-6), "learner": learner,
+                "feature_bound": 1.0,
             }  # fmt: skip
-
-
-def _sigmoid(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z)) if z > -700.0 else 0.0
 
 
 class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
@@ -471,9 +482,9 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
         horizon: int | None,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
-        loss: str = "squared",
-        learner: str = "auto",
+        budget: Budget | literals.Stated | None = "epsilon, delta",
+        loss: literals.RegressionLoss = "squared",
+        learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
         label_bound: float | None = None,
         threshold: float = 1.0,
@@ -595,7 +606,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         *,
         horizon: int,
         budget: Budget | None,
-        learner: str = "prefix_hedge",
+        learner: literals.ExpertPolicy = "prefix_hedge",
         reward_range: tuple[float, float] = (0.0, 1.0),
         options: dict[str, Any] | None = None,
         seed: int | None = None,
@@ -767,9 +778,9 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         *,
         horizon: int,
         budget: Budget | None,
-        learner: str = "linucb",
+        learner: literals.ArmPolicy = "linucb",
         radius: float = 1.0,
-        unanswered: str = "raise",
+        unanswered: literals.Unanswered = "raise",
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:

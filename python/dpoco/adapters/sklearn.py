@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,27 +35,23 @@ from sklearn.base import (
 )
 from sklearn.exceptions import DataConversionWarning
 from sklearn.pipeline import Pipeline
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, float_array, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.adapters._features import LabelMap, Norm, public_scaling, scaled
-from dpoco.adapters._linear import (
-    STATED,
-    LinearModel,
-    Stated,
-    callers,
-    own_arguments,
-    refuse,
-    warn_of_learning,
-)
+from dpoco.adapters._arguments import callers, own_arguments, refuse, warn_of_learning
+from dpoco.adapters._features import LabelMap, public_scaling, scaled
+from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.errors import HorizonExceeded
 from dpoco.trace import Flags, RecordShares
 
 __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
            "expected_failed_checks"]  # fmt: skip
+
+Own = TypeVar("Own", bound="_LinearEstimator")
 
 _COUNTING = ("PolynomialFeatures",)  # which learn how many columns there are, and no more
 
@@ -158,7 +154,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     array([[0.5, 1. ]])
     """
 
-    def __init__(self, ranges: Any, *, norm: Norm = "l2") -> None:
+    def __init__(self, ranges: Any, *, norm: literals.Norm = "l2") -> None:
         self.ranges, self.norm = ranges, norm
 
     def fit(self, X: Any, y: Any = None) -> PublicScaler:
@@ -192,16 +188,55 @@ class _LinearEstimator(BaseEstimator):
         """Keep a constructor's arguments, unchecked, as scikit-learn wants it."""
         self.__dict__.update(own_arguments(arguments))
 
-    def _terms(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = self.get_params(deep=False)
-        return {**arguments, "intercept": self.fit_intercept, "seed": self.random_state}
+    def fit(self: Own, X: Any, y: Any, persons: Any = None, **refused: NoReturn) -> Own:
+        """Start a new learner and give it all rows, in their order, once.
 
-    def _start(self, horizon: int | None, persons: Any, rows: int) -> None:
-        """Make a learner and charge it, before it sees a record."""
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            Dense or sparse, and real; n is at most the horizon.
+        y : array_like of shape (n,)
+            Labels or targets.
+        persons : array_like of int, str or bytes with shape (n,), optional
+            The persons behind the rows, if a participation is enforced.
+        """
+        refuse(refused)
+        features = _matrix(self, X, reset=True)
+        rounds, most = features.shape[0], whole_if_float(self.horizon)
+        classes = self._classes_of(y, rounds)
+        targets = self._targets(y, rounds, classes)
+        if isinstance(most, (int, np.integer)) and rounds > most:
+            raise HorizonExceeded(f"{rounds} records, and a horizon of {most} rounds")
+        if self.__sklearn_is_fitted__() and self.ledger is None:
+            warnings.warn(
+                "fit() starts a new learner with its own budget: the earlier and the new results "
+                "spend both budgets; pass ledger= to limit the sum",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._start(rounds if self.horizon is None else self.horizon, persons, rounds, classes)
+        return self._learn(features, targets, persons)
+
+    def _go_on(self: Own, X: Any, y: Any, persons: Any, classes: Any) -> Own:
+        """Train on more rows; the first call makes the learner."""
+        first = not self.__sklearn_is_fitted__()
+        features = _matrix(self, X, reset=first)
+        targets = self._targets(y, features.shape[0], classes)
+        if first:
+            self._start(self.horizon, persons, len(features), classes)
+        return self._learn(features, targets, persons)
+
+    def _terms(self, classes: Any) -> dict[str, Any]:
+        given: dict[str, Any] = self.get_params(deep=False)
+        own = {"intercept": self.fit_intercept, "seed": self.random_state, "classes": classes}
+        return {**given, **own}
+
+    def _start(self, horizon: int | None, persons: Any, rows: int, classes: Any) -> None:
+        """Make the learners and charge them, before they see a record."""
         if not (self.ledger is None or isinstance(self.ledger, Ledger)):
             raise TypeError(f"ledger must be a Ledger; got {type(self.ledger).__name__}")
-        model = LinearModel.of({**self._terms(), "horizon": horizon}, self.n_features_in_)
-        model.learner._digests(persons, rows)  # refused before anything is charged
+        model = LinearModel.of({**self._terms(classes), "horizon": horizon}, self.n_features_in_)
+        model.learners[0]._digests(persons, rows)  # refused before anything is charged
         warn_of_learning(
             each for pipeline in callers(Pipeline) for each in _learning(pipeline.steps[:-1])
         )
@@ -209,25 +244,13 @@ class _LinearEstimator(BaseEstimator):
             label = f"{type(self).__name__} of {horizon} rounds"
             self.ledger.charge(model.published.guarantee, label)
         self._model = model
+        if classes is not None:
+            self.classes_ = classes
 
-    def _fit(self, X: FloatArray, labels: FloatArray, persons: Any) -> None:
-        again = self.__sklearn_is_fitted__()
-        rounds, most = X.shape[0], whole_if_float(self.horizon)
-        if isinstance(most, (int, np.integer)) and rounds > most:
-            raise HorizonExceeded(f"{rounds} records, and a horizon of {most} rounds")
-        if again and self.ledger is None:
-            warnings.warn(
-                "fit() starts a new learner with its own budget: the earlier and the new results "
-                "spend both budgets; pass ledger= to limit the sum",
-                UserWarning,
-                stacklevel=3,
-            )
-        self._start(rounds if self.horizon is None else self.horizon, persons, rounds)
-        self._learn(X, labels, persons)
-
-    def _learn(self, X: FloatArray, labels: FloatArray, persons: Any) -> None:
-        self._model.learn_many(X, labels, persons)
+    def _learn(self: Own, X: FloatArray, targets: FloatArray, persons: Any) -> Own:
+        self._model.learn_many(X, targets, persons)
         self._publish()
+        return self
 
     def _publish(self) -> None:
         self.coef_, self.intercept_ = self._model.coefficients
@@ -250,15 +273,23 @@ class _LinearEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         features = _matrix(self, X, reset=False)
-        targets, flags = self._targets(y, features.shape[0])
+        targets = self._targets(y, features.shape[0], getattr(self, "classes_", None))
+        flags = self._model.problem.nonprivate_flags(features, targets)
         return RecordShares.of(
-            {**self._model.problem.nonprivate_flags(features, targets), **flags},
+            {**flags, **self._label_flags(y)},
             names=getattr(self, "feature_names_in_", ()),
         )
 
-    def _targets(self, y: Any, rows: int) -> tuple[FloatArray, Flags]:
-        """Return real targets as doubles, non-finite ones too, and what else is said of them."""
-        return float_array("y", _column(y, rows), (rows,)), {}
+    def _classes_of(self, y: Any, rows: int) -> Any:
+        """Return the classes to learn, which are public; None in a regression."""
+        return None
+
+    def _targets(self, y: Any, rows: int, classes: Any) -> FloatArray:
+        """Return real targets as doubles, non-finite ones too."""
+        return float_array("y", _column(y, rows), (rows,))
+
+    def _label_flags(self, y: Any) -> Flags:
+        return {}
 
     def _margins(self, X: Any) -> FloatArray:
         check_is_fitted(self)
@@ -266,7 +297,9 @@ class _LinearEstimator(BaseEstimator):
 
     @property
     def learner_(self) -> Any:
-        """The underlying learner. Its `save` keeps the state, which is as secret as the data.
+        """The underlying learner; of more than two classes a tuple with one for each.
+
+        Their `save` keeps the state, which is as secret as the data.
 
         Raises
         ------
@@ -302,11 +335,13 @@ class _LinearEstimator(BaseEstimator):
         if self.__sklearn_is_fitted__():
             self._model.bind(learner)
         else:
-            domain = getattr(learner, "domain", None)
+            first = learner[0] if isinstance(learner, (list, tuple)) and learner else learner
+            domain = getattr(first, "domain", None)
             if domain is None:
-                raise TypeError(f"a {type(learner).__name__} is no learner for this estimator")
+                raise TypeError(f"a {type(first).__name__} is no learner for this estimator")
             dimension = domain.dimension - int(bool(self.fit_intercept))
-            self._model = LinearModel.of(self._terms(), dimension, learner)
+            terms = self._terms(getattr(self, "classes_", None))
+            self._model = LinearModel.of(terms, dimension, learner)
             self.n_features_in_ = dimension
         self._publish()
         return self
@@ -333,6 +368,9 @@ class _LinearEstimator(BaseEstimator):
 class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     """Logistic regression in one pass, with differentially private coefficients.
 
+    More than two classes are learned one against the others:
+    ``docs/privacy/one_versus_rest.md``.
+
     Parameters
     ----------
     epsilon, delta : float, optional
@@ -340,11 +378,13 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     budget : Budget or None, optional
         Of one `fit`, or of all `partial_fit` together; None switches privacy off. In place of
         `epsilon` and `delta`.
-    classes : sequence of two labels, "data" or None
-        The labels, which are public. A row with another label silently counts as an empty one. A
-        label of another type is an error: texts for numbers, and bools for numbers other than 0 and
-        1. None: pass them to the first `partial_fit`; `fit` refuses, since which labels occur
-        depends on the data. "data": both labels that occur, which you thereby declare to be public.
+    classes : sequence of labels, "data" or None
+        Two labels or more, which are public. Of more than two each has a learner of its own, which
+        tells it from all others, and they share the budget. A row with another label silently
+        counts as an empty one. A label of another type is an error: texts for numbers, and bools
+        for numbers other than 0 and 1. None: pass them to the first `partial_fit`; `fit` refuses,
+        since which labels occur depends on the data. "data": all labels that occur, which you
+        thereby declare to be public.
     horizon : int or None
         Largest number of rows that may ever be learned. None: that of the data in `fit`, which
         counts as public. In `partial_fit` it is then unknown, which is not possible for
@@ -353,9 +393,9 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
 "coupled_regularized_leader"}
         The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
         "polyhedral_frank_wolfe" is for many bounded features.
-    feature_bound : float, default 1.0
-        Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm. Public: never
-        take it from the data.
+    feature_bound : float
+        Required. Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
+        Public: never take it from the data. After `PublicScaler` it is 1.
     radius : float, optional
         Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
         for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
@@ -376,10 +416,10 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     Attributes
     ----------
     coef_ : ndarray of shape (1, d)
-        Published coefficients.
+        Published coefficients; of more than two classes a row for each.
     intercept_ : ndarray of shape (1,)
-        Published intercept; 0 if there is none.
-    classes_ : ndarray of shape (2,)
+        Published intercepts, one for each row; 0 if there are none.
+    classes_ : ndarray of shape (classes,)
         The labels, sorted.
     n_features_in_ : int
         Number of features.
@@ -405,7 +445,8 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, size=(5000, 3))
     >>> y = X[:, 0] > 0.1
-    >>> model = PrivateOnlineClassifier(epsilon=1.0, delta=1e-6, classes=(False, True))
+    >>> model = PrivateOnlineClassifier(
+    ...     epsilon=1.0, delta=1e-6, classes=(False, True), feature_bound=1.0)
     >>> bool(model.fit(X, y).score(X, y) > 0.8)
     True
     >>> round(model.guarantee_.epsilon, 6)
@@ -419,11 +460,11 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         *,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
+        budget: Budget | literals.Stated | None = "epsilon, delta",
         classes: Any = None,
         horizon: int | None = None,
-        learner: str = "auto",
-        feature_bound: float = 1.0,
+        learner: literals.LinearLearner = "auto",
+        feature_bound: float | None = None,
         radius: float | None = None,
         fit_intercept: bool = True,
         participation: Participation | None = None,
@@ -433,31 +474,6 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     ) -> None:
         self._keep(locals())
 
-    def fit(
-        self, X: Any, y: Any, persons: Any = None, **refused: NoReturn
-    ) -> PrivateOnlineClassifier:
-        """Start a new learner and give it all rows, in their order, once.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-            Dense and real; n is at most the horizon.
-        y : array_like of shape (n,)
-            Labels.
-        persons : array_like of int, str or bytes with shape (n,), optional
-            The persons behind the rows, if a participation is enforced.
-        """
-        refuse(refused)
-        features = _matrix(self, X, reset=True)
-        targets = _column(y, features.shape[0])
-        if isinstance(self.classes, str) and self.classes == "data":
-            classes = _occurring(targets)
-        else:
-            classes = self._public_classes('"data" declares those that occur to be public')
-        self._fit(features, LabelMap(classes.tolist()).values(targets.tolist()), persons)
-        self.classes_ = classes
-        return self
-
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, persons: Any = None, **refused: NoReturn
     ) -> PrivateOnlineClassifier:
@@ -466,10 +482,10 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         Parameters
         ----------
         X : array_like of shape (n, d)
-            Dense and real.
+            Dense or sparse, and real.
         y : array_like of shape (n,)
             Labels.
-        classes : sequence of two labels, optional
+        classes : sequence of labels, optional
             Required in the first call unless they are a parameter; later the same, if given.
         persons : array_like of int, str or bytes with shape (n,), optional
             The persons behind the rows, if a participation is enforced.
@@ -484,28 +500,23 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             known = self.classes_
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError("classes must be those of the first call to partial_fit")
-        features = _matrix(self, X, reset=first)
-        labels = LabelMap(known.tolist()).values(_column(y, features.shape[0]).tolist())
-        if first:
-            self._start(self.horizon, persons, len(features))
-            self.classes_ = known
-        self._learn(features, labels, persons)
-        return self
+        return self._go_on(X, y, persons, known)
 
     def bind(self, learner: Any) -> Any:
-        """Continue with a learner that `dpoco.load` has restored, and return self.
+        """Continue with learners that `dpoco.load` has restored, and return self.
 
         Parameters
         ----------
-        learner : learner
-            A learner of this estimator's kind and bounds; nobody else may use it from now on.
+        learner : learner, or sequence of learners
+            A learner of this estimator's kind and bounds; nobody else may use it from now on. Of
+            more than two classes one for each, in the order of `classes_`.
 
         Raises
         ------
         StateError
             If this object already has a learner.
         ValueError, TypeError
-            If the learner does not fit, or this object has none and no `classes`.
+            If a learner does not fit, or this object has none and no `classes`.
         """
         if not self.__sklearn_is_fitted__():
             self.classes_ = self._public_classes("bind() needs the parameter")
@@ -518,43 +529,50 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             )
         return _declared(self.classes)
 
-    def _publish(self) -> None:
-        super()._publish()
-        self.coef_, self.intercept_ = self.coef_[None, :], np.array([self.intercept_])
+    def _classes_of(self, y: Any, rows: int) -> Any:
+        if isinstance(self.classes, str) and self.classes == "data":
+            return _occurring(_column(y, rows))
+        return self._public_classes('"data" declares those that occur to be public')
 
-    def _targets(self, y: Any, rows: int) -> tuple[FloatArray, Flags]:
-        labels = _column(y, rows).tolist()
-        known = LabelMap(self.classes_.tolist())
-        return known.values(labels), known.nonprivate_flags(labels)
+    def _targets(self, y: Any, rows: int, classes: Any) -> FloatArray:
+        return LabelMap(classes.tolist()).values(_column(y, rows).tolist())
+
+    def _label_flags(self, y: Any) -> Flags:
+        return LabelMap(self.classes_.tolist()).nonprivate_flags(_array("y", y).ravel().tolist())
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, shape (n,), for rows clipped as in training."""
-        return self._margins(X)
+        """Return log-odds for rows clipped as in training.
+
+        Of two classes those of the second one, shape (n,); of more those of each against all
+        others, shape (n, classes).
+        """
+        margins = self._margins(X)
+        return margins if margins.shape[1] > 1 else margins[:, 0]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probabilities of both classes, shape (n, 2)."""
-        margins = np.clip(self._margins(X), -700.0, 700.0)
-        positive = 1.0 / (1.0 + np.exp(-margins))
-        return np.stack([1.0 - positive, positive], axis=1)
+        """Return the probabilities of all classes, shape (n, classes).
+
+        Of more than two classes they are the probabilities of each against all others, divided by
+        their sum.
+        """
+        return probabilities(self._margins(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the more probable class of each row, the first one on a tie, shape (n,)."""
+        """Return the most probable class of each row, the first one on a tie, shape (n,)."""
         margins = self._margins(X)
-        return self.classes_[(margins > 0.0).astype(np.intp)]
+        return self.classes_[likeliest(margins)]  # type: ignore[no-any-return]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True  # what noise leaves of it depends on the budget
         return tags
 
 
 def _declared(classes: Any) -> NDArray[Any]:
-    found: NDArray[Any] = np.unique(np.asarray(classes))
-    if found.shape != (2,) or np.ndim(classes) != 1:
-        raise ValueError("classes must be two different labels")
-    LabelMap(list(classes))  # before NumPy made two types one
-    return found
+    if np.ndim(classes) != 1:
+        raise ValueError("classes must be two different labels, or more")
+    LabelMap(list(classes))  # before NumPy makes two types one
+    return np.unique(np.asarray(classes))
 
 
 def _occurring(y: NDArray[Any]) -> NDArray[Any]:
@@ -563,11 +581,6 @@ def _occurring(y: NDArray[Any]) -> NDArray[Any]:
         raise ValueError("y is not finite everywhere, and its labels were declared to be classes")
     check_classification_targets(y)
     found: NDArray[Any] = np.unique(y)
-    if found.shape[0] > 2:
-        raise ValueError(
-            "Only binary classification is supported. "
-            f"The type of the target is {type_of_target(y)}."
-        )
     if found.shape[0] < 2:
         raise ValueError("the data hold one class, and two are needed")
     return found
@@ -660,10 +673,10 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         *,
         epsilon: float | None = None,
         delta: float | None = None,
-        budget: Budget | Stated | None = STATED,
+        budget: Budget | literals.Stated | None = "epsilon, delta",
         horizon: int | None = None,
-        loss: str = "squared",
-        learner: str = "auto",
+        loss: literals.RegressionLoss = "squared",
+        learner: literals.LinearLearner = "auto",
         feature_bound: float | None = None,
         label_bound: float | None = None,
         threshold: float = 1.0,
@@ -675,25 +688,6 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
         random_state: int | None = None,
     ) -> None:
         self._keep(locals())
-
-    def fit(
-        self, X: Any, y: Any, persons: Any = None, **refused: NoReturn
-    ) -> PrivateOnlineRegressor:
-        """Start a new learner and give it all rows, in their order, once.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-            Dense and real; n is at most the horizon.
-        y : array_like of shape (n,)
-            Targets.
-        persons : array_like of int, str or bytes with shape (n,), optional
-            The persons behind the rows, if a participation is enforced.
-        """
-        refuse(refused)
-        features = _matrix(self, X, reset=True)
-        self._fit(features, self._targets(y, features.shape[0])[0], persons)
-        return self
 
     def partial_fit(
         self, X: Any, y: Any, persons: Any = None, **refused: NoReturn
@@ -710,17 +704,15 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
             The persons behind the rows, if a participation is enforced.
         """
         refuse(refused)
-        first = not self.__sklearn_is_fitted__()
-        features = _matrix(self, X, reset=first)
-        targets, _ = self._targets(y, features.shape[0])
-        if first:
-            self._start(self.horizon, persons, len(features))
-        self._learn(features, targets, persons)
-        return self
+        return self._go_on(X, y, persons, None)
+
+    def _publish(self) -> None:
+        coefficients, intercepts = self._model.coefficients
+        self.coef_, self.intercept_ = coefficients[0], float(intercepts[0])
 
     def predict(self, X: Any) -> FloatArray:
         """Return predictions, shape (n,), for rows clipped as in training."""
-        return self._margins(X)
+        return self._margins(X)[:, 0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

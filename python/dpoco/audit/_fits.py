@@ -149,7 +149,7 @@ class _Game:
     `own` and `other` are engines that never run, which are asked for releases at given points.
     """
 
-    def __init__(self, claim: dict[str, Any], own: Any, other: Any) -> None:
+    def __init__(self, claim: _core.Claim, own: Any, other: Any) -> None:
         self._source = _core.Source(claim["key"], claim["stream"])
         self._engines = own, other
         self.loss, self.places = 0.0, list[FloatArray]()

@@ -35,7 +35,7 @@ def whitened(
     return losses, ours
 
 
-def sum_noise(family: Sums, dimension: int, count: int, claim: dict[str, Any]) -> FloatArray:
+def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> FloatArray:
     """Return the noise of the first sums, drawn once more by a sum alone, shape (count, d).
 
     `claim` is a copy of what the learner's own sum was given of the tape.

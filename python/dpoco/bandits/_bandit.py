@@ -179,7 +179,7 @@ class BanditLearner(OnlineLearner):
     _dimension: int
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._arms, self._dimension = parameters.arms, parameters.dimension
         super()._set_up(arguments, parameters, seeded, claim)

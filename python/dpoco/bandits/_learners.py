@@ -6,11 +6,12 @@ import hashlib
 import math
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from dpoco import _core, domains
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
@@ -135,7 +136,7 @@ class LinUCB(BanditLearner):
         horizon: int,
         budget: Budget | None,
         parameters: LinUCBParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Tight = "tight",
         context_bound: float = 1.0,
         reward_bound: float = 1.0,
         parameter_bound: float = 1.0,
@@ -145,11 +146,11 @@ class LinUCB(BanditLearner):
         batch: int | None = None,
         regularization: float | None = None,
         reward_weight: float | None = None,
-        sum_method: str | None = None,
-        relation: str = "replace",
-        numerics: str = DEFAULT_NUMERICS,
+        sum_method: literals.SumMethod | None = None,
+        relation: literals.Relation = "replace",
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -170,7 +171,7 @@ class LinUCB(BanditLearner):
         factors = {"factors of the arms' matrices": float(self._arms) * self._dimension**2}
         return factors | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.LinUcb:
+    def _build_engine(self, claim: _core.Claim) -> _core.LinUcb:
         p, total = self.parameters, self._mechanism
         moments = total.summand
         assert isinstance(moments, SecondMoments)
@@ -314,19 +315,19 @@ class HighDimensionalBandit(BanditLearner):
         horizon: int,
         budget: Budget | None,
         parameters: HighDimensionalBanditParameters | None = None,
-        calibration: str = "tight",
-        link: str = "identity",
+        calibration: literals.Calibration = "tight",
+        link: literals.Link = "identity",
         context_bound: float = 1.0,
         reward_bound: float = 1.0,
-        arm_learner: str = "auto",
-        selector: str | None = None,
-        batch: int | str | None = None,
-        forced_rounds: int | str | None = None,
+        arm_learner: literals.ArmLearner = "auto",
+        selector: literals.Selector | None = None,
+        batch: int | literals.Auto | None = None,
+        forced_rounds: int | Literal["paper"] | None = None,
         gap: float = math.inf,
-        sum_method: str | None = None,
-        relation: str = "replace",
+        sum_method: literals.SumMethod | None = None,
+        relation: literals.Relation = "replace",
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -360,11 +361,11 @@ class HighDimensionalBandit(BanditLearner):
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.HighDimensionalBandit:
+    def _build_engine(self, claim: _core.Claim) -> _core.HighDimensionalBandit:
         p, domain = self.parameters, self.domain
         low, high = self._reward_range()
         one = self._mechanism.parts[0]
-        clipper, model, noise = model_settings(domain, p.loss, one, p.arm, {})
+        clipper, model, noise = model_settings(domain, p.loss, one, p.arm, claim)
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()

@@ -56,8 +56,10 @@ def experts_command(
     with shell.errors_in_one_line():
         budget = Budget._over(epsilon, delta, max(1, horizon))
         plans = dpoco.experts.plan_experts(
-            experts, horizon=horizon, budget=budget, switches=switches, adversary=adversary, gap=gap
-        )
+            experts, horizon=horizon, budget=budget, switches=switches,
+            adversary=adversary,  # type: ignore[arg-type]  # checked there
+            gap=gap,
+        )  # fmt: skip
     if as_json:
         names = ("learner", "regret_bound", "scope", "useful")
         records = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dpoco import _literals as literals
 from dpoco._choice import ADVERSARIES as ADVERSARIES
 from dpoco._choice import choose
 from dpoco._validation import positive_int
@@ -86,7 +87,7 @@ def plan_experts(
     horizon: int,
     budget: Budget,
     switches: int = 0,
-    adversary: str = "oblivious",
+    adversary: literals.Adversary = "oblivious",
     gap: float = 0.0,
 ) -> tuple[ExpertPlan, ...]:
     """Return every learner with a regret bound for these losses, smallest bound first.

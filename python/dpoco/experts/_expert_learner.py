@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco._clipping import admitted_losses, checked_range
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
@@ -141,7 +142,7 @@ class ExpertLearner(OnlineLearner):
         return (positive_int("experts", arguments["experts"], maximum=LARGEST_EXPERTS),)
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._experts = int(arguments["experts"])
         self._loss_range = low, high = checked_range(arguments["loss_range"])
@@ -151,16 +152,10 @@ class ExpertLearner(OnlineLearner):
     def _entries(self) -> dict[str, float]:
         return {"weights and sums of the experts": 3.0 * self._experts}
 
-    def _shared_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
+    def _shared_settings(self) -> _core.ExpertSettings:
         """Return what every engine of experts is built from."""
         low, high = self._loss_range
-        return {
-            "experts": self._experts,
-            "rounds": self._horizon,
-            "low": low,
-            "high": high,
-            **claim,
-        }
+        return {"experts": self._experts, "rounds": self._horizon, "low": low, "high": high}
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

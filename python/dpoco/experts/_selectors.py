@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
@@ -29,7 +30,7 @@ DOUBLING = 2**62
 class Selector(ExpertLearner):
     """Base of the learners that play noisy argmins of sums of losses."""
 
-    def _selection(self, noise: str, scale: float) -> dict[str, Any]:
+    def _selection(self, noise: str, scale: float) -> _core.SelectionSettings:
         """Return what the compiled noisy argmin is built from.
 
         Law and scale are as described; `noise` and `scale` where no claim rests on any.
@@ -39,11 +40,12 @@ class Selector(ExpertLearner):
             noise, scale = drawn.law, drawn.scale
         return {"candidates": self._experts, "noise": noise, "scale": scale, "largest": False}
 
-    def _build_engine(self, claim: dict[str, Any]) -> Any:
+    def _build_engine(self, claim: _core.Claim) -> Any:
         p: EpochSelectorParameters = self._parameters
         return _core.EpochSelector(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "selection": self._selection(p.selection, p.scale),
                 "first": p.first,
                 "longest": p.window if isinstance(p, WindowSelectorParameters) else DOUBLING,
@@ -125,12 +127,12 @@ class EpochSelector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: EpochSelectorParameters | None = None,
-        calibration: str = "tight",
-        selection: str | None = None,
+        calibration: literals.Calibration = "tight",
+        selection: literals.Selection | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -226,15 +228,15 @@ class WindowSelector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: WindowSelectorParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Tight = "tight",
         expected_shifts: int = 0,
         gap: float = 0.0,
         window: int | None = None,
-        selection: str | None = None,
+        selection: literals.WindowSelection | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -339,17 +341,17 @@ class ShiftDetector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: ShiftDetectorParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Calibration = "tight",
         false_alarm: float = 0.05,
         select_share: float = 0.5,
-        windows: str = "tangent",
+        windows: literals.Windows = "tangent",
         expected_shifts: int | None = None,
         threshold_scale: float = 1.0,
         nominal_horizon: int | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -360,14 +362,15 @@ class ShiftDetector(Selector):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.ShiftDetector:
+    def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
         p = self.parameters
         drawn = self._mechanism.part(ThresholdTests)
         # Without noise, or with nothing to learn from, no claim rests on what is drawn.
         detects = drawn is not None if isinstance(self._mechanism, Parts) else p.detects
         return _core.ShiftDetector(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "selection": self._selection(p.selection, p.selection_scale),
                 "first": p.first,
                 "bias": {
@@ -397,7 +400,7 @@ class ShiftDetector(Selector):
         return np.array(self._engine.alarms(), dtype=np.int64)
 
 
-def statistic_settings(parameters: ShiftDetectorParameters) -> dict[str, Any]:
+def statistic_settings(parameters: ShiftDetectorParameters) -> _core.StatisticSettings:
     """Return what the compiled test statistic is built from."""
     offsets, slopes = parameters.window_lines()
     # The engine rounds losses, allowances and lines: that must not look like a change.

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import LARGEST_HORIZON, FloatArray
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
@@ -132,13 +133,13 @@ class PrefixHedge(Weighted):
         horizon: int,
         budget: Budget | None,
         parameters: PrefixHedgeParameters | None = None,
-        calibration: str = "tight",
-        sum_method: str | None = None,
+        calibration: literals.Tight = "tight",
+        sum_method: literals.SumMethod | None = None,
         learning_rate: float | None = None,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -151,10 +152,10 @@ class PrefixHedge(Weighted):
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
+    def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         total = continual_sum_settings(self._mechanism, claim)
-        settings = {"learning_rate": self.parameters.learning_rate, "sum": total}
-        return _core.PrefixHedge(self._shared_settings(settings), None)
+        rate = self.parameters.learning_rate
+        return _core.PrefixHedge({**self._shared_settings(), "learning_rate": rate, "sum": total})
 
 
 class BatchShare(Weighted):
@@ -255,18 +256,18 @@ class BatchShare(Weighted):
         horizon: int | None,
         budget: Budget | None,
         parameters: BatchShareParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.PaperOrTight = "tight",
         switches: int = 0,
-        noise: str = "auto",
-        adversary: str = "oblivious",
+        noise: literals.ShareNoise = "auto",
+        adversary: literals.Reacting = "oblivious",
         learning_rate: float | None = None,
         batch: int | None = None,
         share_rate: float | None = None,
         nominal_horizon: int | None = None,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -284,7 +285,7 @@ class BatchShare(Weighted):
             del said["noise"]
         return said
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.BatchShare:
+    def _build_engine(self, claim: _core.Claim) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         p, drawn = self.parameters, self._mechanism.part(BatchRelease)
         # Without noise, or without a release, no claim rests on what is drawn.
@@ -292,7 +293,8 @@ class BatchShare(Weighted):
         law = p.noise if drawn is None else drawn.law
         return _core.BatchShare(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "experts": said.experts,
                 "batch": said.batch,
                 "noise": "coordinate_rr" if law == "response" else law,
@@ -404,9 +406,9 @@ class ObliviousTracker(ExpertLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: ObliviousTrackerParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Tight = "tight",
         switches: int = 0,
-        prior: str = "share",
+        prior: literals.Prior = "share",
         learning_rate: float | None = None,
         forced_switch: float | None = None,
         batch: int | None = None,
@@ -414,7 +416,7 @@ class ObliviousTracker(ExpertLearner):
         max_resamples: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -425,7 +427,7 @@ class ObliviousTracker(ExpertLearner):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.ObliviousTracker:
+    def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:
         p, drawn = self.parameters, self._mechanism.part(TrackerDraws)
         switches = min(p.switches, self._horizon - 1)
         if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
@@ -434,7 +436,8 @@ class ObliviousTracker(ExpertLearner):
         said = p if drawn is None else drawn
         return _core.ObliviousTracker(
             {
-                **self._shared_settings(claim),
+                **claim,
+                **self._shared_settings(),
                 "experts": said.experts,
                 "rounds": said.horizon or LARGEST_HORIZON,
                 "prior": said.prior,

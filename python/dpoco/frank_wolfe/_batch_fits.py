@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core, domains, losses
+from dpoco import _literals as literals
 from dpoco._validation import FloatArray
 from dpoco.accounting import (
     Budget,
@@ -118,12 +119,12 @@ class NoisySGD(BatchLearner):
         budget: Budget | None,
         parameters: NoisySGDParameters | None = None,
         records: int | None = None,
-        calibration: str = "tight",
+        calibration: literals.PaperOrTight = "tight",
         steps: int | None = None,
         step_scale: float = 1.0,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         start: Any = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -220,10 +221,10 @@ class PhasedSGD(BatchLearner):
         budget: Budget | None,
         parameters: PhasedSGDParameters | None = None,
         records: int | None = None,
-        calibration: str = "tight",
+        calibration: literals.PaperOrTight = "tight",
         step_scale: float = 1.0,
         start: Any = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -323,12 +324,12 @@ class LocalizedMirrorDescent(BatchLearner):
         budget: Budget | None,
         parameters: LocalizedMirrorDescentParameters | None = None,
         records: int | None = None,
-        calibration: str = "tight",
+        calibration: literals.Tight = "tight",
         steps: int = 100,
         step_scale: float = 1.0,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         start: Any = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -436,11 +437,11 @@ class NoisyFrankWolfe(BatchLearner):
         budget: Budget | None,
         parameters: NoisyFrankWolfeParameters | None = None,
         records: int | None = None,
-        calibration: str = "tight",
+        calibration: literals.PaperOrTight = "tight",
         step_scale: float | None = None,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         start: Any = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -539,8 +540,8 @@ class SufficientStatistics(BatchLearner):
         budget: Budget | None,
         parameters: SufficientStatisticsParameters | None = None,
         records: int | None = None,
-        calibration: str = "tight",
-        on_violation: str = "clip",
+        calibration: literals.Tight = "tight",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(

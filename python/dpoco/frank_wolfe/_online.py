@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from dpoco import _core, domains, losses
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array
@@ -40,8 +41,8 @@ def model_settings(
     loss: losses.Loss,
     mechanism: Mechanism,
     parameters: Any,
-    claim: dict[str, Any],
-) -> tuple[_core.RecordClipper, dict[str, Any], dict[str, Any]]:
+    claim: _core.Claim,
+) -> tuple[_core.RecordClipper, dict[str, Any], Any]:
     """Return the clipper of records, and what a compiled model and its noise are built from.
 
     `claim` is the stream of the noise. Privacy relies on the mechanism, which without noise states
@@ -84,7 +85,7 @@ class LeafLearner(RecordLearner):
     _rule: ClassVar[str]  # how data reach decisions: by a "sum", or by a "selection"
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._start = start_in(arguments["domain"], arguments["start"])
         super()._set_up(arguments, parameters, seeded, claim)
@@ -96,7 +97,7 @@ class LeafLearner(RecordLearner):
             arguments["start"] = self._start.tolist()
         return arguments
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.FrankWolfe:
+    def _build_engine(self, claim: _core.Claim) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         clipper, model, noise = model_settings(
             self._domain, self._loss, self._mechanism, self._parameters, claim
@@ -211,18 +212,18 @@ class TreeFrankWolfe(LeafLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: TreeFrankWolfeParameters | None = None,
-        calibration: str = "tight",
-        noise: str | None = None,
+        calibration: literals.Calibration = "tight",
+        noise: literals.SumNoise | None = None,
         norm_order: float | None = None,
-        sum_method: str | None = None,
-        weights: str | None = None,
+        sum_method: literals.SumMethod | None = None,
+        weights: literals.Weights | None = None,
         step_scale: float = 1.0,
         batch: int = 1,
-        relation: str = "replace",
-        numerics: str = DEFAULT_NUMERICS,
+        relation: literals.Relation = "replace",
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         start: Any = None,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -329,15 +330,15 @@ class PolyhedralFrankWolfe(LeafLearner):
         horizon: int,
         budget: Budget | None,
         parameters: PolyhedralFrankWolfeParameters | None = None,
-        calibration: str = "tight",
-        selector: str | None = None,
+        calibration: literals.Calibration = "tight",
+        selector: literals.Selector | None = None,
         exponent: float | None = None,
-        weights: str | None = None,
-        batch: int | str | None = "auto",
-        relation: str = "replace",
+        weights: literals.Weights | None = None,
+        batch: int | literals.Auto | None = "auto",
+        relation: literals.Relation = "replace",
         start: Any = None,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -348,7 +349,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         )  # fmt: skip
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         super()._set_up(arguments, parameters, seeded, claim)
         # Losses and bounds are those of the l_1 geometry, in which records are clipped.

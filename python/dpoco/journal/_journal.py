@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from dpoco import _literals as literals
 from dpoco._encryption import KEY_BYTES, EncryptionKey, given_key
 from dpoco._families import family_of, header_of
 from dpoco._state import Stateful
@@ -92,7 +93,7 @@ class Journal:
         *,
         key: bytes | Sequence[bytes] | KeyFile | None = None,
         ledger: Ledger | None = None,
-        releases: str = "stored",
+        releases: literals.Releases = "stored",
         mark: str | os.PathLike[str] | bool | None = None,
         encryption: EncryptionKey | None = None,
     ) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from dpoco import _literals as literals
 from dpoco._encryption import refuse_readable
 from dpoco._validation import choice, imported, real_float
 from dpoco.errors import JournalFenced, StateError
@@ -219,7 +220,11 @@ class SqliteStore(SqlStore):
     APPLICATION_ID: ClassVar[int] = 0x64706F6A  # "dpoj", in the header of the file
 
     def __init__(
-        self, path: str | os.PathLike[str], *, durability: str = "disk", timeout: float = 5.0
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: literals.Durability = "disk",
+        timeout: float = 5.0,
     ) -> None:
         self._timeout = real_float("timeout", timeout)
         self._synchronous = _SYNCHRONOUS[choice("durability", durability, _SYNCHRONOUS)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _literals as literals
 from dpoco._validation import IntArray, choice, float_array, instance, positive_float, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import client_guarantee
@@ -120,7 +121,7 @@ class LocalClient(Devices):
         hypotheses: Hypotheses,
         epsilon_max: float,
         max_reports: int = 1,
-        protect: str = "label",
+        protect: literals.Protect = "label",
         ledger: str | os.PathLike[str] | None = None,
         *,
         simulation_seed: int | None = None,
@@ -231,7 +232,7 @@ class ClientPool(Devices):
         users: int,
         epsilon_max: float,
         max_reports: int = 1,
-        protect: str = "label",
+        protect: literals.Protect = "label",
         *,
         simulation_seed: int | None = None,
     ) -> None:

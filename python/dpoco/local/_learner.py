@@ -8,11 +8,12 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _literals as literals
 from dpoco._validation import FloatArray, instance, positive_int
 from dpoco.errors import HorizonExceeded, NoiseDominatesWarning, RoundOrderError, StateError
 from dpoco.local._bounds import trivial_bound
@@ -93,15 +94,15 @@ class DistributionLearner(Server):
         *,
         epsilon: float,
         horizon: int | None = None,
-        learner: str = "posterior",
-        learning_rate: float | str | None = None,
-        channel: str = "auto",
-        query: str = "auto",
-        bits: int | str = 1,
+        learner: literals.LocalLearner = "posterior",
+        learning_rate: float | Literal["worst_case"] | None = None,
+        channel: literals.Channel = "auto",
+        query: literals.Query = "auto",
+        bits: int | literals.Auto = 1,
         interactive: bool = False,
-        protect: str = "label",
+        protect: literals.Protect = "label",
         mixing: float | None = None,
-        range: str | None = None,
+        range: literals.Range | None = None,
         subset_size: int | None = None,
         public_seed: int | None = None,
         open_rounds: int = 1,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _literals as literals
 from dpoco._divergences import total_variations
 from dpoco._validation import FloatArray, float_array, positive_int, real_float, real_in
 from dpoco.errors import StateError
@@ -67,9 +68,9 @@ class LocalHypothesisSelector(Server):
         hypotheses: Hypotheses | Any,
         *,
         epsilon: float,
-        channel: str = "auto",
-        query: str = "auto",
-        bits: int | str = 1,
+        channel: literals.Channel = "auto",
+        query: literals.Query = "auto",
+        bits: int | literals.Auto = 1,
         subset_size: int | None = None,
         max_message_bits: int = 4096,
         public_seed: int | None = None,
@@ -267,9 +268,9 @@ def required_users(
     epsilon: float,
     alpha: float = 0.0,
     beta: float = 0.05,
-    channel: str = "auto",
-    query: str = "auto",
-    bits: int | str = 1,
+    channel: literals.Channel = "auto",
+    query: literals.Query = "auto",
+    bits: int | literals.Auto = 1,
     subset_size: int | None = None,
     max_message_bits: int = 4096,
     seed: int = 0,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpoco import _core
+from dpoco import _literals as literals
 from dpoco._calibrated import Certified
 from dpoco._participation import Participation
 from dpoco._state import is_own
@@ -43,26 +44,30 @@ class Mechanism(Certified):
         return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
 
 
-def continual_sum_settings(total: GaussianSum, claim: dict[str, Any]) -> dict[str, Any]:
+def continual_sum_settings(total: GaussianSum, claim: _core.Claim) -> _core.SumSettings:
     """Return the arguments of a compiled continual sum (for mechanisms and learners)."""
-    settings: dict[str, Any] = {
+    factor = total.factorisation
+    tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
+    settings: _core.SumSettings = {
         "dimension": max(total.summand.size, 1),
         "horizon": max(total.pushes, 1),
         "order": total.order,
         "scale": total.scale,
         "grid": total.grid,
         "limit": float(total.limit),
-        **claim,
+        "method": "toeplitz" if isinstance(factor, SquareRoot) else tree,
+        "key": claim["key"],
+        "stream": claim["stream"],
     }
-    factor = total.factorisation
     if isinstance(factor, Buffered):
-        own = {"omega": list(factor.weights), "decay": list(factor.decay)}
-        if isinstance(factor, Normalised):
-            blocks = {"ends": list(factor.ends), "levels": list(factor.levels)}
-            return {**settings, "method": "blt_normalised", **own, **blocks}
-        return {**settings, "method": "blt", **own}
-    tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
-    return {**settings, "method": "toeplitz" if isinstance(factor, SquareRoot) else tree}
+        settings |= {
+            "method": "blt", "omega": list(factor.weights), "decay": list(factor.decay)
+        }  # fmt: skip
+    if isinstance(factor, Normalised):
+        settings |= {
+            "method": "blt_normalised", "ends": list(factor.ends), "levels": list(factor.levels)
+        }  # fmt: skip
+    return settings
 
 
 def sum_entries(total: GaussianSum) -> dict[str, float]:
@@ -163,12 +168,12 @@ class ContinualSum(Mechanism):
         budget: Budget | None,
         bound: float = 1.0,
         norm: float = 2.0,
-        method: str = "auto",
-        noise: str = "gaussian",
+        method: literals.SumMethod = "auto",
+        noise: literals.SumNoise = "gaussian",
         norm_order: float | None = None,
-        relation: str = "replace",
+        relation: literals.Relation = "replace",
         participation: Participation | None = None,
-        numerics: str = DEFAULT_NUMERICS,
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         parameters: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
@@ -178,7 +183,7 @@ class ContinualSum(Mechanism):
             participation=participation, numerics=numerics, parameters=parameters, source=source,
         )  # fmt: skip
 
-    def _declare(self, claim: dict[str, Any]) -> None:
+    def _declare(self, claim: _core.Claim) -> None:
         people: Participation | None = self._arguments.get("participation")
         if people is not None and people.enforced:
             raise ValueError("a sum takes no persons: participation must have enforced=False")
@@ -193,7 +198,7 @@ class ContinualSum(Mechanism):
     def _entries(self) -> dict[str, float]:
         return sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.ContinualSum:
+    def _build_engine(self, claim: _core.Claim) -> _core.ContinualSum:
         total = self._mechanism
         return _core.ContinualSum(continual_sum_settings(total, claim), clipper_of(total.summand))
 
@@ -319,7 +324,7 @@ class NoisyMax(Mechanism):
         horizon: int = 1,
         budget: Budget | None,
         sensitivity: float = 1.0,
-        noise: str = "exponential",
+        noise: literals.ScoreNoise = "exponential",
         one_directional: bool = False,
         largest: bool = True,
         parameters: NoisyMaxParameters | None = None,
@@ -331,14 +336,16 @@ class NoisyMax(Mechanism):
             parameters=parameters, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyMax:
+    def _build_engine(self, claim: _core.Claim) -> _core.NoisyMax:
         p, drawn = self.parameters, self._mechanism.part(Selections)
         # No claim rests on the parameters' numbers.
         law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
         if drawn is not None:
             law, scale, horizon = drawn.law, drawn.scale, drawn.rounds
-        own = {"candidates": p.candidates, "largest": p.largest, "horizon": horizon}
-        return _core.NoisyMax({**own, "noise": law, "scale": scale, **claim})
+        return _core.NoisyMax({
+            "candidates": p.candidates, "largest": p.largest, "horizon": horizon, "noise": law,
+            "scale": scale, **claim,
+        })  # fmt: skip
 
     def select(self, scores: Any) -> int:
         """Return the index of a score that is close to the best.
@@ -429,7 +436,7 @@ class AboveThreshold(Mechanism):
             alarms=alarms, false_alarm=false_alarm, parameters=parameters, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.AboveThreshold:
+    def _build_engine(self, claim: _core.Claim) -> _core.AboveThreshold:
         p, drawn = self.parameters, self._mechanism.part(ThresholdTests)
         # Without noise no claim rests on the parameters' numbers.
         return _core.AboveThreshold(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
+from dpoco import _literals as literals
 from dpoco._clipping import record_clipper
 from dpoco._participation import Participation
 from dpoco._record_learner import Asks, RecordLearner
@@ -76,7 +77,7 @@ class CoupledLearner(RecordLearner):
             return super()._entries()
         return super()._entries() | {"second derivatives": float(self._domain.dimension) ** 2}
 
-    def _rule_settings(self, claim: dict[str, Any]) -> dict[str, Any]:
+    def _rule_settings(self, claim: _core.Claim) -> _core.CoupledSettings:
         """Return what both engines are built from."""
         drawn, keep = self._mechanism, self._mechanism.keep
         width = keep.width if isinstance(keep, Anchored) else 0.0
@@ -326,15 +327,15 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         horizon: int,
         budget: Budget | None,
         parameters: ContinuousMultiplicativeWeightsParameters | None = None,
-        calibration: str = "tight",
-        coupling: str = "auto",
+        calibration: literals.Calibration = "tight",
+        coupling: literals.Coupling = "auto",
         block: int | None = None,
-        relation: str = "replace",
+        relation: literals.Relation = "replace",
         unbounded: bool = False,
         max_switches: int | None = None,
-        sampler: str = "auto",
+        sampler: literals.Sampler = "auto",
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -344,10 +345,10 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
             sampler=sampler, participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.ContinuousMultiplicativeWeights:
+    def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
         p, draw, keep = self.parameters, self._mechanism.draw, self._mechanism.keep
         assert isinstance(draw, GibbsDraw)
-        settings = {
+        settings: _core.GibbsSettings = {
             **self._rule_settings(claim),
             "inverse_temperature": draw.inverse_temperature,
             "regularization": draw.regularization,
@@ -454,14 +455,14 @@ class CoupledRegularizedLeader(CoupledLearner):
         horizon: int,
         budget: Budget | None,
         parameters: CoupledRegularizedLeaderParameters | None = None,
-        calibration: str = "tight",
-        coupling: str = "auto",
+        calibration: literals.Calibration = "tight",
+        coupling: literals.LeaderCoupling = "auto",
         block: int | None = None,
-        relation: str = "replace",
+        relation: literals.Relation = "replace",
         unbounded: bool = False,
         max_switches: int | None = None,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -471,10 +472,10 @@ class CoupledRegularizedLeader(CoupledLearner):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.CoupledRegularizedLeader:
+    def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
         p, draw = self.parameters, self._mechanism.draw
         assert isinstance(draw, TiltedMinimum)
-        settings = {
+        settings: _core.LeaderSettings = {
             **self._rule_settings(claim),
             "step_size": draw.step,
             "noise_scale": draw.noise,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains
+from dpoco import _literals as literals
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._participation import Participation
 from dpoco._tickets import Ticket
@@ -136,14 +137,14 @@ class LipschitzLearner(OnlineLearner):
         horizon: int,
         budget: Budget | None,
         parameters: LipschitzParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.PaperOrTight = "tight",
         resolution: int | tuple[int, ...] | None = None,
-        transform: str = "auto",
-        sum_method: str | None = None,
+        transform: literals.Transform = "auto",
+        sum_method: literals.SumMethod | None = None,
         learning_rate: float | None = None,
         enforce: bool = True,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -172,7 +173,7 @@ class LipschitzLearner(OnlineLearner):
         return said
 
     def _set_up(
-        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: dict[str, Any]
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         self._domain = arguments["domain"]
         super()._set_up(arguments, parameters, seeded, claim)
@@ -184,7 +185,7 @@ class LipschitzLearner(OnlineLearner):
     def _entries(self) -> dict[str, float]:
         return {"points of the net": 3.0 * self.parameters.experts} | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.PrefixHedge:
+    def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         p, net = self.parameters, self._mechanism.summand
         assert isinstance(net, NetDifferences)
         return _core.PrefixHedge(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from dpoco import _core, domains, losses
+from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
@@ -130,15 +131,15 @@ class NoisyFTRL(RecordLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: NoisyFTRLParameters | None = None,
-        calibration: str = "tight",
-        statistics: str = "gradient",
-        sum_method: str | None = None,
-        step_size: float | str | None = None,
+        calibration: literals.Tight = "tight",
+        statistics: literals.Statistics = "gradient",
+        sum_method: literals.SumMethod | None = None,
+        step_size: float | Literal["predicted"] | None = None,
         batch: int | None = None,
-        relation: str = "replace",
-        numerics: str = DEFAULT_NUMERICS,
+        relation: literals.Relation = "replace",
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         participation: Participation | None = None,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -159,13 +160,13 @@ class NoisyFTRL(RecordLearner):
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyFtrl:
+    def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters, domain, total = self.parameters, self._domain, self._mechanism
         summand, loss = total.summand, self._loss
         if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
             loss = replace(loss, label_bound=summand.label)
-        own: dict[str, Any] = {"step_size": parameters.step_size, "scalar_bound": 0.0}
+        own: _core.FtrlRule = {"step_size": parameters.step_size, "scalar_bound": 0.0}
         if isinstance(summand, GlmGradient):
             own["scalar_bound"] = summand.slope
         elif isinstance(summand, SecondMoments):
@@ -291,13 +292,13 @@ class NoisyNewton(RecordLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: NoisyNewtonParameters | None = None,
-        calibration: str = "tight",
+        calibration: literals.Tight = "tight",
         shrinkage: float = 1.0,
-        relation: str = "replace",
-        numerics: str = DEFAULT_NUMERICS,
+        relation: literals.Relation = "replace",
+        numerics: literals.Numerics = DEFAULT_NUMERICS,
         participation: Participation | None = None,
         max_dimension: int = 300,
-        on_violation: str = "clip",
+        on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
@@ -325,7 +326,7 @@ class NoisyNewton(RecordLearner):
     def _width(self) -> int:
         return self._mechanism.summand.size
 
-    def _build_engine(self, claim: dict[str, Any]) -> _core.NoisyNewton:
+    def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         p, total = self.parameters, self._mechanism
         summand = total.summand

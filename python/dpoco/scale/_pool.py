@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from numpy.typing import NDArray
 
+from dpoco import _literals as literals
 from dpoco._encryption import EncryptionKey, given_key
 from dpoco._families import Parts, header_of
 from dpoco._participation import Person
@@ -212,7 +213,7 @@ class KeyedPool(Pool):
         workers: int = 1,
         max_keys: int = 10_000,
         adaptive: bool = True,
-        privacy_unit: str = "record",
+        privacy_unit: literals.Unit = "record",
         rounds_per_user: int = 1,
         keys_per_user: int = 1,
         separation_per_key: int = 1,

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _literals as literals
 from dpoco._families import Parts, header_of
 from dpoco._state import write_atomically
 from dpoco._validation import (
@@ -308,7 +309,7 @@ class RayPool(Pool):
         journal_directory: str | os.PathLike[str],
         max_keys: int = 10_000,
         adaptive: bool = True,
-        privacy_unit: str = "record",
+        privacy_unit: literals.Unit = "record",
         rounds_per_user: int = 1,
         keys_per_user: int = 1,
         separation_per_key: int = 1,

@@ -1,0 +1,56 @@
+"""Words that arguments may be, for type checkers and editors.
+
+What constructors accept stands beside the formulas that the words choose between. Both are
+compared in ``tests/state/test_learners.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Adversary = Literal["stationary", "shifting", "oblivious", "adaptive"]
+ArmLearner = Literal["auto", "polyhedral", "tree"]
+ArmPolicy = Literal["linucb", "high_dimensional"]
+Auto = Literal["auto"]
+Calibration = Literal["tight", "corrected", "paper"]
+Channel = Literal["auto", "bit", "subset", "coordinate"]
+Coupling = Literal["auto", "density_ratio", "dartboard", "anchored", "scheduled", "maximal"]
+Currency = Literal["auto", "basic", "gaussian", "renyi"]
+Durability = Literal["disk", "process"]
+ExpertPolicy = Literal["prefix_hedge", "batch_share", "oblivious_tracker"]
+LeaderCoupling = Literal["auto", "density_ratio", "scheduled", "maximal"]
+LinearLearner = Literal[
+    "auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton",
+    "coupled_regularized_leader",
+]  # fmt: skip
+Link = Literal["identity", "logistic"]
+LocalLearner = Literal["posterior", "hedge"]
+Norm = Literal["l2", "max"]
+Numerics = Literal["auto", "float", "lattice"]
+PaperOrTight = Literal["tight", "paper"]
+Prior = Literal["share", "at_most"]
+Protect = Literal["label", "label_and_context"]
+Query = Literal["auto", "bisection", "scheffe", "mean_test", "hadamard", "loss"]
+Range = Literal["exact", "worst_case"]
+Reacting = Literal["oblivious", "adaptive"]
+RegressionLoss = Literal["squared", "huber"]
+Relation = Literal["replace", "zero_out"]
+Releases = Literal["stored", "recompute"]
+Sampler = Literal["auto", "exact", "mcmc"]
+ScoreNoise = Literal["exponential", "gumbel", "laplace", "permute_and_flip"]
+Selection = Literal["exponential", "gumbel", "laplace"]
+Selector = Literal["gumbel", "laplace"]
+ShareNoise = Literal["auto", "knorm", "coordinate_rr", "gaussian", "laplace"]
+Stated = Literal["epsilon, delta"]
+Statistics = Literal["gradient", "quadratic"]
+SumMethod = Literal["auto", "blt", "blt_normalised", "honaker", "toeplitz", "tree"]
+SumNoise = Literal["gaussian", "generalized_gaussian"]
+Tight = Literal["tight"]
+Transform = Literal["auto", "increments", "grid_laplacian", "parent"]
+Unanswered = Literal["raise", "skip"]
+Unit = Literal["record", "user"]
+View = Literal["others", "everyone", "server"]
+Violation = Literal["clip", "raise"]
+Weights = Literal["unbiased", "paper"]
+WindowSelection = Literal["exponential", "gumbel"]
+Windows = Literal["tangent", "dyadic", "naive"]

@@ -1,0 +1,84 @@
+"""Arguments of estimators and policies of other libraries: budgets, further options, refusals."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from dpoco.accounting import Budget
+from dpoco.random import Source
+
+
+def refuse(names: Collection[str]) -> None:
+    """Raise `TypeError` for further arguments of a method that learns."""
+    if not names:
+        return
+    name = min(names)
+    if name in ("sample_weight", "w"):
+        raise TypeError(
+            f"{name} is refused: a weight would scale a record's influence past the bound that the "
+            "noise is for"
+        )
+    raise TypeError(f"unexpected argument {name!r}")
+
+
+def stated_budget(arguments: Mapping[str, Any]) -> Budget | None:
+    """Return the budget of an estimator's arguments: `budget`, or `epsilon` and `delta`."""
+    budget, numbers = arguments["budget"], {name: arguments[name] for name in ("epsilon", "delta")}
+    missing = [name for name, value in numbers.items() if value is None]
+    if budget != "epsilon, delta":
+        if len(missing) < 2:
+            raise ValueError("budget contains epsilon and delta: give it, or both of these")
+        return budget  # type: ignore[no-any-return]  # checked by the learner
+    if missing:
+        raise TypeError(
+            f"{' and '.join(missing)} must be given, or a budget (None switches privacy off)"
+        )
+    return Budget(**numbers)
+
+
+def callers(kind: type) -> Iterator[Any]:
+    """Yield the objects of a type whose methods are running: pipelines tell nobody of their steps.
+
+    They are not seen from other processes, nor if they have returned before.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, kind):
+            yield owner
+        frame = frame.f_back
+
+
+def warn_of_learning(steps: Iterable[Any]) -> None:
+    """Warn of steps that learn from the records which a private estimator gets from them."""
+    names = sorted({type(each).__name__ for each in steps})
+    if names:
+        warnings.warn(
+            f"{', '.join(names)} before a private estimator: what a step learns from the data is "
+            "not covered by the guarantee; use PublicScaler, or other steps with public constants",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a constructor's arguments from its ``locals()``."""
+    return {name: value for name, value in given.items() if name not in ("self", "__class__")}
+
+
+def seeded_source(seed: Any) -> Source | None:
+    """Return a reproducible source, which voids the guarantee, or None for real noise."""
+    return None if seed is None else Source.seeded(seed)
+
+
+def further_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
+    """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
+    if own & set(options or {}):
+        raise ValueError(f"options must not contain any of {sorted(own)}")
+    rule = (options or {}).get("participation")
+    if rule is not None and rule.enforced:
+        raise ValueError("no persons are given: participation needs enforced=False")
+    return dict(options or {})
