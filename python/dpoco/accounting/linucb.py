@@ -112,10 +112,8 @@ class LinUCBParameters(release.SumParameters):
 
     arms: int = at_least(1, 2**20)
     dimension: int = at_least(1, 4096)
-    horizon: int
     batch: int
     sum_method: str = one_of(*continual_sum.METHODS)
-    noise_scale: float = at_least(0.0)
     reward_weight: float
     regularization: float
     context_bound: float = at_least(*_UNITS)
@@ -128,7 +126,6 @@ class LinUCBParameters(release.SumParameters):
     calibration: str = one_of("tight")
     sensitivity: float = at_least(0.0)
     column_norm: float = at_least(0.0)
-    mu: float = at_least(0.0, infinite=True)
     regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
     numerics: str = one_of(*NUMERICS, default="float")

@@ -100,21 +100,11 @@ class LipschitzParameters(HedgeParameters):
 
     kind: ClassVar[str] = "dpoco.lipschitz_parameters"
 
-    horizon: int
     lipschitz: float
     resolution: tuple[int, ...] = at_least(2, LARGEST_NET)
     transform: str = one_of(*TRANSFORMS)
-    sum_method: str = one_of(*continual_sum.METHODS)
-    noise_scale: float = at_least(0.0)
-    learning_rate: float
     enforce: bool
     calibration: str = one_of(*CALIBRATIONS)
-    sensitivity: float = at_least(0.0)
-    column_norm: float = at_least(0.0)
-    mu: float = at_least(0.0, infinite=True)
-    regret_bound: float = at_least(0.0)
-    regret_terms: dict[str, float]
-    regret_scope: str = one_of("oblivious", "adaptive")
 
     @property
     def experts(self) -> int:

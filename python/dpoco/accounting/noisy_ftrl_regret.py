@@ -112,21 +112,16 @@ class NoisyFTRLParameters(SumParameters):
 
     statistics: str = one_of(*STATISTICS)
     sum_method: str = one_of(*continual_sum.METHODS)
-    noise_scale: float = at_least(0.0)
     step_size: float | None
     vector_scale: float | None
     batch: int
     pushes: int
-    horizon: int
     relation: str = one_of(*CHANGES)
     calibration: str = one_of("tight")
     dimension: int = at_least(0)
     lipschitz: float
     radius: float = at_least(0.0)
     diameter: float = at_least(0.0)
-    sensitivity: float
-    column_norm: float
-    mu: float = at_least(0.0, infinite=True)
     regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
     regret_scope: str = one_of(*SCOPES_IN_WORDS)

@@ -98,22 +98,17 @@ class NoisyNewtonParameters(SumParameters):
     kind: ClassVar[str] = "dpoco.noisy_newton_parameters"
 
     sum_method: str = one_of("toeplitz", "blt")
-    noise_scale: float = at_least(0.0)
     curvature_weight: float
     step_size: float
     shrinkage: float = at_least(0.0, 2.0)
     batch: int
     pushes: int
-    horizon: int
     relation: str = one_of(*CHANGES)
     calibration: str = one_of("tight")
     dimension: int
     lipschitz: float
     radius: float = at_least(0.0)
     diameter: float = at_least(0.0)
-    sensitivity: float
-    column_norm: float
-    mu: float = at_least(0.0, infinite=True)
     regret_bound: float = at_least(0.0)
     numerics: str = one_of(*NUMERICS)
 
