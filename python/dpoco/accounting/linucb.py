@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from dpoco._validation import positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
@@ -322,9 +321,7 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, for example with delta = 0.
     """
-    if horizon is None:
-        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
-    rounds = positive_int("horizon", horizon)
+    rounds = continual_sum.known_horizon(horizon)
     plain = LinUCBParameters(
         arms=arms,
         dimension=dimension,

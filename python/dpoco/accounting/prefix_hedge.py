@@ -38,10 +38,10 @@ from typing import Any, ClassVar
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continual_sum import Method, name_of
+from dpoco.accounting.continual_sum import GROWING, Method, name_of
 from dpoco.accounting.nets import NoiseField
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.regret_bounds import RegretBound, uniform_is_as_good
+from dpoco.accounting.regret_bounds import RegretBound, growing_cost, uniform_is_as_good
 from dpoco.accounting.statement import expert_guarantee, expert_mechanism
 from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -50,8 +50,6 @@ from dpoco.privacy.neighbours import Neighbours
 __all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
 
 guarantee, mechanism_of = expert_guarantee, expert_mechanism
-# Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
-GROWING = ("blt", "toeplitz", "blt_normalised")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +171,7 @@ class HedgeRun:
         eta, w, square = learning_rate, self.maximum, self.square
 
         def grown(s: float) -> float:
-            small = eta * square * s <= w
-            return 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
+            return growing_cost(eta, square, w, s)
 
         rises = continual_sum.rises(self.method, self.pushes) if self.noisy else ()
         scale = self.noise_scale
@@ -377,9 +374,7 @@ def calibrate(
         If no noise scale meets the budget, for example with delta = 0.
     """
     n = positive_int("experts", experts, maximum=2**32)
-    if horizon is None:
-        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
-    rounds = positive_int("horizon", horizon)
+    rounds = continual_sum.known_horizon(horizon)
     choice("calibration", calibration, CALIBRATIONS)
     trivial = n == 1 or rounds == 1
     if budget is not None and not trivial:
