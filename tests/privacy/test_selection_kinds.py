@@ -281,3 +281,10 @@ def test_the_engine_and_the_certificate_have_one_mechanism(make, monkeypatch):
     monkeypatch.setattr(module, "mechanism_of", lambda *given: halved(original(*given)))
     with pytest.raises(BudgetExceeded):
         make()
+    monkeypatch.undo()
+    parameters = type(learner.parameters)
+    if hasattr(parameters, "mechanism"):  # of which the guarantee is computed, too
+        own = parameters.mechanism
+        monkeypatch.setattr(parameters, "mechanism", lambda p, *given: halved(own(p, *given)))
+        with pytest.raises(BudgetExceeded):
+            make()

@@ -23,11 +23,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpoco.accounting.above_threshold import probability
-from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, check_first, regret_terms
+from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, LOSS_SUMS, check_first, regret_terms
 from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.statement import CLIPPED_LOSSES
+from dpoco.privacy.losses.loss import sum_up
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 
 CALIBRATIONS = ("tight", "corrected", "paper")
 WINDOWS = ("tangent", "dyadic", "naive")
@@ -37,6 +41,8 @@ NAIVE_LIMIT = 4096
 SHORTEST_REACH = 2**26
 # With fewer rounds there is nothing to detect.
 SHORTEST_HORIZON = 4
+# Largest change of a test statistic, and its largest rise plus largest fall.
+QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +143,77 @@ class ShiftDetectorParameters(Parameters):
         noisy = self.selection_scale > 0.0 and (detector or not self.detects)
         return noisy or self.experts == 1 or self.horizon == 1
 
+    @property
+    def planned_shifts(self) -> int:
+        """Shifts that are planned for; there are fewer than rounds."""
+        shifts = self.expected_shifts or 0
+        return shifts if self.horizon is None else min(shifts, self.horizon - 1)
+
+    @property
+    def bounded_rounds(self) -> int:
+        """Rounds that the regret bound is about."""
+        return self.nominal_horizon if self.horizon is None else self.horizon
+
+    def mechanism(self) -> Mechanism:
+        """Return what is drawn: instances, of which a round belongs to one."""
+        if self.experts == 1 or self.horizon == 1:
+            return Nothing("there is nothing to select from, or nothing to select by")
+        if not self.private:
+            return Open("noise is missing")
+        instance: Mechanism = Selections(
+            law=self.selection, scores=LOSS_SUMS, scale=self.selection_scale, rounds=1, exponent=0.0
+        )
+        if self.detects:
+            tests = ThresholdTests(
+                law=self.noise,
+                threshold_scale=self.threshold_noise_scale,
+                query_scale=self.query_noise_scale,
+                sensitivity=QUERY_SENSITIVITY,
+                spread=QUERY_SPREAD,
+                alarms=1,
+            )
+            instance = Parts("together", (instance, tests))
+        return Parts("instances", (instance,), "shift_detector")
+
+    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
+        """Return further fields of the guarantee, which is pure."""
+        rounds, shifts = self.bounded_rounds, self.planned_shifts
+        bound, terms = regret_of(self, rounds, shifts)
+        scope = "stationary" if self.expected_shifts is None else "shifting"
+        trivial, proved = isinstance(mechanism, Nothing), math.isfinite(bound)
+        said: dict[str, Any] = {}
+        if self.calibration == "paper" and self.detects and self.private and not trivial:
+            # As if one round moved a statistic by at most 1.
+            scales = self.selection_scale, self.threshold_noise_scale, self.query_noise_scale
+            printed = spent(*scales, sensitivity=1.0)
+            said["claimed"] = (printed, 0.0)
+            said["conditions"] = (
+                CLIPPED_LOSSES,
+                "the claim in print is false: a round moves the test statistics by up to 2, not 1; "
+                f"as printed the budget is spent {spent(*scales) / printed:.4g} times",
+            )
+        return {
+            "released": f"the decisions and alarms of the shift detector among {self.experts} "
+            "experts",
+            "reference": "sparse vector technique and noisy argmin; docs/privacy/shift_detector.md",
+            "delta": 0.0,
+            "sensitivity": 0.0 if trivial else LOSS_SUMS.width,
+            "sensitivity_norm": "linf",
+            "noise_scale": self.selection_scale,
+            "regret_bound": bound if proved else None,
+            "regret_scope": scope if proved else None,
+            "details": {
+                "threshold noise scale": self.threshold_noise_scale,
+                "query noise scale": self.query_noise_scale,
+                "threshold": self.threshold * self.threshold_scale,
+                "false alarms of an instance, at most": false_alarm_probability(self, rounds),
+                "regret bound, rounds": float(rounds),
+                "regret bound, shifts": float(shifts),
+                **{f"regret: {name}": value for name, value in terms.items()},
+            },
+            **said,
+        }
+
     def window_lines(self) -> tuple[list[float], list[float]]:
         """Return offsets and slopes of what a window is allowed for chance.
 
@@ -173,6 +250,15 @@ class ShiftDetectorParameters(Parameters):
             return 1.0
         level = self.log_selection
         return min(1.0, math.sqrt(2.0 * level / m) + self.bias_noise() * level / m)
+
+
+def spent(
+    selection_scale: float, b1: float, b2: float, sensitivity: float = QUERY_SENSITIVITY
+) -> float:
+    """Return epsilon, its parts rounded up as the kernel rounds them."""
+    selection = sum_up((1, LOSS_SUMS.range, selection_scale))
+    tests = sum_up((1, sensitivity, b1), (1, QUERY_SPREAD, b2))
+    return sum_up((1, selection, 1.0), (1, tests, 1.0))
 
 
 def tangents(horizon: int) -> int:

@@ -19,18 +19,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, plan, regret_of
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.noisy_max import raised_until
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.accounting.statement import check_experts, state_experts
+from dpoco.accounting.statement import CLIPPED_LOSSES, expert_guarantee, expert_mechanism
 from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
@@ -39,6 +38,7 @@ from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 __all__ = ["BatchShareParameters", "calibrate", "guarantee", "mechanism_of",
            "noise_scale", "regret"]  # fmt: skip
 
+guarantee, mechanism_of = expert_guarantee, expert_mechanism
 CALIBRATIONS = ("tight", "paper")
 ADVERSARIES = ("oblivious", "adaptive")
 # In words, and the norm that a sum moves in.
@@ -163,6 +163,63 @@ class BatchShareParameters(Parameters):
             return 0
         return None if self.horizon is None else (self.horizon - 1) // self.batch
 
+    def mechanism(self) -> Mechanism:
+        """Return what is released: a noisy sum a batch."""
+        if not self.private:
+            return Open("no noise is added")
+        if self.releases == 0:
+            return Nothing("no decision depends on a sum")
+        law = "response" if self.noise == "coordinate_rr" else self.noise
+        return BatchRelease(
+            experts=self.experts,
+            law=law,
+            scale=self.noise_scale,
+            batch=self.batch,
+            grid=self.grid,
+        )
+
+    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
+        """Return further fields of the guarantee."""
+        n, bounds = self.experts, None
+        if self.horizon is not None:
+            bounds = regret(n, self, self.horizon)
+        words, norm = LAWS[self.noise]
+        details: dict[str, float | str | None] = {
+            "learning rate": self.learning_rate,
+            "batch": float(self.batch),
+            "share rate": self.share_rate,
+        }
+        if self.floor:
+            details["least weight"] = self.floor
+        if bounds is not None:
+            details["regret bound, losses fixed in advance"] = bounds.oblivious
+            details["regret bound, all losses"] = bounds.adaptive
+            terms = bounds.terms_for(self.adversary)
+            details.update({f"regret: {name}": value for name, value in terms.items()})
+        conditions: tuple[str, ...] = (f"{CLIPPED_LOSSES}; each round enters one sum",)
+        claimed = None
+        if self.calibration == "paper" and not isinstance(mechanism, Nothing):
+            claimed = (1.0 / self.noise_scale, 0.0)
+            conditions += (
+                f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {n} times: every "
+                f"round releases {n} losses, each with noise for one",
+            )
+        return {
+            "released": f"the decisions among {n} experts by weights on noisy sums of losses "
+            f"({words}, batches of {self.batch})",
+            "sums": self.noise != "coordinate_rr",
+            "numerics": self.numerics,
+            "reference": "one noisy sum per record; docs/privacy/batch_share.md",
+            "sensitivity": movement(self.noise, n) if norm else None,
+            "sensitivity_norm": norm,
+            "noise_scale": self.noise_scale,
+            "conditions": conditions,
+            "claimed": claimed,
+            "regret_bound": None if bounds is None else bounds.bound(self.adversary),
+            "regret_scope": None if bounds is None or not self.private else self.adversary,
+            "details": details,
+        }
+
 
 def calibrate(
     experts: int,
@@ -264,97 +321,6 @@ def calibrate(
                 "share_rate, or a nominal_horizon to choose them for"
             )
     return _finished(replace(given, noise=law.law, noise_scale=law.scale), numerics)
-
-
-def mechanism_of(experts: int, parameters: BatchShareParameters) -> Mechanism:
-    """Return what the parameters describe.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p = parameters
-    check_experts(experts, p)
-    if not p.private:
-        return Open("no noise is added")
-    if p.releases == 0:
-        return Nothing("no decision depends on a sum")
-    law = "response" if p.noise == "coordinate_rr" else p.noise
-    return BatchRelease(experts=experts, law=law, scale=p.noise_scale, batch=p.batch, grid=p.grid)
-
-
-def guarantee(
-    experts: int,
-    parameters: BatchShareParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise and schedule.
-
-    Parameters
-    ----------
-    experts : int
-        N of the learner.
-    parameters : BatchShareParameters
-        Calibrated or the user's own; regret bound and terms are not trusted.
-    budget : Budget, float or None
-        The delta to state epsilon at, for Gaussian noise; None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p, mechanism = parameters, mechanism_of(experts, parameters)
-    bounds = None if p.horizon is None else regret(experts, p, p.horizon)
-    words, norm = LAWS[p.noise]
-    details: dict[str, float | str | None] = {
-        "learning rate": p.learning_rate,
-        "batch": float(p.batch),
-        "share rate": p.share_rate,
-    }
-    if p.floor:
-        details["least weight"] = p.floor
-    if bounds is not None:
-        details["regret bound, losses fixed in advance"] = bounds.oblivious
-        details["regret bound, all losses"] = bounds.adaptive
-        terms = bounds.terms_for(p.adversary)
-        details.update({f"regret: {name}": value for name, value in terms.items()})
-    conditions: tuple[str, ...] = (
-        "losses are clipped to their declared range, enforced; each round enters one sum",
-    )
-    claimed = None
-    if p.calibration == "paper" and not isinstance(mechanism, Nothing):
-        claimed = (1.0 / p.noise_scale, 0.0)
-        conditions += (
-            f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {experts} times: every "
-            f"round releases {experts} losses, each with noise for one",
-        )
-    return state_experts(
-        mechanism,
-        p,
-        released=(
-            f"the decisions among {experts} experts by weights on noisy sums of losses "
-            f"({words}, batches of {p.batch})"
-        ),
-        sums=p.noise != "coordinate_rr",
-        numerics=p.numerics,
-        reference="one noisy sum per record; docs/privacy/batch_share.md",
-        budget=budget,
-        seeded=seeded,
-        sensitivity=movement(p.noise, experts) if norm else None,
-        sensitivity_norm=norm,
-        noise_scale=p.noise_scale,
-        conditions=conditions,
-        claimed=claimed,
-        regret_bound=None if bounds is None else bounds.bound(p.adversary),
-        regret_scope=None if bounds is None or not p.private else p.adversary,
-        details=details,
-    )
 
 
 def noise_scale(experts: int, noise: str, budget: Budget) -> float:

@@ -48,7 +48,7 @@ from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
            "BLTParameters", "Method", "blt_parameters", "choose_buffers",
-           "choose_method", "column_norm", "factorisation", "lower_bound",
+           "choose_method", "column_norm", "factorisation", "known_horizon", "lower_bound",
            "max_error", "name_of", "noise_sigma", "planned", "rated", "release_grid",
            "resolve_horizon", "rises", "root_mean_square_row", "row_norm",
            "worst_round", "worst_row_norm"]  # fmt: skip
@@ -57,6 +57,9 @@ Method = str | Buffered  # a name, or parameters of its own for as many pushes
 
 METHODS = ("blt", "tree", "honaker", "toeplitz", "blt_normalised")
 _BUFFERED = ("blt", "blt_normalised")
+# Methods whose noise grows with every round, exactly, but for falls that bounds count: rows of a
+# Toeplitz factor.
+GROWING = ("blt", "toeplitz", "blt_normalised")
 NOISES = ("gaussian", "generalized_gaussian")
 TOEPLITZ_LIMIT = SQUARE_ROOT_LIMIT
 # What `horizon=None` stands for. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
@@ -68,6 +71,13 @@ _FOLLOWED = 10**4  # rounds of a person
 def resolve_horizon(horizon: int | None) -> int:
     """Return the number of pushes `horizon` stands for; None means 10^9."""
     return UNBOUNDED_HORIZON if horizon is None else positive_int("horizon", horizon)
+
+
+def known_horizon(horizon: int | None) -> int:
+    """Return the number of rounds, or raise `ValueError` for a stream without end."""
+    if horizon is None:
+        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
+    return positive_int("horizon", horizon)
 
 
 def factorisation(method: Method, pushes: int) -> Buffered | Normalised | SquareRoot | Tree:

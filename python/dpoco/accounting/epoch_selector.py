@@ -18,20 +18,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import mean_excess, scale_for, selection_budget
 from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.statement import check_experts, state_experts
+from dpoco.accounting.statement import check_experts, expert_guarantee, expert_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import LossSums, Selections
 
 __all__ = ["EpochSelectorParameters", "calibrate", "guarantee", "mechanism_of",
            "regret_bound", "regret_terms"]  # fmt: skip
 
+guarantee, mechanism_of = expert_guarantee, expert_mechanism
 CALIBRATIONS = ("tight", "corrected", "paper")
 SELECTIONS = ("exponential", "gumbel", "laplace")
 # Of losses in [0, 1], to which learners scale what they clip.
@@ -107,6 +107,35 @@ class EpochSelectorParameters(Parameters):
     def _regret_terms(self, rounds: int) -> dict[str, float]:
         return regret_terms(self.experts, rounds, self.scale, self.selection)
 
+    def mechanism(self) -> Mechanism:
+        """Return what is drawn: a round's losses enter the selection of one epoch."""
+        if self.experts == 1 or self.horizon == 1:
+            return Nothing("there is nothing to select from, or nothing to select by")
+        if not self.private:
+            return Open("no noise is added")
+        each = Selections(
+            law=self.selection, scores=LOSS_SUMS, scale=self.scale, rounds=1, exponent=0.0
+        )
+        return Parts("instances", (each,), "epoch_selector")
+
+    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
+        """Return further fields of the guarantee."""
+        bound, terms = self.regret()
+        among = f"among {self.experts} experts ({self.selection} noise)"
+        return {
+            "released": f"the decisions of selection on {self.pieces} {among}",
+            "reference": f"noisy argmin on disjoint {self.pieces}; docs/privacy/epoch_selector.md",
+            "sensitivity": 0.0 if isinstance(mechanism, Nothing) else LOSS_SUMS.width,
+            "sensitivity_norm": "linf",
+            "noise_scale": self.scale,
+            "regret_bound": bound,
+            "regret_scope": self.regret_scope,
+            "details": {
+                **self.assumed,
+                **{f"regret: {name}": value for name, value in terms.items()},
+            },
+        }
+
 
 def check_first(first: int | None, experts: int) -> None:
     """Raise `ValueError` unless the expert of the first round, if there is one, exists."""
@@ -166,71 +195,6 @@ def calibrate(
     )
     bound, terms = bare.regret()
     return replace(bare, regret_bound=bound, regret_terms=terms)
-
-
-def mechanism_of(experts: int, parameters: EpochSelectorParameters) -> Mechanism:
-    """Return what the parameters describe: a round's losses enter the selection of one epoch.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p = parameters
-    check_experts(experts, p)
-    if experts == 1 or p.horizon == 1:
-        return Nothing("there is nothing to select from, or nothing to select by")
-    if not p.private:
-        return Open("no noise is added")
-    each = Selections(law=p.selection, scores=LOSS_SUMS, scale=p.scale, rounds=1, exponent=0.0)
-    return Parts("instances", (each,), "epoch_selector")
-
-
-def guarantee(
-    experts: int,
-    parameters: EpochSelectorParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from the scale and the law of the noise.
-
-    Parameters
-    ----------
-    experts : int
-        N, as the learner has it.
-    parameters : EpochSelectorParameters
-        Calibrated or the user's own; regret is not trusted.
-    budget : Budget, float or None
-        The delta to state epsilon at, for Gumbel noise; the others are pure.
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p, mechanism = parameters, mechanism_of(experts, parameters)
-    bound, terms = p.regret()
-    return state_experts(
-        mechanism,
-        p,
-        released=(
-            f"the decisions of selection on {p.pieces} among {experts} experts "
-            f"({p.selection} noise)"
-        ),
-        reference=f"noisy argmin on disjoint {p.pieces}; docs/privacy/epoch_selector.md",
-        budget=budget,
-        seeded=seeded,
-        sensitivity=0.0 if isinstance(mechanism, Nothing) else LOSS_SUMS.width,
-        sensitivity_norm="linf",
-        noise_scale=p.scale,
-        conditions=("losses are clipped to their declared range, enforced",),
-        regret_bound=bound,
-        regret_scope=p.regret_scope,
-        details={**p.assumed, **{f"regret: {name}": value for name, value in terms.items()}},
-    )
 
 
 def regret_bound(

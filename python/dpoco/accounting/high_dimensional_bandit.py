@@ -354,9 +354,7 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, or the published constants miss it.
     """
-    if horizon is None:
-        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
-    rounds = positive_int("horizon", horizon)
+    rounds = continual_sum.known_horizon(horizon)
     k = positive_int("arms", arms, maximum=2**12)
     if batch is not None and batch != "auto":
         batch = positive_int("batch", batch, maximum=rounds)

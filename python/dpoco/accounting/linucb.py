@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from dpoco._validation import positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
@@ -112,10 +111,8 @@ class LinUCBParameters(release.SumParameters):
 
     arms: int = at_least(1, 2**20)
     dimension: int = at_least(1, 4096)
-    horizon: int
     batch: int
     sum_method: str = one_of(*continual_sum.METHODS)
-    noise_scale: float = at_least(0.0)
     reward_weight: float
     regularization: float
     context_bound: float = at_least(*_UNITS)
@@ -128,7 +125,6 @@ class LinUCBParameters(release.SumParameters):
     calibration: str = one_of("tight")
     sensitivity: float = at_least(0.0)
     column_norm: float = at_least(0.0)
-    mu: float = at_least(0.0, infinite=True)
     regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
     numerics: str = one_of(*NUMERICS, default="float")
@@ -325,9 +321,7 @@ def calibrate(
     CalibrationError
         If no noise scale meets the budget, for example with delta = 0.
     """
-    if horizon is None:
-        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
-    rounds = positive_int("horizon", horizon)
+    rounds = continual_sum.known_horizon(horizon)
     plain = LinUCBParameters(
         arms=arms,
         dimension=dimension,

@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_float
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting._words import REGRET_SCOPES
 from dpoco.accounting.budget import Budget
@@ -36,7 +36,7 @@ from dpoco.accounting.nets import (
     shape_of,
 )
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.prefix_hedge import GROWING, HedgeParameters, HedgeRun
+from dpoco.accounting.prefix_hedge import HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.statement import check_claim, state_sum, stated_delta
 from dpoco.domains import Domain
@@ -100,21 +100,11 @@ class LipschitzParameters(HedgeParameters):
 
     kind: ClassVar[str] = "dpoco.lipschitz_parameters"
 
-    horizon: int
     lipschitz: float
     resolution: tuple[int, ...] = at_least(2, LARGEST_NET)
     transform: str = one_of(*TRANSFORMS)
-    sum_method: str = one_of(*continual_sum.METHODS)
-    noise_scale: float = at_least(0.0)
-    learning_rate: float
     enforce: bool
     calibration: str = one_of(*CALIBRATIONS)
-    sensitivity: float = at_least(0.0)
-    column_norm: float = at_least(0.0)
-    mu: float = at_least(0.0, infinite=True)
-    regret_bound: float = at_least(0.0)
-    regret_terms: dict[str, float]
-    regret_scope: str = one_of("oblivious", "adaptive")
 
     @property
     def experts(self) -> int:
@@ -124,7 +114,7 @@ class LipschitzParameters(HedgeParameters):
     @property
     def noise_dominates(self) -> bool:
         """Whether nothing better is proved than what any decisions achieve."""
-        growing = self.sum_method in GROWING  # about others little is proved at all
+        growing = self.sum_method in continual_sum.GROWING  # about others little is proved at all
         return self.noise_scale > 0.0 and growing and "trivial" in self.regret_terms
 
 
@@ -248,9 +238,7 @@ def calibrate(
     """
     shape = shape_of(domain)
     slope = checked_slope(shape, lipschitz)
-    if horizon is None:
-        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
-    rounds = positive_int("horizon", horizon)
+    rounds = continual_sum.known_horizon(horizon)
     published = choice("calibration", calibration, CALIBRATIONS) == "paper"
     if learning_rate is not None:
         learning_rate = positive_float("learning_rate", learning_rate)

@@ -31,12 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.accounting import continual_sum
-from dpoco.accounting.continual_sum import Method, name_of
+from dpoco.accounting.continual_sum import GROWING, Method, name_of
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.regret_bounds import RegretBound, stated_regret
+from dpoco.accounting.regret_bounds import RegretBound, growing_cost, stated_regret
 from dpoco.accounting.release import SumParameters
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
 from dpoco.losses import GlmLoss
@@ -52,14 +52,31 @@ SCOPES_IN_WORDS = {
         "the domain; of others nothing is claimed but G D T"
     ),
 }
-# Methods whose noise grows with every round, exactly, but for falls that the bound counts.
-GROWING = ("blt", "toeplitz", "blt_normalised")
 GROWTH = {"gradient": None, "quadratic": "quarter"}  # of batches
 _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyFTRLParameters(SumParameters):
+class LeaderParameters(SumParameters):
+    """What parameters of leaders on noisy sums of gradients share: see `NoisyFTRLParameters`."""
+
+    batch: int
+    pushes: int
+    relation: str = one_of(*CHANGES)
+    calibration: str = one_of("tight")
+    lipschitz: float
+    radius: float = at_least(0.0)
+    diameter: float = at_least(0.0)
+    regret_bound: float = at_least(0.0)
+
+    @property
+    def noise(self) -> str:
+        """Law of the draws: "gaussian"."""
+        return "gaussian"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyFTRLParameters(LeaderParameters):
     """Parameters of the noisy leader.
 
     Attributes
@@ -112,22 +129,9 @@ class NoisyFTRLParameters(SumParameters):
 
     statistics: str = one_of(*STATISTICS)
     sum_method: str = one_of(*continual_sum.METHODS)
-    noise_scale: float = at_least(0.0)
     step_size: float | None
     vector_scale: float | None
-    batch: int
-    pushes: int
-    horizon: int
-    relation: str = one_of(*CHANGES)
-    calibration: str = one_of("tight")
     dimension: int = at_least(0)
-    lipschitz: float
-    radius: float = at_least(0.0)
-    diameter: float = at_least(0.0)
-    sensitivity: float
-    column_norm: float
-    mu: float = at_least(0.0, infinite=True)
-    regret_bound: float = at_least(0.0)
     regret_terms: dict[str, float]
     regret_scope: str = one_of(*SCOPES_IN_WORDS)
     numerics: str = one_of(*NUMERICS, default="float")
@@ -142,11 +146,6 @@ class NoisyFTRLParameters(SumParameters):
             raise ValueError("step_size belongs to the gradient statistics, and to them only")
         if self.pushes != updates(self.statistics, self.batch, self.horizon):
             raise ValueError("pushes must be the updates of so many rounds in such batches")
-
-    @property
-    def noise(self) -> str:
-        """Law of the draws: "gaussian"."""
-        return "gaussian"
 
     @property
     def predicted_error(self) -> float:
@@ -241,8 +240,7 @@ class Run:
 
     def _grown(self, eta: float, s: float) -> float:
         """Return the noise term of (a) for noise that has grown from 0 to s."""
-        n, w = self.dimension, self.width
-        return 0.5 * eta * n * s * s if eta * n * s <= w else w * s - 0.5 * w * w / (eta * n)
+        return growing_cost(eta, self.dimension, self.width, s)
 
     @property
     def rounding(self) -> float:

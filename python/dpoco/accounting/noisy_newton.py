@@ -27,11 +27,11 @@ from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import clipped, record_length
+from dpoco.accounting.noisy_ftrl_regret import LeaderParameters
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import (
     DEFAULT_NUMERICS,
-    SumParameters,
     planned_noise,
     released_sum,
     sum_of,
@@ -52,7 +52,7 @@ STEP_SHARE, MATRIX_SHARE, PLANNED = 0.3, 0.5, 321
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyNewtonParameters(SumParameters):
+class NoisyNewtonParameters(LeaderParameters):
     """Parameters of private Newton steps.
 
     Attributes
@@ -98,23 +98,10 @@ class NoisyNewtonParameters(SumParameters):
     kind: ClassVar[str] = "dpoco.noisy_newton_parameters"
 
     sum_method: str = one_of("toeplitz", "blt")
-    noise_scale: float = at_least(0.0)
     curvature_weight: float
     step_size: float
     shrinkage: float = at_least(0.0, 2.0)
-    batch: int
-    pushes: int
-    horizon: int
-    relation: str = one_of(*CHANGES)
-    calibration: str = one_of("tight")
     dimension: int
-    lipschitz: float
-    radius: float = at_least(0.0)
-    diameter: float = at_least(0.0)
-    sensitivity: float
-    column_norm: float
-    mu: float = at_least(0.0, infinite=True)
-    regret_bound: float = at_least(0.0)
     numerics: str = one_of(*NUMERICS)
 
     def __post_init__(self) -> None:
@@ -122,11 +109,6 @@ class NoisyNewtonParameters(SumParameters):
         super().__post_init__()
         if self.pushes != _pushes(self.batch, self.horizon):
             raise ValueError("pushes must be the batches that end before the last round")
-
-    @property
-    def noise(self) -> str:
-        """Law of the draws: "gaussian"."""
-        return "gaussian"
 
     @property
     def regret_scope(self) -> str:

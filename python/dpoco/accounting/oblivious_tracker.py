@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting._share_regret import best_share_rate
 from dpoco.accounting._tracker_search import Comparison, Search, largest_share_rate
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import uniform_is_as_good
-from dpoco.accounting.statement import check_experts, state_experts
+from dpoco.accounting.statement import CLIPPED_LOSSES, expert_guarantee, expert_mechanism
 from dpoco.privacy.losses.flagged_draws import PRIORS, FlaggedDraws
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.tracker_draws import (
@@ -35,6 +34,7 @@ from dpoco.privacy.mechanisms.tracker_draws import (
 
 __all__ = ["ObliviousTrackerParameters", "calibrate", "guarantee", "mechanism_of"]
 
+guarantee, mechanism_of = expert_guarantee, expert_mechanism
 CALIBRATIONS = ("tight",)
 
 
@@ -124,6 +124,54 @@ class ObliviousTrackerParameters(Parameters):
     def noise_dominates(self) -> bool:
         """Whether noise makes the regret bound no better than that of uniform draws."""
         return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
+
+    def mechanism(self) -> Mechanism:
+        """Return what is drawn."""
+        if not self.private:
+            return Open("nothing is promised")
+        if _draws(self).constant:
+            return Nothing("there is nothing to learn from")
+        return TrackerDraws(
+            experts=self.experts,
+            prior=self.prior,
+            learning_rate=self.learning_rate,
+            forced=self.forced_switch,
+            batch=self.batch,
+            horizon=self.horizon,
+            share_rate=self.share_rate,
+            cap=self.max_resamples,
+        )
+
+    def stated(self, mechanism: Mechanism) -> dict[str, Any]:
+        """Return further fields of the guarantee."""
+        bound, terms = _regret(self)
+        details: dict[str, float | str | None] = {
+            "learning rate": self.learning_rate,
+            "forced switch": self.forced_switch,
+            "batch": float(self.batch),
+            "share rate": self.share_rate,
+            "switches compared with": None if self.horizon is None else float(self.switches),
+            **{f"regret: {name}": value for name, value in terms.items()},
+        }
+        if bound is None and terms and self.horizon is not None:
+            details["regret bound until the cap"] = math.fsum(terms.values())
+        conditions: tuple[str, ...] = (
+            CLIPPED_LOSSES,
+            "fresh draws have exact tails (races of exponential variates); the grid of the coins' "
+            "uniform variates is accounted for",
+        )
+        if isinstance(mechanism, Nothing):
+            conditions = ("no release depends on the losses: there is nothing to learn from",)
+        return {
+            "released": f"the played experts of the oblivious tracker (N = {self.experts}, prior "
+            f"{self.prior!r}) and which of them are fresh draws",
+            "reference": "coin and draws of bounded range, composed by Renyi divergences; "
+            "docs/privacy/tracker_accounting.md",
+            "conditions": conditions,
+            "regret_bound": bound,
+            "regret_scope": self.regret_scope,
+            "details": details,
+        }
 
 
 def calibrate(
@@ -225,97 +273,6 @@ def calibrate(
         p = replace(p, **{name: getattr(draws, name) for name in found})
     bound, terms = _regret(p)
     return replace(p, regret_bound=bound, regret_terms=terms)
-
-
-def mechanism_of(experts: int, parameters: ObliviousTrackerParameters) -> Mechanism:
-    """Return what the parameters describe.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are those of another number of experts.
-    """
-    p = parameters
-    check_experts(experts, p)
-    if not p.private:
-        return Open("nothing is promised")
-    if _draws(p).constant:
-        return Nothing("there is nothing to learn from")
-    return TrackerDraws(
-        experts=p.experts,
-        prior=p.prior,
-        learning_rate=p.learning_rate,
-        forced=p.forced_switch,
-        batch=p.batch,
-        horizon=p.horizon,
-        share_rate=p.share_rate,
-        cap=p.max_resamples,
-    )
-
-
-def guarantee(
-    experts: int,
-    parameters: ObliviousTrackerParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from the mechanism they describe.
-
-    Parameters
-    ----------
-    experts : int
-        N; must be that of the parameters.
-    parameters : ObliviousTrackerParameters
-        Calibrated or the user's own; regret bound and terms are not trusted.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta; 0 is pure privacy); None means
-        1 / (10 horizon).
-    seeded : bool
-        Whether the draws are reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are those of another number of experts.
-    """
-    p, mechanism = parameters, mechanism_of(experts, parameters)
-    bound, terms = _regret(p)
-    details: dict[str, float | str | None] = {
-        "learning rate": p.learning_rate,
-        "forced switch": p.forced_switch,
-        "batch": float(p.batch),
-        "share rate": p.share_rate,
-        "switches compared with": None if p.horizon is None else float(p.switches),
-        **{f"regret: {name}": value for name, value in terms.items()},
-    }
-    if bound is None and terms and p.horizon is not None:
-        details["regret bound until the cap"] = math.fsum(terms.values())
-    conditions: tuple[str, ...] = (
-        "losses are clipped to their declared range, enforced",
-        "fresh draws have exact tails (races of exponential variates); the grid of the coins' "
-        "uniform variates is accounted for",
-    )
-    if isinstance(mechanism, Nothing):
-        conditions = ("no release depends on the losses: there is nothing to learn from",)
-    return state_experts(
-        mechanism,
-        p,
-        released=(
-            f"the played experts of the oblivious tracker (N = {p.experts}, prior {p.prior!r}) and "
-            "which of them are fresh draws"
-        ),
-        reference=(
-            "coin and draws of bounded range, composed by Renyi divergences; "
-            "docs/privacy/tracker_accounting.md"
-        ),
-        budget=budget,
-        seeded=seeded,
-        conditions=conditions,
-        regret_bound=bound,
-        regret_scope=p.regret_scope,
-        details=details,
-    )
 
 
 def _draws(p: ObliviousTrackerParameters) -> FlaggedDraws:

@@ -38,29 +38,31 @@ from typing import Any, ClassVar
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.continual_sum import Method, name_of
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.continual_sum import GROWING, Method, name_of
 from dpoco.accounting.nets import NoiseField
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.regret_bounds import RegretBound, uniform_is_as_good
-from dpoco.accounting.statement import check_experts, state_experts
+from dpoco.accounting.regret_bounds import RegretBound, growing_cost, uniform_is_as_good
+from dpoco.accounting.statement import expert_guarantee, expert_mechanism
 from dpoco.privacy.mechanisms.bounds import CentredLosses
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["PrefixHedgeParameters", "calibrate", "guarantee", "mechanism_of"]
 
-# Methods whose noise grows with every round, exactly: rows of a Toeplitz factor.
-GROWING = ("blt", "toeplitz", "blt_normalised")
+guarantee, mechanism_of = expert_guarantee, expert_mechanism
 
 
+@dataclass(frozen=True, kw_only=True)
 class HedgeParameters(release.SumParameters):
-    """What parameters of Hedge on noisy sums share: their scale and mu, and what they depend on."""
+    """What parameters of Hedge on noisy sums share: a learning rate, and its bound on regret."""
 
-    experts: Any
-    horizon: int
-    noise_scale: float
-    mu: float
+    sum_method: str = one_of(*continual_sum.METHODS)
+    learning_rate: float
+    sensitivity: float = at_least(0.0)
+    column_norm: float = at_least(0.0)
+    regret_bound: float = at_least(0.0)
+    regret_terms: dict[str, float]
+    regret_scope: str = one_of("oblivious", "adaptive")
 
     @property
     def pushes(self) -> int:
@@ -70,7 +72,8 @@ class HedgeParameters(release.SumParameters):
     @property
     def depends_on_data(self) -> bool:
         """Whether decisions can depend on data at all: two points and two rounds."""
-        return self.experts > 1 and self.horizon > 1
+        own: Any = self
+        return bool(own.experts > 1 and self.horizon > 1)
 
 
 @dataclass(frozen=True)
@@ -168,8 +171,7 @@ class HedgeRun:
         eta, w, square = learning_rate, self.maximum, self.square
 
         def grown(s: float) -> float:
-            small = eta * square * s <= w
-            return 0.5 * eta * square * s * s if small else w * s - 0.5 * w * w / (eta * square)
+            return growing_cost(eta, square, w, s)
 
         rises = continual_sum.rises(self.method, self.pushes) if self.noisy else ()
         scale = self.noise_scale
@@ -294,17 +296,7 @@ class PrefixHedgeParameters(HedgeParameters):
     version: ClassVar[int] = 2
 
     experts: int = at_least(1, 2**32)
-    horizon: int
-    sum_method: str = one_of(*continual_sum.METHODS)
-    noise_scale: float = at_least(0.0)
-    learning_rate: float
     calibration: str = one_of(*CALIBRATIONS)
-    sensitivity: float = at_least(0.0)
-    column_norm: float = at_least(0.0)
-    mu: float = at_least(0.0, infinite=True)
-    regret_bound: float = at_least(0.0)
-    regret_terms: dict[str, float]
-    regret_scope: str = one_of("oblivious", "adaptive")
     numerics: str = "float"
 
     def __post_init__(self) -> None:
@@ -316,6 +308,29 @@ class PrefixHedgeParameters(HedgeParameters):
     def noise_dominates(self) -> bool:
         """Whether noise makes the regret bound no better than that of uniform draws."""
         return self.private and uniform_is_as_good(self.experts, self.horizon, self.regret_bound)
+
+    def mechanism(self) -> GaussianSum:
+        """Return the one sum through which losses reach the decisions: all rounds but the last."""
+        losses, rounds, noise = CentredLosses(self.experts), self.horizon - 1, self.noise_scale
+        return release.sum_of(
+            losses, self.correlation, rounds, NEAR, scale=noise, numerics=self.numerics
+        )
+
+    def stated(self, mechanism: GaussianSum) -> dict[str, Any]:
+        """Return further fields of the guarantee."""
+        run = HedgeRun(self.experts, self.horizon, self.correlation, self.noise_scale)
+        regret = run.regret(self.learning_rate)
+        sums = f"{self.experts} experts, {self.sum_method!r} sum"
+        return {
+            "released": f"the decisions of Hedge on noisy sums ({sums})",
+            "reference": "adaptive Gaussian composition; docs/privacy/prefix_hedge.md",
+            "regret_bound": regret.total,
+            "regret_scope": regret.scope,
+            "details": {
+                "learning rate": self.learning_rate,
+                **{f"regret: {name}": value for name, value in regret.terms.items()},
+            },
+        }
 
 
 def calibrate(
@@ -359,9 +374,7 @@ def calibrate(
         If no noise scale meets the budget, for example with delta = 0.
     """
     n = positive_int("experts", experts, maximum=2**32)
-    if horizon is None:
-        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
-    rounds = positive_int("horizon", horizon)
+    rounds = continual_sum.known_horizon(horizon)
     choice("calibration", calibration, CALIBRATIONS)
     trivial = n == 1 or rounds == 1
     if budget is not None and not trivial:
@@ -395,67 +408,3 @@ def calibrate(
             best = candidate
     assert best is not None
     return best
-
-
-def guarantee(
-    experts: int,
-    parameters: PrefixHedgeParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from noise scale and sizes.
-
-    Parameters
-    ----------
-    experts : int
-        N.
-    parameters : PrefixHedgeParameters
-        Calibrated or the user's own; sensitivity, column norm, mu and regret are not trusted.
-    budget : Budget, float or None
-        The delta to state epsilon at (a budget's delta); None means 1 / (10 horizon).
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p, mechanism = parameters, mechanism_of(experts, parameters)
-    regret = HedgeRun(experts, p.horizon, p.correlation, p.noise_scale).regret(p.learning_rate)
-    return state_experts(
-        mechanism,
-        p,
-        released=f"the decisions of Hedge on noisy sums ({experts} experts, {p.sum_method!r} sum)",
-        reference="adaptive Gaussian composition; docs/privacy/prefix_hedge.md",
-        budget=budget,
-        seeded=seeded,
-        conditions=("losses are clipped to their declared range, enforced",),
-        regret_bound=regret.total,
-        regret_scope=regret.scope,
-        details={
-            "learning rate": p.learning_rate,
-            **{f"regret: {name}": value for name, value in regret.terms.items()},
-        },
-    )
-
-
-def mechanism_of(experts: int, parameters: PrefixHedgeParameters) -> GaussianSum:
-    """Return the one sum through which losses reach the decisions: all rounds but the last.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p = parameters
-    check_experts(experts, p)
-    return release.sum_of(
-        CentredLosses(experts),
-        p.correlation,
-        p.horizon - 1,
-        NEAR,
-        scale=p.noise_scale,
-        numerics=p.numerics,
-    )

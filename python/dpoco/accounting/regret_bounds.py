@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["RegretBound", "best_inverse_temperature", "best_step_size", "entropy_term",
-           "gibbs_regret", "leader_regret", "stated_regret", "uniform_is_as_good"]  # fmt: skip
+           "gibbs_regret", "growing_cost", "leader_regret", "stated_regret",
+           "uniform_is_as_good"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,17 @@ def stated_regret(bound: float, still: float, largest: float = math.inf) -> dict
         "regret_bound": stated,
         "details": {"regret without learning": still} if useless else {},
     }
+
+
+def growing_cost(eta: float, square: float, width: float, s: float) -> float:
+    """Return what noise that grows from 0 to scale `s` with the rounds costs a step size `eta`.
+
+    eta rho^2 s^2 / 2 while eta rho^2 s is at most w, linear in s from there on; `square` is rho^2,
+    and `width` the bound w on what noise of scale 1 reaches.
+    """
+    if eta * square * s <= width:
+        return 0.5 * eta * square * s * s
+    return width * s - 0.5 * width * width / (eta * square)
 
 
 def uniform_is_as_good(experts: int, horizon: int | None, bound: float | None) -> bool:

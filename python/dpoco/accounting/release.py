@@ -17,7 +17,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import Method
 from dpoco.accounting.generalized_gaussian import best_order
 from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_lattice, placed
-from dpoco.accounting.parameters import Parameters
+from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import AnySummand, smoothness_constant
@@ -44,10 +44,12 @@ class Returning(Protocol):
 class SumParameters(Parameters):
     """Base of the parameters of what sees the data through one continual sum.
 
-    They have a ``sum_method``, ``pushes``, a ``noise_scale`` and its ``mu``.
+    They have a ``sum_method`` and ``pushes``, too.
 
     Attributes
     ----------
+    horizon, noise_scale, sensitivity, column_norm, mu : int and float
+        Rounds, scale of a draw, and the numbers that the latter follows from.
     rates : tuple of float or None
         Decay rates of the sum's buffers, then their weights, where these were searched for; None is
         the table's. Nine digits each. Privacy is computed from them.
@@ -55,15 +57,19 @@ class SumParameters(Parameters):
 
     unsaid: ClassVar[tuple[str, ...]] = ("rates",)
 
+    horizon: int
+    noise_scale: float = at_least(0.0)
+    sensitivity: float
+    column_norm: float
+    mu: float = at_least(0.0, infinite=True)
     rates: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check that the rates are some, and that scale and mu fit each other."""
         super().__post_init__()
         _ = self.correlation
-        own: Any = self
-        if own.noise_scale > 0.0 or self.depends_on_data:
-            check_scale(own.noise_scale, own.mu)
+        if self.noise_scale > 0.0 or self.depends_on_data:
+            check_scale(self.noise_scale, self.mu)
 
     @property
     def depends_on_data(self) -> bool:
@@ -73,8 +79,7 @@ class SumParameters(Parameters):
     @property
     def private(self) -> bool:
         """Whether there is a guarantee: there is noise, or nothing depends on the data."""
-        own: Any = self
-        return bool(own.noise_scale > 0.0) or not self.depends_on_data
+        return self.noise_scale > 0.0 or not self.depends_on_data
 
     @property
     def correlation(self) -> Method:

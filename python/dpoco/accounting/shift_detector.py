@@ -22,21 +22,16 @@ from dataclasses import replace
 
 from dpoco._validation import choice, positive_int, real_float
 from dpoco.accounting import _shift_regret as shift_regret
-from dpoco.accounting._shift_regret import ShiftDetectorParameters
+from dpoco.accounting._shift_regret import QUERY_SENSITIVITY, QUERY_SPREAD, ShiftDetectorParameters
 from dpoco.accounting.above_threshold import split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import LOSS_SUMS
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
-from dpoco.accounting.statement import check_experts, state_experts
-from dpoco.privacy.losses.loss import sum_up
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
-from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
+from dpoco.accounting.statement import check_experts, expert_guarantee, expert_mechanism
 
 __all__ = ["ShiftDetectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
 
-# Largest change of a test statistic, and its largest rise plus largest fall.
-QUERY_SENSITIVITY = QUERY_SPREAD = 2.0
+guarantee, mechanism_of = expert_guarantee, expert_mechanism
 # What the thresholds of an endless stream are made for.
 NOMINAL_HORIZON = 10**6
 
@@ -113,7 +108,7 @@ def calibrate(
     )
     n, nominal, detects = bare.experts, bare.nominal_horizon, bare.detects
     b = 0.25 * bare.false_alarm
-    shifts = _planned_shifts(bare)
+    shifts = bare.planned_shifts
     if expected_shifts is not None and shifts < expected_shifts:
         warnings.warn(
             f"expected_shifts={expected_shifts} is taken as {shifts}: a distribution over "
@@ -129,7 +124,7 @@ def calibrate(
         if detects:
             b1, b2 = _detector_scales(calibration, epsilon - select, math.log(nominal / b))
         if detects and calibration != "paper":
-            b2 = raised_until(b2, lambda b: _spent(scale, b1, b) <= epsilon)
+            b2 = raised_until(b2, lambda b: shift_regret.spent(scale, b1, b) <= epsilon)
     if calibration == "paper":
         # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
         log_queries = math.log(n * nominal / false_alarm)
@@ -152,7 +147,7 @@ def calibrate(
         log_windows=log_windows,
         log_selection=log_selection,
     )
-    bound, terms = shift_regret.regret_of(parameters, _bounded_rounds(parameters), shifts)
+    bound, terms = shift_regret.regret_of(parameters, parameters.bounded_rounds, shifts)
     return replace(parameters, regret_bound=bound, regret_terms=terms)
 
 
@@ -165,121 +160,6 @@ def _detector_scales(calibration: str, epsilon: float, log_queries: float) -> tu
         spread=QUERY_SPREAD,
         alarms=1,
         log_queries=log_queries,
-    )
-
-
-def _spent(selection_scale: float, b1: float, b2: float, sensitivity: float = 2.0) -> float:
-    """Return epsilon, its parts rounded up as the kernel rounds them."""
-    selection = sum_up((1, LOSS_SUMS.range, selection_scale))
-    tests = sum_up((1, sensitivity, b1), (1, QUERY_SPREAD, b2))
-    return sum_up((1, selection, 1.0), (1, tests, 1.0))
-
-
-def _planned_shifts(p: ShiftDetectorParameters) -> int:
-    """Return the number of shifts to plan for; there are fewer than rounds."""
-    shifts = p.expected_shifts or 0
-    return shifts if p.horizon is None else min(shifts, p.horizon - 1)
-
-
-def _bounded_rounds(p: ShiftDetectorParameters) -> int:
-    """Return the rounds that the regret bound is about."""
-    return p.nominal_horizon if p.horizon is None else p.horizon
-
-
-def mechanism_of(experts: int, parameters: ShiftDetectorParameters) -> Mechanism:
-    """Return what the parameters describe: instances, of which a round belongs to one.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p = parameters
-    check_experts(experts, p)
-    if experts == 1 or p.horizon == 1:
-        return Nothing("there is nothing to select from, or nothing to select by")
-    if not p.private:
-        return Open("noise is missing")
-    instance: Mechanism = Selections(
-        law=p.selection, scores=LOSS_SUMS, scale=p.selection_scale, rounds=1, exponent=0.0
-    )
-    if p.detects:
-        tests = ThresholdTests(
-            law=p.noise,
-            threshold_scale=p.threshold_noise_scale,
-            query_scale=p.query_noise_scale,
-            sensitivity=QUERY_SENSITIVITY,
-            spread=QUERY_SPREAD,
-            alarms=1,
-        )
-        instance = Parts("together", (instance, tests))
-    return Parts("instances", (instance,), "shift_detector")
-
-
-def guarantee(
-    experts: int,
-    parameters: ShiftDetectorParameters,
-    *,
-    budget: Budget | float | None = None,
-    seeded: bool = False,
-) -> Guarantee:
-    """Return what any parameters guarantee, recomputed from the noise scales.
-
-    Parameters
-    ----------
-    experts : int
-        N, as the learner has it.
-    parameters : ShiftDetectorParameters
-        Calibrated or the user's own; regret is not trusted.
-    budget : Budget, float or None
-        Ignored: the guarantee is pure.
-    seeded : bool
-        Whether the noise is reproducible, which voids the guarantee.
-
-    Raises
-    ------
-    ValueError
-        If the parameters are for another number of experts.
-    """
-    p, mechanism = parameters, mechanism_of(experts, parameters)
-    rounds, shifts = _bounded_rounds(p), _planned_shifts(p)
-    bound, terms = shift_regret.regret_of(p, rounds, shifts)
-    scope = "stationary" if p.expected_shifts is None else "shifting"
-    trivial, proved = isinstance(mechanism, Nothing), math.isfinite(bound)
-    claimed = None
-    conditions: tuple[str, ...] = ("losses are clipped to their declared range, enforced",)
-    if p.calibration == "paper" and p.detects and p.private and not trivial:
-        # As if one round moved a statistic by at most 1.
-        scales = p.selection_scale, p.threshold_noise_scale, p.query_noise_scale
-        printed = _spent(*scales, sensitivity=1.0)
-        claimed = (printed, 0.0)
-        conditions += (
-            "the claim in print is false: a round moves the test statistics by up to 2, not 1; as "
-            f"printed the budget is spent {_spent(*scales) / printed:.4g} times",
-        )
-    return state_experts(
-        mechanism,
-        p,
-        released=f"the decisions and alarms of the shift detector among {experts} experts",
-        reference="sparse vector technique and noisy argmin; docs/privacy/shift_detector.md",
-        budget=0.0,
-        seeded=seeded,
-        sensitivity=0.0 if trivial else LOSS_SUMS.width,
-        sensitivity_norm="linf",
-        noise_scale=p.selection_scale,
-        conditions=conditions,
-        claimed=claimed,
-        regret_bound=bound if proved else None,
-        regret_scope=scope if proved else None,
-        details={
-            "threshold noise scale": p.threshold_noise_scale,
-            "query noise scale": p.query_noise_scale,
-            "threshold": p.threshold * p.threshold_scale,
-            "false alarms of an instance, at most": shift_regret.false_alarm_probability(p, rounds),
-            "regret bound, rounds": float(rounds),
-            "regret bound, shifts": float(shifts),
-            **{f"regret: {name}": value for name, value in terms.items()},
-        },
     )
 
 
@@ -310,5 +190,5 @@ def regret_bound(
     check_experts(experts, parameters)
     if switches:
         positive_int("switches", switches)
-    length = _bounded_rounds(parameters) if rounds is None else positive_int("rounds", rounds)
+    length = parameters.bounded_rounds if rounds is None else positive_int("rounds", rounds)
     return shift_regret.regret_of(parameters, length, switches)[0]

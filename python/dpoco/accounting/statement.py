@@ -29,8 +29,11 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "for_person",
-           "require_published", "state", "state_experts", "state_sum", "stated_delta"]  # fmt: skip
+__all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "expert_guarantee",
+           "expert_mechanism", "for_person", "require_published", "state", "state_sum",
+           "stated_delta"]  # fmt: skip
+
+CLIPPED_LOSSES = "losses are clipped to their declared range, enforced"
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -286,51 +289,74 @@ def check_experts(experts: int, parameters: Any) -> None:
         raise ValueError(f"parameters are for {parameters.experts} experts; got {experts}")
 
 
-def state_experts(
-    mechanism: Mechanism,
+def expert_mechanism(experts: int, parameters: Any) -> Mechanism:
+    """Return what the parameters of a learner of experts describe: how losses reach decisions.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are for another number of experts.
+    """
+    check_experts(experts, parameters)
+    found: Mechanism = parameters.mechanism()
+    return found
+
+
+def expert_guarantee(
+    experts: int,
     parameters: Any,
     *,
-    regret_bound: float | None,
-    regret_scope: str | None,
-    details: dict[str, float | str | None],
-    budget: Budget | float | None,
-    **text: Any,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
 ) -> Guarantee:
-    """Return `state` of what a learner of experts decides, and of its regret for losses in [0, 1].
+    """Return what any parameters of a learner of experts guarantee, for losses in [0, 1].
+
+    It is computed from the mechanism that the parameters describe.
 
     Parameters
     ----------
+    experts : int
+        N, as the learner has it.
     parameters : Parameters
-        With ``experts``, ``horizon`` and ``calibration``.
-    regret_bound : float or None
-        What is proved of the learner; None if nothing is. Uniform draws have regret at most
-        T (1 - 1/N), and nothing has more than T.
-    regret_scope : str or None
-        The losses it holds for, of `REGRET_SCOPES`; None says nothing.
-    details
-        More numbers, which follow.
-    budget
-        The delta to state epsilon at, as for `stated_delta`.
+        Calibrated or the user's own; sensitivity, mu and regret are not trusted. Their ``stated``
+        says the rest: among others the proved ``regret_bound``, None if nothing is (uniform draws
+        have regret at most T (1 - 1/N), and nothing has more than T), and the ``regret_scope`` of
+        `REGRET_SCOPES` that it holds for, or None.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta; pure privacy is stated at 0 whatever it
+        is); None means 1 / (10 horizon).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are for another number of experts.
     """
-    p = parameters
+    p, mechanism = parameters, expert_mechanism(experts, parameters)
+    said: dict[str, Any] = {
+        "conditions": (CLIPPED_LOSSES,),
+        "delta": stated_delta(budget, p.horizon),
+        **p.stated(mechanism),
+    }
     rows: dict[str, float | str | None] = {}
-    if regret_scope is not None:
-        rows["regret bound holds for"] = REGRET_SCOPES[regret_scope]
-    if regret_bound is not None and p.horizon is not None and p.private:
+    if said["regret_scope"] is not None:
+        rows["regret bound holds for"] = REGRET_SCOPES[said["regret_scope"]]
+    if said["regret_bound"] is not None and p.horizon is not None and p.private:
         still = p.horizon * (1.0 - 1.0 / p.experts)
-        stated = stated_regret(regret_bound, still, float(p.horizon))
-        regret_bound = stated["regret_bound"]
+        stated = stated_regret(said["regret_bound"], still, float(p.horizon))
+        said["regret_bound"] = stated["regret_bound"]
         rows |= stated["details"]
+    said["details"] = {**rows, **said["details"]}
+    del said["regret_scope"]
     says: Callable[..., Guarantee] = state_sum if isinstance(mechanism, GaussianSum) else state
     return says(
         mechanism,
         Neighbours(),
         horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
         calibration=p.calibration,
-        regret_bound=regret_bound,
-        details={**rows, **details},
-        **text,
+        seeded=seeded,
+        **said,
     )
 
 

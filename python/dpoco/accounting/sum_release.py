@@ -62,17 +62,12 @@ class ContinualSumParameters(release.SumParameters):
     version: ClassVar[int] = 2
 
     dimension: int
-    horizon: int
     bound: float
     norm: float = at_least(1.0, infinite=True)
     method: str = one_of(*continual_sum.METHODS)
     noise: str = one_of(*continual_sum.NOISES)
     norm_order: float
-    noise_scale: float = at_least(0.0)
     relation: str = one_of(*CHANGES)
-    sensitivity: float
-    column_norm: float
-    mu: float = at_least(0.0, infinite=True)
     numerics: str = "float"
 
     def __post_init__(self) -> None:

@@ -88,19 +88,14 @@ class TreeFrankWolfeParameters(release.SumParameters):
 
     noise: str = one_of(*continual_sum.NOISES)
     norm_order: float = at_least(2.0)
-    noise_scale: float = at_least(0.0)
     sum_method: str = one_of(*continual_sum.METHODS)
     weights: str = one_of(*leaf_bounds.WEIGHTS)
     leaf_scalar_bound: float | None
     leaf_bound: float
     leaf_bound_l2: float | None
-    sensitivity: float
-    column_norm: float
-    mu: float = at_least(0.0, infinite=True)
     step_scale: float
     batch: int
     pushes: int
-    horizon: int
     calibration: str = one_of(*leaf_bounds.CALIBRATIONS)
     relation: str = one_of(*CHANGES)
     predicted_error: float = at_least(0.0)
