@@ -175,6 +175,44 @@ def test_people(tmp_path, capsys):
         assert loss["a round"] < loss["a person"] < loss["a group"]
 
 
+def test_traffic_forecast(tmp_path, capsys):
+    """Over a second: two weeks of trips at three budgets, with a journal each."""
+    text = run_quickly("traffic_forecast", tmp_path, capsys)
+    assert "Protected:  one person" in text
+    assert "every person has at most 20 rounds, at least 500 apart" in text
+    rows = table(text, ["epsilon = 0.5", "epsilon = 2", "without privacy"])
+    tight, loose, free = (rows[name][0][-2:] for name in rows)
+    assert free[1] < 4.0 < loose[1] < tight[1]
+    assert loose[1] < 0.7 * loose[0]  # it learns
+
+
+def test_recommender_of_people(tmp_path, capsys, monkeypatch):
+    """Over a second: four shops, four budgets."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    text = run_quickly("recommender_people", tmp_path, capsys)
+    assert "Protected:  one person" in text
+    rows = {name: values[0] for name, values in table(text, [
+        "random offer", "a visit", "a group", "a person", "no privacy"
+    ]).items()}  # fmt: skip
+    assert rows["a group"][0] < rows["a person"][0] == 2.0 < 0.2 * rows["a visit"][0]
+    largest = {name: values[-1] for name, values in rows.items()}
+    assert largest["no privacy"] < largest["a visit"] < largest["a person"] < largest["a group"]
+    assert largest["a group"] < largest["random offer"]
+
+
+def test_fleet(tmp_path, capsys):
+    """Over a second: a pool and a journal for each of three budgets, started twice."""
+    text = run_quickly("fleet", tmp_path, capsys)
+    assert "there are never more than 6 keys" in text
+    rows = table(text, ["own models, epsilon = 1", "own models, epsilon = 4",
+                        "own models, without privacy", "one model for all, epsilon = 1",
+                        "the rate of failures"])  # fmt: skip
+    first, last = ({name: rows[name][0][side] for name in rows} for side in (-2, -1))
+    own, more, free, shared, blind = last.values()
+    assert free < more < own < 0.8 * shared < 0.9 * blind
+    assert own < 0.7 * first["own models, epsilon = 1"]
+
+
 def test_people_who_rate_movies(tmp_path, capsys, monkeypatch):
     """A file of the form that river's loader reads stands for the one that it downloads."""
     movies = pytest.importorskip("river.datasets").MovieLens100K

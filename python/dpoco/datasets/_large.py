@@ -14,12 +14,8 @@ import numpy as np
 
 from dpoco._validation import imported, named, positive_int
 from dpoco.datasets import _files
-from dpoco.datasets._stream import (
-    PublicScaling,
-    Stream,
-    linear_regression_stream,
-    river_dataset,
-)
+from dpoco.datasets._files import _Table
+from dpoco.datasets._stream import PublicScaling, Stream, linear_regression_stream, river_dataset
 
 _ROWS = 65_536
 
@@ -61,30 +57,25 @@ def chunks(
         raise ValueError(f"{source.name}: only .csv, .csv.gz and .parquet files are read in parts")
     table = _files._opened(source, header)
     table.check([label, *(features or ())])
-    read = _parquet_parts if source.suffix.lower() in (".parquet", ".pq") else _csv_parts
     return (
         _files.stream_of(part, label, features, scaling, label_scaling, task)
-        for part in read(source, table, header is not False, count)
+        for part in _parts(source, table, header is not False, count)
     )
 
 
-def _parquet_parts(
-    source: Path, table: _files._Table, _: bool, rows: int
-) -> Iterator[_files._Table]:
-    with imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile(source) as file:
-        for batch in file.iter_batches(batch_size=rows):
-            yield table._replace(select=partial(_files.arrow_columns, batch))
-
-
-def _csv_parts(
-    source: Path, table: _files._Table, header: bool, rows: int
-) -> Iterator[_files._Table]:
+def _parts(source: Path, table: _Table, header: bool, rows: int) -> Iterator[_Table]:
+    """Yield the table of each part."""
+    if source.suffix.lower() in (".parquet", ".pq"):
+        with imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile(source) as file:
+            for batch in file.iter_batches(batch_size=rows):
+                yield table._replace(select=partial(_files.arrow_columns, batch))
+        return
     with _files._open_csv(source) as file:
         head, start = next(file) if header else "", 1
         while lines := list(islice(file, rows)):
             text = io.StringIO(head + "".join(lines))
             text.name = f"the rows from {start} on of {source.name}"
-            if any(map(str.strip, lines)):
+            if any(map(str.strip, lines)):  # not of empty lines alone
                 yield _files._opened(text, header)._replace(title=source.name)
             start += len(lines)
 
@@ -112,7 +103,7 @@ def linear_regression_chunks(
     ------
     Stream
         The next rounds. All have the same `target`, which is the best decision on average, with
-        squared loss noise^2 / 2. Memory is O(rows dimension).
+        squared loss noise^2. Memory is O(rows dimension).
 
     Raises
     ------
@@ -135,27 +126,20 @@ _Ranges = dict[str, tuple[float, float]]
 # By class of river.datasets: label, public ranges of features, and of the label of a regression.
 # Ranges are from what columns mean; values outside saturate. See docs/large_streams.md.
 _RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
-    "Bikes": (
-        "bikes",
-        {"clouds": (0.0, 100.0), "humidity": (0.0, 100.0), "pressure": (950.0, 1050.0),
-         "temperature": (-10.0, 40.0), "wind": (0.0, 30.0)},
-        (0.0, 60.0),
-    ),
+    "Bikes": ("bikes", {
+        "clouds": (0.0, 100.0), "humidity": (0.0, 100.0), "pressure": (950.0, 1050.0),
+        "temperature": (-10.0, 40.0), "wind": (0.0, 30.0),
+    }, (0.0, 60.0)),
     "CreditCard": (
         "Class", {f"V{i}": (-5.0, 5.0) for i in range(1, 29)} | {"Amount": (0.0, 1000.0)}, None
     ),
     "CriteoAds": ("click", {f"I{i}": (0.0, 100.0) for i in range(1, 14)}, None),
-    "HTTP": (
-        "service", dict.fromkeys(("duration", "src_bytes", "dst_bytes"), (-2.5, 22.5)), None
-    ),
+    "HTTP": ("service", dict.fromkeys(("duration", "src_bytes", "dst_bytes"), (-2.5, 22.5)), None),
     "Higgs": ("1", {str(i): (-3.0, 5.0) for i in range(2, 30)}, None),
-    "MovieLens100K": ("rating", {"age": (0.0, 100.0), "timestamp": (8.7e8, 9.0e8)}, (1.0, 5.0)),
-    "Taxis": (
-        "trip_duration",
-        {f"{end}_{side}": reach for end in ("pickup", "dropoff") for side, reach in _PLACES.items()}
-        | {"passenger_count": (0.0, 8.0)},
-        (0.0, 3600.0),
-    ),
+    "MovieLens100K": ("rating", {"age": (0.0, 100.0), "timestamp": (8.7e17, 9.0e17)}, (1.0, 5.0)),
+    "Taxis": ("trip_duration", {
+        f"{end}_{side}": reach for end in ("pickup", "dropoff") for side, reach in _PLACES.items()
+    } | {"passenger_count": (0.0, 8.0)}, (0.0, 3600.0)),
 }  # fmt: skip
 
 
