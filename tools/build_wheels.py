@@ -95,9 +95,9 @@ def unpacked(sdist: Path, out: Path) -> Path:
 def build_wheel(
     python: Path, source: Path, work: Path, defines: dict[str, str], **options: Any
 ) -> Path:
-    """Build one wheel below `work`; warnings of the compiler are errors."""
-    settings = [f"-Cbuild-dir={work / 'cmake'}", "-Ccmake.define.DPOCO_WERROR=ON"]
-    settings += [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
+    """Build one wheel below `work`."""
+    settings = [f"-Ccmake.define.{name}={value}" for name, value in defines.items()]
+    settings += [f"-Cbuild-dir={work / 'cmake'}"]
     shutil.rmtree(work / "out", ignore_errors=True)
     where = ("--wheel", "--no-isolation", "--outdir", work / "out")
     call(python, "-m", "build", *where, *settings, source, **options)
@@ -238,7 +238,9 @@ def here(options: argparse.Namespace, work: Path, findings: Findings) -> None:
     tools = new_environment(work / "tools", *TOOLS, *REPAIR, *requirements())
     sdist, again = (build_sdist(tools, work / name) for name in ("sdist", "sdist-again"))
     findings.add("sdist twice, same bytes", sdist.name, digest(sdist) == digest(again))
-    defines = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if options.ccache else {}
+    defines = {"DPOCO_WERROR": "ON"}
+    if options.ccache:
+        defines["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     wheel = build_wheel(tools, ROOT, work / "from-tree", defines)
     findings.add("SOURCE_DATE_EPOCH", os.environ["SOURCE_DATE_EPOCH"])
     done = repaired(tools, wheel, work / "repaired", findings)
