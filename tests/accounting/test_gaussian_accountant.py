@@ -92,7 +92,8 @@ def test_mu_is_found_over_the_whole_range(log_mu, x):
     delta = gaussian_delta(epsilon, mu)
     found = gaussian_mu(epsilon, delta)
     assert found <= mu * (1 + 1e-12)
-    assert found == pytest.approx(mu, rel=2e-12)
+    assert found == pytest.approx(mu, rel=2e-11)
+    assert float(f"{found:.11e}") == found  # a plan is the same on every machine
 
 
 @settings(max_examples=200, deadline=None)

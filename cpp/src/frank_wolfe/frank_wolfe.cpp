@@ -72,7 +72,7 @@ void FrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decis
     const double w = weight();
     // The leaf is clipped, not the two gradients: clipping each
     // would break the smoothness that bounds their weighted difference.
-    for (Index i = 0; i < dimension(); ++i) {
+    for (std::size_t i = 0; i < row_.size(); ++i) {
       row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
     }
     admit(row_.data(), nullptr, false);

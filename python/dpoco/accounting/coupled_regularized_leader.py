@@ -29,6 +29,7 @@ from dpoco.accounting._coupled_search import calibrated
 from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee, mechanism_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import euclidean_problem
+from dpoco.accounting.gaussian import rounded_down
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
@@ -149,7 +150,7 @@ class _Setting(Setting[_Parameters]):
         root = float(brentq(excess, low, high, xtol=1e-4))
         while excess(root) > 0.0:
             root -= 1e-4
-        return math.exp(root)
+        return rounded_down(math.exp(root))
 
     def rough_law(self, variant: float, m: Any, g: Any) -> tuple[Any, Any, Any]:
         q, horizon = self.problem, float(self.horizon)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from dpoco._validation import positive_float, real_float
 from dpoco.accounting.budget import Budget
@@ -23,6 +24,8 @@ SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 # Of mu: more than the roundings between mu and the noise scale that is calibrated to it.
 _MU_MARGIN = 2e-13
 _ROUNDS = 500  # of a search; bisection needs 100
+# A search ends in digits that the platform's libm decides: a plan has twelve, on the private side.
+_DOWN, _UP = (Context(prec=12, rounding=side) for side in (ROUND_FLOOR, ROUND_CEILING))
 # Below this epsilon step the curve does not change in double precision.
 _EPSILON_STEP = 2.0**-50
 
@@ -61,7 +64,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu in [1e-9, 1e3] with ``gaussian_delta(epsilon, mu) <= delta``.
 
-    Exact to relative 1e-12 and rounded down: the inequality holds for the returned value.
+    Exact to relative 2e-11 and rounded down to twelve digits: the inequality holds for the value.
 
     Parameters
     ----------
@@ -116,8 +119,12 @@ def raised(epsilon: float, holds: Callable[[float], bool], highest: float = math
 
 
 def largest_mu(excess: Callable[[float], float], holds: Callable[[float], bool]) -> float:
-    """Return the root of the increasing `excess` on [1e-9, 1e3], moved down until `holds`."""
-    return largest("mu", (SMALLEST_MU, LARGEST_MU), excess, holds, _MU_MARGIN, 1e-15)
+    """Return the root of the increasing `excess` on [1e-9, 1e3], moved down until `holds`.
+
+    Rounded down to twelve digits.
+    """
+    found = largest("mu", (SMALLEST_MU, LARGEST_MU), excess, holds, _MU_MARGIN, 1e-15)
+    return rounded_down(found)
 
 
 def largest(
@@ -142,6 +149,16 @@ def largest(
         if found < low:
             raise CalibrationError(f"delta is below {SMALLEST_DELTA:g}, which no curve can show")
     return found
+
+
+def rounded_down(value: float) -> float:
+    """Return `value`, positive, rounded down to twelve digits."""
+    return float(_DOWN.create_decimal_from_float(value))
+
+
+def rounded_up(value: float) -> float:
+    """Return `value`, positive, rounded up to twelve digits."""
+    return float(_UP.create_decimal_from_float(value))
 
 
 def root(

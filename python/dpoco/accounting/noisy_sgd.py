@@ -18,7 +18,7 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import batch_baselines as fits
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.accounting.gaussian import gaussian_mu, rounded_up
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.statement import require_published
@@ -238,4 +238,4 @@ def sampled_gaussian_multiplier(epsilon: float, delta: float, *, records: int, s
         root, margin = min(root + margin, high), 2.0 * margin
         if root == high:
             break
-    return min(math.exp(root), least)
+    return min(rounded_up(math.exp(root)), least)

@@ -28,7 +28,7 @@ import numpy as np
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.gaussian import root
+from dpoco.accounting.gaussian import root, rounded_up
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
     CALIBRATIONS,
@@ -470,7 +470,7 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
     scale, margin = min(math.exp(at), high), 2e-10
     while delta(scale) > target:
         scale, margin = min(scale * (1.0 + margin), high), 2.0 * margin
-    return scale
+    return min(rounded_up(scale), high)
 
 
 def best_batch(
