@@ -3,7 +3,7 @@
 A mutant is one change at one place: a number doubled or moved by one, an operator exchanged, a term
 dropped, a comparison moved by its boundary or turned round, a condition negated, a minimum for a
 maximum, a function for a near relative. Text that only people read (docstrings, messages of errors,
-annotations, ``__all__``) is left alone.
+annotations, ``__all__``) is left alone, and so is what only programs with errors would meet.
 """
 
 from __future__ import annotations
@@ -144,6 +144,8 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
             continue
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            continue  # of zip: for errors of the program
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from _walk(child)
