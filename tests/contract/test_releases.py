@@ -8,7 +8,9 @@ writes ``releases.json``, after a change of draws, engines or planners that is m
 from __future__ import annotations
 
 import json
+import math
 import os
+import struct
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +27,9 @@ from dpoco.learners import LEARNERS
 
 FILE = Path(os.environ.get("DPOCO_RELEASES", Path(__file__).with_name("releases.json")))
 LISTED = {each.name: each for each in LEARNERS if contract_checks(each.plays)}
+WORDS = [struct.pack("<d", x) for x in (math.nan, math.inf, -1.0, 1e300)] + [
+    struct.pack("<Q", n) for n in (0, 1, 2**63)
+]
 WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
@@ -39,6 +44,20 @@ def beyond(part):
     )
 
 
+def restored(subject, state: bytes) -> list[bytes]:
+    """Return what engines hold after a state, and after some with a word spoiled, or "refused"."""
+    held, first = [], subject.fresh()._engine
+    first.restore(state)
+    for at in range(0, len(state), 8 * max(1, len(state) // 320)):
+        engine, word = subject.fresh()._engine, WORDS[at // 8 % len(WORDS)]
+        try:
+            engine.restore(state[:at] + word + state[at + 8 :])
+            held.append(engine.state())
+        except StateError:
+            held.append(b"refused")
+    return [first.state(), *held]
+
+
 def released(name: str) -> list[str]:
     """Return hashes of what is released and of states, round by round and in one call."""
     subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
@@ -47,6 +66,7 @@ def released(name: str) -> list[str]:
     states = []
     with suppress(StateError, AttributeError):  # learners of custom losses have none
         states.append(learner._engine.state())
+        states += restored(subject, states[0])
     if subject.runs and subject.plays != "batch" and name != "above, spread":
         whole = subject.fresh(2)
         wild = tuple(map(beyond, subject.part(0, 24)))
@@ -56,8 +76,9 @@ def released(name: str) -> list[str]:
             found += [np.asarray(getattr(played, n)) for n in parts]
         with suppress(StateError, AttributeError):
             states.append(whole._engine.state())
+    shapes = [each.shape for each in found], [each == b"refused" for each in states]
     return [hashed([(each.shape, each.tobytes()) for each in found]), hashed(states),
-            hashed([each.shape for each in found], [len(each) for each in states])]  # fmt: skip
+            hashed(*shapes)]  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

@@ -5,15 +5,15 @@ of C++ in an extension that holds all mutants of the run (``compiled.py``). Each
 warm process that has collected the tests (``warm.py``); the tests that reach its place run on it,
 the cheapest first, until one fails. What survives is printed. A run of all mutants of a room fails
 if one survives that ``survivors.txt`` does not excuse; a sample, if more do than chance explains
-where the room keeps the share that it is held to.
+after what was recorded of the room (``results.json``).
 
     python -m tests.mutation --room kernel --minutes 1 --seed 7     # a seeded sample
     python -m tests.mutation --room kernel --module privacy.neighbours
     python -m tests.mutation --room kernel --out results.json       # all, killed and survived
-    python -m tests.mutation --room draws --sample 300 --build build/ed
+    python -m tests.mutation --room draws --sample 300 --build build/ed --record
 
 Needs a system with ``fork``; rooms of C++ need ``tree-sitter``, ``tree-sitter-cpp``, Ninja and a
-build directory. Nothing is written but --out.
+build directory. Nothing is written but --out, and with --record the counts and the page.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from scipy.stats import binom
+from scipy.stats import hypergeom
 from tests.mutation.operators import Mutant, mutants
 from tests.mutation.survivors import excused, stale
-from tests.mutation.targets import ROOMS
+from tests.mutation.targets import ROOMS, record, recorded
 from tests.mutation.transfer import caches, transferred
 from tests.mutation.warm import Lines, Verdict, Warm, Watch, collected
 
@@ -60,6 +60,7 @@ class Candidate:
 
     file: str
     line: int
+    code: str
     text: str
     put: Callable[[], None]
     places: set[tuple[str, int]]
@@ -73,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = _chosen(options)
     room = ROOMS[options.room]
     if not (options.sample or options.again or options.module):
-        wrong = stale(options.room, {(each.file, each.text, each.line) for each in chosen})
+        wrong = stale((each.file, each.code, each.text) for each in chosen)
         if wrong:
             print("\n".join(["survivors.txt names what is not there:", *wrong]), file=sys.stderr)
             return 2
@@ -91,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
                 path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
                 subprocess.run([sys.executable, script], check=True,
                                env={**os.environ, "PYTHONPATH": path})  # fmt: skip
-        collected([*room.tests, *([] if options.slow else ["-m", "not slow"])], use)
+        collected(room.tests, options.slow, use)
     return code
 
 
@@ -102,32 +103,48 @@ def _run(options: argparse.Namespace, warm: Warm, candidates: list[Candidate], w
     print(f"{len(warm.reach)} of {len(warm.items)} tests measured", flush=True)
     if isinstance(watch, Lines) and not _unchanged(warm, {each.file for each in candidates}):
         return 2
-    room, results, counted = ROOMS[options.room], [], Counter[str]()
+    results, counted = [], Counter[str]()
     for each in candidates:
         if time.monotonic() - begun > 60.0 * options.minutes:
             break
+        reason = excused(each.file, each.code, each.text)
+        if reason and not options.harmless:
+            counted["harmless"] += 1
+            continue
         tests = [test for test, reach in warm.reach.items() if reach.places & each.places]
         if not tests and isinstance(watch, Lines):  # runs on import: all of its module answer
             tests = _reaching(warm, each.file)
         verdict, killer = warm.judged(each.put, tests)
-        reason = excused(each.file, each.text, each.line) if verdict is Verdict.SURVIVED else None
-        counted["excused" if reason else verdict.value] += 1
-        row = {"mutant": f"{each.file}: {each.text}", "line": each.line, "tests": len(tests)}
-        results.append({**row, "killer": killer, "verdict": verdict.value, "reason": reason})
+        counted[verdict.value] += 1
+        row = {"mutant": f"{each.file}: {each.text}", "line": each.line, "code": each.code}
+        row |= {"tests": len(tests), "killer": killer, "verdict": verdict.value}
+        results.append({**row, "reason": reason})
         if verdict is Verdict.SURVIVED:
             print(f"survived  {each.line}  {row['mutant']}  [{len(tests)} tests]  "
                   f"{reason or 'NOT EXCUSED'}", flush=True)  # fmt: skip
         if options.out is not None:
             options.out.write_text(json.dumps(results, indent=1) + "\n")
-    held, unexcused = room.share, counted["survived"]
-    counts = len(results) - counted["excused"]
-    print(f"{options.room}: {len(results)} of {len(candidates)} mutants run, "
-          f"{counts - unexcused} killed, {counted['excused']} excused, {unexcused} survived: "
-          f"{(counts - unexcused) / max(1, counts):.1%} killed; held to {held:.1%}")  # fmt: skip
-    if len(results) == len(candidates) and options.sample is None:
-        return int(unexcused > 0 and held == 1.0)
-    # Of a sample as many may survive as a room that keeps its share shows with probability 1e-6.
-    return int(binom.sf(unexcused - 1, counts, 1.0 - held) < 1e-6)
+    survived, harmless = counted["survived"], counted["harmless"]
+    killed = len(results) - survived
+    print(f"{options.room}: {len(results)} mutants run, {killed} killed, {harmless} harmless, "
+          f"{survived} survived: {killed / max(1, killed + survived):.1%} killed")  # fmt: skip
+    if options.record:
+        record(options.room, {"mutants": len(_all_of(options.room)), "run": len(results),
+                              "killed": killed, "harmless": harmless, "survived": survived,
+                              "seed": options.seed})  # fmt: skip
+        return 0
+    if options.sample is None and len(results) + harmless == len(candidates):
+        return int(survived > 0)
+    return int(worse(recorded().get(options.room), killed, survived))
+
+
+def worse(was: dict[str, int | str] | None, killed: int, survived: int) -> bool:
+    """Whether more survive than does of a room as it was, but with probability 1e-6 (Fisher)."""
+    if was is None:
+        return False
+    before, both = int(was["survived"]), killed + survived + int(was["killed"])
+    chance = hypergeom.sf(survived - 1, both + before, survived + before, killed + survived)
+    return bool(chance < 1e-6)
 
 
 def _unchanged(warm: Warm, files: set[str]) -> bool:
@@ -157,6 +174,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--minutes", type=float, default=1e6, help="of mutants; tests are measured before"
     )
     parser.add_argument("--build", type=Path, default=Path("build/ed"), help="of C++, with Ninja")
+    parser.add_argument("--harmless", action="store_true", help="run those that are listed, too")
+    parser.add_argument("--record", action="store_true", help="keep the counts in results.json")
     parser.add_argument("--out", type=Path, help="where results go, as JSON")
     return parser.parse_args(arguments)
 
@@ -171,6 +190,7 @@ class _Drawn:
 
     file: str
     line: int
+    code: str
     text: str
     change: object
 
@@ -180,14 +200,16 @@ def _all_of(room: str) -> list[_Drawn]:
     modules, sources = ROOMS[room].modules, ROOMS[room].sources
     found = []
     for path in sorted(path for pattern in modules for path in _PACKAGE.glob(pattern)):
-        file = path.relative_to(_PACKAGE).as_posix()
-        found += [_Drawn(file, m.line, f"{m.before} -> {m.after}", m)
-                  for m in mutants(path.read_text(encoding="utf-8"))]  # fmt: skip
+        file, source = path.relative_to(_PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+        lines = [line.strip() for line in source.splitlines()]
+        found += [_Drawn(file, m.line, lines[m.line - 1], f"{m.before} -> {m.after}", m)
+                  for m in mutants(source)]  # fmt: skip
     for path in sorted(path for pattern in sources for path in _SOURCES.glob(pattern)):
         from tests.mutation.compiled import changes
 
-        file = path.relative_to(_SOURCES).as_posix()
-        found += [_Drawn(file, c.line, str(c), c) for c in changes(path.read_text())]
+        file, source = path.relative_to(_SOURCES).as_posix(), path.read_text(encoding="utf-8")
+        lines = [line.strip() for line in source.split("\n")]
+        found += [_Drawn(file, c.line, lines[c.line - 1], str(c), c) for c in changes(source)]
     return found
 
 
@@ -215,7 +237,7 @@ def _prepared(
             assert isinstance(each.change, Mutant)
             put = partial(transferred, _imported(each.file), each.change.index)
             places = {(str(_PACKAGE / each.file), line) for line in each.change.lines}
-            candidates.append(Candidate(each.file, each.line, each.text, put, places))
+            candidates.append(Candidate(each.file, each.line, each.code, each.text, put, places))
         return candidates, Lines({str(_PACKAGE / each.file) for each in chosen})
     from tests.mutation.compiled import Change, Page, built
 
@@ -231,7 +253,14 @@ def _prepared(
     spec.loader.exec_module(sys.modules["dpoco._core"])
     print(f"{len(compiled)} of {len(chosen)} changes compile", flush=True)
     return [
-        Candidate(each.file, each.line, each.text, partial(page.turn_on, number), {("", number)})
+        Candidate(
+            each.file,
+            each.line,
+            each.code,
+            each.text,
+            partial(page.turn_on, number),
+            {("", number)},
+        )
         for number, each in enumerate(chosen)
         if number in compiled
     ], page

@@ -33,6 +33,9 @@ _RELATIVES = {
     "exp": "expm1", "expm1": "exp", "log": "log1p", "log1p": "log", "floor": "ceil",
     "ceil": "floor", "any": "all", "all": "any", "sinh": "cosh", "cosh": "sinh",
 }  # fmt: skip
+# Of zip: for errors of the program. Of fields: what is printed and compared, and what no class that
+# is there can change any more.
+_UNSEEN = ("strict", "repr", "compare", "init")
 
 
 @dataclass(frozen=True)
@@ -144,8 +147,8 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
             continue
-        if isinstance(node, ast.keyword) and node.arg == "strict":
-            continue  # of zip: for errors of the program
+        if isinstance(node, ast.keyword) and node.arg in _UNSEEN:
+            continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from _walk(child)

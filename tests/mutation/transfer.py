@@ -45,6 +45,10 @@ def caches() -> list[functools._lru_cache_wrapper[object]]:
     return [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
 
 
+def _closed(value: object) -> int:
+    return len(value.__code__.co_freevars) if isinstance(value, FunctionType) else 0
+
+
 def _plain(value: object) -> bool:
     return not isinstance(value, FunctionType | type)
 
@@ -68,8 +72,14 @@ def _put(old: object, new: object, name: str) -> bool:
         return True
     if isinstance(old, type):
         if old.__module__ == name and isinstance(new, type):
+            for key, field in getattr(new, "__dataclass_fields__", {}).items():
+                own = old.__dataclass_fields__[key]  # type: ignore[attr-defined]
+                own.metadata, own.default = field.metadata, field.default
             for key, value in vars(new).items():
                 own = vars(old).get(key)
+                if _closed(own) != _closed(value):  # over the class, say: code alone does not fit
+                    setattr(old, key, value)
+                    continue
                 if _put(own, value, name) or key.startswith("__") or "object at" in repr(own):
                     continue
                 if _plain(value) and repr(own) != repr(value):

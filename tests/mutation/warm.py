@@ -94,10 +94,10 @@ class Lines:
 class Warm:
     """The collected tests, and what they reach."""
 
-    def __init__(self, session: pytest.Session) -> None:
+    def __init__(self, items: list[pytest.Item]) -> None:
         gc.collect()
         gc.freeze()  # forks share what they do not touch
-        self.items: list[pytest.Item] = session.items
+        self.items = items
         self.reach: dict[int, Reach] = {}
 
     def measure(self, watch: Watch, seconds: float) -> None:
@@ -186,15 +186,20 @@ def _limit_time(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def collected(tests: Sequence[str], use: Callable[[Warm], None]) -> int:
-    """Collect `tests` in this process, and call `use` with them; return pytest's exit code."""
+def collected(tests: Sequence[str], slow: bool, use: Callable[[Warm], None]) -> int:
+    """Collect `tests` in this process, and call `use` with them; return pytest's exit code.
+
+    Slow ones only if asked for, or if their file is named.
+    """
 
     class Plugin:
         @staticmethod
         def pytest_runtestloop(session: pytest.Session) -> bool:
             if session.testsfailed:
                 return False
-            use(Warm(session))
+            named = [item for item in session.items if slow or item.nodeid.split("::")[0] in tests
+                     or item.get_closest_marker("slow") is None]  # fmt: skip
+            use(Warm(named))
             return True
 
     options = ["-q", "--hypothesis-seed=0", "-p", "no:cacheprovider"]

@@ -30,7 +30,7 @@ import pytest
 from tests.bits import hashed, mean, platform
 
 import dpoco.privacy
-from dpoco.privacy.losses.loss import Loss
+from dpoco.privacy.losses.loss import Loss, divergences_of
 
 TEXT = Path(__file__).with_suffix(".txt").with_name("vectors.txt")
 FILE = Path(os.environ.get("DPOCO_VECTORS", TEXT.with_suffix(".json")))
@@ -69,6 +69,7 @@ def told(loss):
     for name in ("mu", "rho", "pure", "mass"):
         yield getattr(loss, name)
     yield loss.renyi(FEW)
+    yield divergences_of(loss)
     for epsilon in (0.0, 1e-3, 0.1, 1.0, 4.0, 30.0, math.inf):
         yield loss.delta(epsilon)
     for delta in (0.0, 1e-9, 1e-3, 1.0):
@@ -145,6 +146,7 @@ def flat(value: object) -> Iterator[object]:
             value = [*value.ravel()[[0, 1, value.size // 2, -1]], math.fsum(value.ravel()), turned]
         yield from (float(each) for each in np.ravel(value))
     elif isinstance(value, Loss):
+        yield type(value).__name__
         yield from flat(value.to_dict() if value.names or hasattr(value, "kind") else "nothing")
     elif isinstance(value, dict):
         for key, each in value.items():
