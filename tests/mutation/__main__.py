@@ -32,9 +32,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from scipy.stats import hypergeom
-from tests.mutation.operators import Mutant, mutants
+from tests.mutation.operators import mutants
 from tests.mutation.survivors import excused, stale
 from tests.mutation.targets import ROOMS, record, recorded
 from tests.mutation.transfer import caches, transferred
@@ -55,15 +56,17 @@ _WRITTEN = {
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A mutant: its file and text, how it is put in, and the places that tests reach it by."""
+class Drawn:
+    """A mutant: its file, line and text, and what puts it in."""
 
     file: str
     line: int
     code: str
     text: str
-    put: Callable[[], None]
-    places: set[tuple[str, int]]
+    change: Any
+
+
+Ready = tuple[Drawn, Callable[[], None], set[tuple[str, int]]]  # put in by; places it is reached by
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,25 +99,25 @@ def main(arguments: list[str] | None = None) -> int:
     return code
 
 
-def _run(options: argparse.Namespace, warm: Warm, candidates: list[Candidate], watch: Watch) -> int:
+def _run(options: argparse.Namespace, warm: Warm, candidates: list[Ready], watch: Watch) -> int:
     caches()
     warm.measure(watch, _LONGEST)
     begun = time.monotonic()
     print(f"{len(warm.reach)} of {len(warm.items)} tests measured", flush=True)
-    if isinstance(watch, Lines) and not _unchanged(warm, {each.file for each in candidates}):
+    if isinstance(watch, Lines) and not _unchanged(warm, {each.file for each, _, _ in candidates}):
         return 2
     results, counted = [], Counter[str]()
-    for each in candidates:
+    for each, put, places in candidates:
         if time.monotonic() - begun > 60.0 * options.minutes:
             break
         reason = excused(each.file, each.code, each.text)
         if reason and not options.harmless:
             counted["harmless"] += 1
             continue
-        tests = [test for test, reach in warm.reach.items() if reach.places & each.places]
+        tests = [test for test, reach in warm.reach.items() if reach.places & places]
         if not tests and isinstance(watch, Lines):  # runs on import: all of its module answer
             tests = _reaching(warm, each.file)
-        verdict, killer = warm.judged(each.put, tests)
+        verdict, killer = warm.judged(put, tests)
         counted[verdict.value] += 1
         row = {"mutant": f"{each.file}: {each.text}", "line": each.line, "code": each.code}
         row |= {"tests": len(tests), "killer": killer, "verdict": verdict.value}
@@ -184,36 +187,25 @@ def _imported(file: str) -> str:
     return ".".join(["dpoco", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """A mutant of a file of the room, before it is put anywhere."""
-
-    file: str
-    line: int
-    code: str
-    text: str
-    change: object
-
-
-def _all_of(room: str) -> list[_Drawn]:
+def _all_of(room: str) -> list[Drawn]:
     """Return all mutants of a room."""
     modules, sources = ROOMS[room].modules, ROOMS[room].sources
     found = []
     for path in sorted(path for pattern in modules for path in _PACKAGE.glob(pattern)):
         file, source = path.relative_to(_PACKAGE).as_posix(), path.read_text(encoding="utf-8")
         lines = [line.strip() for line in source.splitlines()]
-        found += [_Drawn(file, m.line, lines[m.line - 1], f"{m.before} -> {m.after}", m)
+        found += [Drawn(file, m.line, lines[m.line - 1], f"{m.before} -> {m.after}", m)
                   for m in mutants(source)]  # fmt: skip
     for path in sorted(path for pattern in sources for path in _SOURCES.glob(pattern)):
         from tests.mutation.compiled import changes
 
         file, source = path.relative_to(_SOURCES).as_posix(), path.read_text(encoding="utf-8")
         lines = [line.strip() for line in source.split("\n")]
-        found += [_Drawn(file, c.line, lines[c.line - 1], str(c), c) for c in changes(source)]
+        found += [Drawn(file, c.line, lines[c.line - 1], str(c), c) for c in changes(source)]
     return found
 
 
-def _chosen(options: argparse.Namespace) -> list[_Drawn]:
+def _chosen(options: argparse.Namespace) -> list[Drawn]:
     """Return the mutants to run, in a seeded order, so that any first part is a sample."""
     everything = _all_of(options.room)
     if options.module:
@@ -228,22 +220,19 @@ def _chosen(options: argparse.Namespace) -> list[_Drawn]:
 
 
 def _prepared(
-    chosen: list[_Drawn], options: argparse.Namespace, work: Path
-) -> tuple[list[Candidate], Watch]:
+    chosen: list[Drawn], options: argparse.Namespace, work: Path
+) -> tuple[list[Ready], Watch]:
     """Return what can be put in, and what tells when it is reached."""
     if not ROOMS[options.room].sources:
-        candidates = []
-        for each in chosen:
-            assert isinstance(each.change, Mutant)
-            put = partial(transferred, _imported(each.file), each.change.index)
-            places = {(str(_PACKAGE / each.file), line) for line in each.change.lines}
-            candidates.append(Candidate(each.file, each.line, each.code, each.text, put, places))
-        return candidates, Lines({str(_PACKAGE / each.file) for each in chosen})
-    from tests.mutation.compiled import Change, Page, built
+        return [
+            (each, partial(transferred, _imported(each.file), each.change.index),
+             {(str(_PACKAGE / each.file), line) for line in each.change.lines})
+            for each in chosen
+        ], Lines({str(_PACKAGE / each.file) for each in chosen})  # fmt: skip
+    from tests.mutation.compiled import Page, built
 
-    page, sources = Page(len(chosen), work), dict[Path, dict[int, Change]]()
+    page, sources = Page(len(chosen), work), dict[Path, dict[int, Any]]()
     for number, each in enumerate(chosen):
-        assert isinstance(each.change, Change)
         sources.setdefault(_SOURCES / each.file, {})[number] = each.change
     extension, compiled = built(sources, len(chosen), options.build.absolute(), work)
     spec = importlib.util.spec_from_file_location("dpoco._core", extension)
@@ -252,18 +241,8 @@ def _prepared(
     sys.modules["dpoco._core"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["dpoco._core"])
     print(f"{len(compiled)} of {len(chosen)} changes compile", flush=True)
-    return [
-        Candidate(
-            each.file,
-            each.line,
-            each.code,
-            each.text,
-            partial(page.turn_on, number),
-            {("", number)},
-        )
-        for number, each in enumerate(chosen)
-        if number in compiled
-    ], page
+    return [(each, partial(page.turn_on, number), {("", number)})
+            for number, each in enumerate(chosen) if number in compiled], page  # fmt: skip
 
 
 if __name__ == "__main__":
