@@ -7,7 +7,7 @@ import functools
 import gc
 import sys
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from tests.mutation.operators import mutated
 
@@ -46,7 +46,8 @@ def caches() -> list[functools._lru_cache_wrapper[object]]:
 
 
 def _closed(value: object) -> int:
-    return len(value.__code__.co_freevars) if isinstance(value, FunctionType) else 0
+    code = getattr(value, "__code__", None)
+    return len(code.co_freevars) if isinstance(code, CodeType) else 0
 
 
 def _plain(value: object) -> bool:
@@ -77,7 +78,10 @@ def _put(old: object, new: object, name: str) -> bool:
                 own.metadata, own.default = field.metadata, field.default
             for key, value in vars(new).items():
                 own = vars(old).get(key)
-                if _closed(own) != _closed(value):  # over the class, say: code alone does not fit
+                # Code alone does not fit what closes over the class, or what only looks like code.
+                if _closed(own) != _closed(value) or (
+                    isinstance(own, FunctionType) and type(own) is not FunctionType
+                ):
                     setattr(old, key, value)
                     continue
                 if _put(own, value, name) or key.startswith("__") or "object at" in repr(own):
