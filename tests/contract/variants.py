@@ -183,6 +183,7 @@ VARIANTS = {
         frank_wolfe.NoisyFrankWolfe, BALL, HuberLoss(1.0, 1.0), numerics="lattice"
     ),
     "frank-wolfe, l_1.5": of(frank_wolfe.NoisyFrankWolfe, LpBall(D, 1.5), LogisticLoss()),
+    "sgd, lattice": of(frank_wolfe.NoisySGD, BALL, LogisticLoss(), steps=50, numerics="lattice"),
     "sgd, few steps": of(frank_wolfe.NoisySGD, BOX, SquaredLoss(), steps=200, start=[0.1] * D),
     "mirror, l_1.5": of(frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), LogisticLoss()),
 }  # fmt: skip

@@ -1,16 +1,19 @@
 """``python -m tests.mutation``: do the tests notice errors in what is trusted?
 
-Every mutant (``operators.py``) is put into the imported module in a fork of one warm process that
-has collected the tests (``warm.py``, ``transfer.py``), and the tests that reach its lines run on
-it, the cheapest first, until one fails. What survives is printed. A run of all mutants of a room
-fails if one survives that ``survivors.txt`` does not name with the reason why it is harmless; a
-sample, if more do than chance explains where the room keeps the share that it is held to.
+A mutant is one small change: of Python in the imported module (``operators.py``, ``transfer.py``),
+of C++ in an extension that holds all mutants of the run (``compiled.py``). Each gets a fork of one
+warm process that has collected the tests (``warm.py``); the tests that reach its place run on it,
+the cheapest first, until one fails. What survives is printed. A run of all mutants of a room fails
+if one survives that ``survivors.txt`` does not excuse; a sample, if more do than chance explains
+after what was recorded of the room (``results.json``).
 
-    python -m tests.mutation --room kernel --minutes 3 --seed 7     # a seeded sample
+    python -m tests.mutation --room kernel --minutes 1 --seed 7     # a seeded sample
     python -m tests.mutation --room kernel --module privacy.neighbours
-    python -m tests.mutation --room settings --out results.json     # all, killed and survived
+    python -m tests.mutation --room kernel --out results.json       # all, killed and survived
+    python -m tests.mutation --room draws --sample 300 --build build/ed --record
 
-Needs a system with ``fork``; nothing is written but --out.
+Needs a system with ``fork``; rooms of C++ need ``tree-sitter``, ``tree-sitter-cpp``, Ninja and a
+build directory. Nothing is written but --out, and with --record the counts and the page.
 """
 
 from __future__ import annotations
@@ -20,26 +23,50 @@ import importlib.util
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from scipy.stats import binom
-from tests.mutation.operators import Mutant, mutants
-from tests.mutation.targets import ROOMS
+from scipy.stats import hypergeom
+from tests.mutation.operators import mutants
+from tests.mutation.survivors import excused, stale
+from tests.mutation.targets import ROOMS, record, recorded
 from tests.mutation.transfer import caches, transferred
-from tests.mutation.warm import Verdict, Warm, collected
+from tests.mutation.warm import Lines, Verdict, Warm, Watch, collected
 
 _ROOT = Path(__file__).parents[2]
 _SPEC = importlib.util.find_spec("dpoco")
 assert _SPEC is not None
 assert _SPEC.origin is not None
 _PACKAGE = Path(_SPEC.origin).parent  # the installed one
-_LISTED = Path(__file__).with_name("survivors.txt")
+_SOURCES = _ROOT / "cpp" / "src"
 _LONGEST = 10.0  # seconds of processor time; what takes longer is left out
+# Files of numbers and bits that one machine gave, with what writes them, and what tells where.
+_WRITTEN = {
+    "DPOCO_VECTORS": "tests/privacy/test_vectors.py",
+    "DPOCO_RELEASES": "tests/contract/test_releases.py",
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A mutant: its file, line and text, and what puts it in."""
+
+    file: str
+    line: int
+    code: str
+    text: str
+    change: Any
+
+
+Ready = tuple[Drawn, Callable[[], None], set[tuple[str, int]]]  # put in by; places it is reached by
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,61 +74,95 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     os.chdir(_ROOT)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
-    listed = _listed()
-    stale = [text for text in listed if not _exists(text)]
-    if stale:
-        print("\n".join(["survivors.txt names what is not there:", *stale]), file=sys.stderr)
-        return 2
+    chosen = _chosen(options)
+    room = ROOMS[options.room]
+    if not (options.sample or options.again or options.module):
+        wrong = stale((each.file, each.code, each.text) for each in chosen)
+        if wrong:
+            print("\n".join(["survivors.txt names what is not there:", *wrong]), file=sys.stderr)
+            return 2
     code = 1
 
     def use(warm: Warm) -> None:
         nonlocal code
-        code = _run(options, warm, listed)
+        code = _run(options, warm, candidates, watch)
 
-    tests = [*ROOMS[options.room].tests, *([] if options.slow else ["-m", "not slow"])]
-    collected(tests, use)
+    with tempfile.TemporaryDirectory() as work:
+        candidates, watch = _prepared(chosen, options, Path(work))
+        for name, script in _WRITTEN.items():  # to the last bit on this machine, too
+            if script in room.tests:
+                os.environ[name] = str(Path(work) / f"{name}.json")
+                path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+                subprocess.run([sys.executable, script], check=True,
+                               env={**os.environ, "PYTHONPATH": path})  # fmt: skip
+        collected(room.tests, options.slow, use)
     return code
 
 
-def _run(options: argparse.Namespace, warm: Warm, listed: dict[str, str]) -> int:
-    chosen = _chosen(options)
-    files = {str(_PACKAGE / f"{module}.py") for module, _ in chosen}
+def _run(options: argparse.Namespace, warm: Warm, candidates: list[Ready], watch: Watch) -> int:
     caches()
-    warm.measure(files, _LONGEST)
+    warm.measure(watch, _LONGEST)
     begun = time.monotonic()
     print(f"{len(warm.reach)} of {len(warm.items)} tests measured", flush=True)
-    for file in sorted(files):  # the way in changes nothing by itself
-        reach = [place for place, r in warm.reach.items() if any(n == file for n, _ in r.lines)]
-        unchanged = warm.judged(partial(transferred, _imported(file), None), reach[:20])
-        if unchanged[0] is not Verdict.SURVIVED:
-            print(f"{file}: tests fail on the unchanged module: {unchanged[1]}", file=sys.stderr)
-            return 2
-    results, counted, unlisted = [], Counter[str](), 0
-    for module, mutant in chosen:
+    if isinstance(watch, Lines) and not _unchanged(warm, {each.file for each, _, _ in candidates}):
+        return 2
+    results, counted = [], Counter[str]()
+    for each, put, places in candidates:
         if time.monotonic() - begun > 60.0 * options.minutes:
             break
-        tests = _answering(warm, str(_PACKAGE / f"{module}.py"), mutant)
-        name = _imported(str(_PACKAGE / f"{module}.py"))
-        verdict, killer = warm.judged(partial(transferred, name, mutant.index), tests)
-        text = f"{module}.py: {mutant.before} -> {mutant.after}"
+        reason = excused(each.file, each.code, each.text)
+        if reason and not options.harmless:
+            counted["harmless"] += 1
+            continue
+        tests = [test for test, reach in warm.reach.items() if reach.places & places]
+        if not tests and isinstance(watch, Lines):  # runs on import: all of its module answer
+            tests = _reaching(warm, each.file)
+        verdict, killer = warm.judged(put, tests)
         counted[verdict.value] += 1
-        row = {"mutant": text, "line": mutant.line, "tests": len(tests), "killer": killer}
-        results.append({**row, "room": options.room, "verdict": verdict.value})
+        row = {"mutant": f"{each.file}: {each.text}", "line": each.line, "code": each.code}
+        row |= {"tests": len(tests), "killer": killer, "verdict": verdict.value}
+        results.append({**row, "reason": reason})
         if verdict is Verdict.SURVIVED:
-            unlisted += text not in listed
-            reason = listed.get(text, "NOT LISTED")
-            print(f"survived  {mutant.line}  {text}  [{len(tests)} tests]  {reason}", flush=True)
+            print(f"survived  {each.line}  {row['mutant']}  [{len(tests)} tests]  "
+                  f"{reason or 'NOT EXCUSED'}", flush=True)  # fmt: skip
         if options.out is not None:
             options.out.write_text(json.dumps(results, indent=1) + "\n")
-    killed = len(results) - counted["survived"]
-    share = killed / max(1, len(results))
-    print(f"{options.room}: {len(results)} of {len(chosen)} mutants run, {killed} killed "
-          f"({share:.1%}; held {ROOMS[options.room].share:.0%}), "
-          f"{counted['survived']} survived, {unlisted} of them not listed")  # fmt: skip
-    if len(results) == len(chosen) and options.sample is None:
-        return int(unlisted > 0)
-    # Of a sample as many may survive as a room on its target shows with probability 1e-6.
-    return int(binom.sf(unlisted - 1, len(results), 1.0 - ROOMS[options.room].share) < 1e-6)
+    survived, harmless = counted["survived"], counted["harmless"]
+    killed = len(results) - survived
+    print(f"{options.room}: {len(results)} mutants run, {killed} killed, {harmless} harmless, "
+          f"{survived} survived: {killed / max(1, killed + survived):.1%} killed")  # fmt: skip
+    if options.record:
+        record(options.room, {"mutants": len(_all_of(options.room)), "run": len(results),
+                              "killed": killed, "harmless": harmless, "survived": survived,
+                              "seed": options.seed})  # fmt: skip
+        return 0
+    if options.sample is None and len(results) + harmless == len(candidates):
+        return int(survived > 0)
+    return int(worse(recorded().get(options.room), killed, survived))
+
+
+def worse(was: dict[str, int | str] | None, killed: int, survived: int) -> bool:
+    """Whether more survive than does of a room as it was, but with probability 1e-6 (Fisher)."""
+    if was is None:
+        return False
+    before, both = int(was["survived"]), killed + survived + int(was["killed"])
+    chance = hypergeom.sf(survived - 1, both + before, survived + before, killed + survived)
+    return bool(chance < 1e-6)
+
+
+def _unchanged(warm: Warm, files: set[str]) -> bool:
+    """Whether the way in changes nothing by itself."""
+    for file in sorted(files):
+        own = warm.judged(partial(transferred, _imported(file), None), _reaching(warm, file)[:20])
+        if own[0] is not Verdict.SURVIVED:
+            print(f"{file}: tests fail on the unchanged module: {own[1]}", file=sys.stderr)
+            return False
+    return True
+
+
+def _reaching(warm: Warm, file: str) -> list[int]:
+    full = str(_PACKAGE / file)
+    return [test for test, r in warm.reach.items() if any(name == full for name, _ in r.places)]
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -115,57 +176,73 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=1e6, help="of mutants; tests are measured before"
     )
+    parser.add_argument("--build", type=Path, default=Path("build/ed"), help="of C++, with Ninja")
+    parser.add_argument("--harmless", action="store_true", help="run those that are listed, too")
+    parser.add_argument("--record", action="store_true", help="keep the counts in results.json")
     parser.add_argument("--out", type=Path, help="where results go, as JSON")
     return parser.parse_args(arguments)
 
 
 def _imported(file: str) -> str:
-    parts = Path(file).relative_to(_PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts).removesuffix(".__init__")
+    return ".".join(["dpoco", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
 
 
-def _modules(room: str) -> list[str]:
-    paths = [path for pattern in ROOMS[room].modules for path in _PACKAGE.glob(pattern)]
-    return sorted(path.relative_to(_PACKAGE).as_posix().removesuffix(".py") for path in paths)
+def _all_of(room: str) -> list[Drawn]:
+    """Return all mutants of a room."""
+    modules, sources = ROOMS[room].modules, ROOMS[room].sources
+    found = []
+    for path in sorted(path for pattern in modules for path in _PACKAGE.glob(pattern)):
+        file, source = path.relative_to(_PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+        lines = [line.strip() for line in source.splitlines()]
+        found += [Drawn(file, m.line, lines[m.line - 1], f"{m.before} -> {m.after}", m)
+                  for m in mutants(source)]  # fmt: skip
+    for path in sorted(path for pattern in sources for path in _SOURCES.glob(pattern)):
+        from tests.mutation.compiled import changes
+
+        file, source = path.relative_to(_SOURCES).as_posix(), path.read_text(encoding="utf-8")
+        lines = [line.strip() for line in source.split("\n")]
+        found += [Drawn(file, c.line, lines[c.line - 1], str(c), c) for c in changes(source)]
+    return found
 
 
-def _mutants(module: str) -> list[Mutant]:
-    return mutants((_PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
-
-
-def _chosen(options: argparse.Namespace) -> list[tuple[str, Mutant]]:
+def _chosen(options: argparse.Namespace) -> list[Drawn]:
     """Return the mutants to run, in a seeded order, so that any first part is a sample."""
-    wanted = [name.replace(".", "/") for name in options.module or []] or _modules(options.room)
-    everything = [(module, mutant) for module in wanted for mutant in _mutants(module)]
+    everything = _all_of(options.room)
+    if options.module:
+        wanted = {name.replace(".", "/") for name in options.module}
+        everything = [each for each in everything if each.file.rpartition(".")[0] in wanted]
     if options.again is not None:
         rows = json.loads(options.again.read_text())
         texts = {(row["mutant"], row["line"]) for row in rows if row["verdict"] == "survived"}
-        everything = [(module, m) for module, m in everything
-                      if (f"{module}.py: {m.before} -> {m.after}", m.line) in texts]  # fmt: skip
+        everything = [d for d in everything if (f"{d.file}: {d.text}", d.line) in texts]
     random.Random(options.seed).shuffle(everything)
     return everything[: options.sample]
 
 
-def _answering(warm: Warm, file: str, mutant: Mutant) -> list[int]:
-    """Return the tests that reach the mutant; what runs on import, all of its module answer for."""
-    exact = {(file, line) for line in mutant.lines}
-    reached = [place for place, reach in warm.reach.items() if reach.lines & exact]
-    if reached:
-        return reached
-    return [place for place, r in warm.reach.items() if any(name == file for name, _ in r.lines)]
+def _prepared(
+    chosen: list[Drawn], options: argparse.Namespace, work: Path
+) -> tuple[list[Ready], Watch]:
+    """Return what can be put in, and what tells when it is reached."""
+    if not ROOMS[options.room].sources:
+        return [
+            (each, partial(transferred, _imported(each.file), each.change.index),
+             {(str(_PACKAGE / each.file), line) for line in each.change.lines})
+            for each in chosen
+        ], Lines({str(_PACKAGE / each.file) for each in chosen})  # fmt: skip
+    from tests.mutation.compiled import Page, built
 
-
-def _listed() -> dict[str, str]:
-    """Return the reason of each listed survivor; a line without a tab is a heading."""
-    rows = _LISTED.read_text(encoding="utf-8").splitlines()
-    return dict(row.split("\t", 1) for row in rows if "\t" in row)
-
-
-def _exists(text: str) -> bool:
-    module, _, change = text.partition(".py: ")
-    return (_PACKAGE / f"{module}.py").exists() and any(
-        change == f"{each.before} -> {each.after}" for each in _mutants(module)
-    )
+    page, sources = Page(len(chosen), work), dict[Path, dict[int, Any]]()
+    for number, each in enumerate(chosen):
+        sources.setdefault(_SOURCES / each.file, {})[number] = each.change
+    extension, compiled = built(sources, len(chosen), options.build.absolute(), work)
+    spec = importlib.util.spec_from_file_location("dpoco._core", extension)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules["dpoco._core"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["dpoco._core"])
+    print(f"{len(compiled)} of {len(chosen)} changes compile", flush=True)
+    return [(each, partial(page.turn_on, number), {("", number)})
+            for number, each in enumerate(chosen) if number in compiled], page  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A mutant is one change at one place: a number doubled or moved by one, an operator exchanged, a term
 dropped, a comparison moved by its boundary or turned round, a condition negated, a minimum for a
 maximum, a function for a near relative. Text that only people read (docstrings, messages of errors,
-annotations, ``__all__``) is left alone.
+annotations, ``__all__``) is left alone, and so is what only programs with errors would meet.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _RELATIVES = {
     "exp": "expm1", "expm1": "exp", "log": "log1p", "log1p": "log", "floor": "ceil",
     "ceil": "floor", "any": "all", "all": "any", "sinh": "cosh", "cosh": "sinh",
 }  # fmt: skip
+# Of zip: for errors of the program. Of fields: what is printed and compared, and what no class that
+# is there can change any more.
+_UNSEEN = ("strict", "repr", "compare", "init")
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,8 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
+            continue
+        if isinstance(node, ast.keyword) and node.arg in _UNSEEN:
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):

@@ -7,7 +7,7 @@ import functools
 import gc
 import sys
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from tests.mutation.operators import mutated
 
@@ -45,6 +45,11 @@ def caches() -> list[functools._lru_cache_wrapper[object]]:
     return [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
 
 
+def _closed(value: object) -> int:
+    code = getattr(value, "__code__", None)
+    return len(code.co_freevars) if isinstance(code, CodeType) else 0
+
+
 def _plain(value: object) -> bool:
     return not isinstance(value, FunctionType | type)
 
@@ -68,8 +73,17 @@ def _put(old: object, new: object, name: str) -> bool:
         return True
     if isinstance(old, type):
         if old.__module__ == name and isinstance(new, type):
+            for key, field in getattr(new, "__dataclass_fields__", {}).items():
+                own = old.__dataclass_fields__[key]  # type: ignore[attr-defined]
+                own.metadata, own.default = field.metadata, field.default
             for key, value in vars(new).items():
                 own = vars(old).get(key)
+                # Code alone does not fit what closes over the class, or what only looks like code.
+                if _closed(own) != _closed(value) or (
+                    isinstance(own, FunctionType) and type(own) is not FunctionType
+                ):
+                    setattr(old, key, value)
+                    continue
                 if _put(own, value, name) or key.startswith("__") or "object at" in repr(own):
                     continue
                 if _plain(value) and repr(own) != repr(value):

@@ -1,6 +1,6 @@
 """One warm process that has collected the tests; a fork of it for every mutant.
 
-Which lines a test reaches is measured once. A mutant then meets only the tests that reach it, the
+Which places a test reaches is measured once. A mutant then meets only the tests that reach it, the
 cheapest first, until one fails.
 """
 
@@ -19,15 +19,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, Protocol
 
 import pytest
 
-__all__ = ["Reach", "Verdict", "Warm", "collected"]
+__all__ = ["Lines", "Reach", "Verdict", "Warm", "Watch", "collected"]
 
-_GRACE = 10.0  # seconds of processor time beyond ten times what a test takes unchanged
-_MEMORY = 8 << 30  # bytes of addresses that a mutant may have
+_GRACE = 1.5  # seconds of processor time beyond ten times what a test takes unchanged
+_MEMORY = 4 << 30  # bytes of addresses that a mutant may have
 
 
 class Verdict(enum.Enum):
@@ -40,42 +40,87 @@ class Verdict(enum.Enum):
 
 @dataclass
 class Reach:
-    """What one test costs, in seconds of processor time, and the (file, line) that it reaches."""
+    """What one test costs, in seconds of processor time, and the (file, place) that it reaches."""
 
     seconds: float
-    lines: set[tuple[str, int]]
+    places: set[tuple[str, int]]
+
+
+class Watch(Protocol):
+    """What tells the places that are reached between `begin` and `end`."""
+
+    def begin(self) -> None:
+        """Begin to listen."""
+
+    def end(self) -> set[tuple[str, int]]:
+        """Return what was reached since."""
+
+
+class Lines:
+    """Reached lines of some files."""
+
+    def __init__(self, files: set[str]) -> None:
+        self._files = files
+        self._seen: set[tuple[str, int]] = set()
+        self._left: dict[CodeType, set[tuple[str, int]]] = {}  # unseen
+
+    def begin(self) -> None:
+        """Begin to listen."""
+        self._seen, self._left = set(), {}
+        sys.settrace(self._called)
+
+    def end(self) -> set[tuple[str, int]]:
+        """Return what was reached since."""
+        sys.settrace(None)
+        return self._seen
+
+    def _called(self, frame: FrameType, event: str, value: object) -> Any:
+        code = frame.f_code
+        if code.co_filename not in self._files:
+            return None
+        if code not in self._left:
+            lines = {(code.co_filename, line) for _, _, line in code.co_lines() if line}
+            self._left[code] = lines - {(code.co_filename, code.co_firstlineno)}
+        return self._reached if self._left[code] else None
+
+    def _reached(self, frame: FrameType, event: str, value: object) -> Any:
+        if event == "line":
+            line = (frame.f_code.co_filename, frame.f_lineno)
+            self._seen.add(line)
+            self._left[frame.f_code].discard(line)
+        return self._reached
 
 
 class Warm:
     """The collected tests, and what they reach."""
 
-    def __init__(self, session: pytest.Session) -> None:
+    def __init__(self, items: list[pytest.Item]) -> None:
         gc.collect()
         gc.freeze()  # forks share what they do not touch
-        self.items: list[pytest.Item] = session.items
+        self.items = items
         self.reach: dict[int, Reach] = {}
 
-    def measure(self, files: set[str], seconds: float) -> None:
+    def measure(self, watch: Watch, seconds: float) -> None:
         """Run each test once in a fork; those that fail or take over `seconds` are left out."""
-        for place in range(len(self.items)):
-            found = self._forked(lambda place=place: self._traced(place, files), seconds)
+        for test in range(len(self.items)):
+            found = self._forked(lambda test=test: self._watched(test, watch), seconds)
             if isinstance(found, list):
-                lines = {(str(file), int(line)) for file, line in found[1]}
-                self.reach[place] = Reach(float(found[0]), lines)
+                places = {(str(file), int(place)) for file, place in found[1]}
+                self.reach[test] = Reach(float(found[0]), places)
 
     def judged(self, change: Callable[[], None], tests: Iterable[int]) -> tuple[Verdict, str]:
         """Return what `tests`, cheapest first, say of a change made in a fork, and the killer."""
-        ordered = sorted(tests, key=lambda place: self.reach[place].seconds)
+        ordered = sorted(tests, key=lambda test: self.reach[test].seconds)
         if not ordered:
             return Verdict.SURVIVED, ""
-        limit = 10.0 * max(self.reach[place].seconds for place in ordered)
+        limit = 10.0 * max(self.reach[test].seconds for test in ordered)
 
         def run() -> object:
             change()
-            for place in ordered:
-                _limit_time(10.0 * self.reach[place].seconds + _GRACE)
-                if not self._passes(place):
-                    return self.items[place].nodeid
+            for test in ordered:
+                _limit_time(10.0 * self.reach[test].seconds + _GRACE)
+                if not self._passes(test):
+                    return self.items[test].nodeid
             return ""
 
         killer = self._forked(run, limit + _GRACE)
@@ -83,39 +128,28 @@ class Warm:
             return Verdict.TIMEOUT, ""
         return (Verdict.KILLED, str(killer)) if killer else (Verdict.SURVIVED, "")
 
-    def _traced(self, place: int, files: set[str]) -> object:
-        seen: set[tuple[str, int]] = set()
-
-        def local(frame: FrameType, event: str, value: object) -> Any:
-            if event == "line":
-                seen.add((frame.f_code.co_filename, frame.f_lineno))
-            return local
-
-        def each(frame: FrameType, event: str, value: object) -> Any:
-            return local if frame.f_code.co_filename in files else None
-
-        if files:
-            sys.settrace(each)
+    def _watched(self, test: int, watch: Watch) -> object:
+        watch.begin()
         begun = time.process_time()
-        passed = self._passes(place)
+        passed = self._passes(test)
         seconds = time.process_time() - begun
-        sys.settrace(None)
-        return [seconds, sorted(seen)] if passed else ""
+        places = watch.end()
+        return [seconds, sorted(places)] if passed else ""
 
-    def _passes(self, place: int) -> bool:
+    def _passes(self, test: int) -> bool:
         failed: list[object] = []
 
-        class Watch:
+        class Listener:
             @staticmethod
             def pytest_runtest_logreport(report: pytest.TestReport) -> None:
                 if report.failed:
                     failed.append(report)
 
-        item = self.items[place]
+        item = self.items[test]
         manager = item.config.pluginmanager
-        manager.register(Watch, "mutation-watch")
+        manager.register(Listener, "mutation-listener")
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        manager.unregister(Watch)
+        manager.unregister(Listener)
         return not failed
 
     def _forked(self, run: Callable[[], object], seconds: float) -> object:
@@ -152,17 +186,23 @@ def _limit_time(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def collected(tests: Sequence[str], use: Callable[[Warm], None]) -> int:
-    """Collect `tests` in this process, and call `use` with them; return pytest's exit code."""
+def collected(tests: Sequence[str], slow: bool, use: Callable[[Warm], None]) -> int:
+    """Collect `tests` in this process, and call `use` with them; return pytest's exit code.
+
+    Slow ones only if asked for, or if their file is named.
+    """
 
     class Plugin:
         @staticmethod
         def pytest_runtestloop(session: pytest.Session) -> bool:
             if session.testsfailed:
                 return False
-            use(Warm(session))
+            named = [item for item in session.items if slow or item.nodeid.split("::")[0] in tests
+                     or item.get_closest_marker("slow") is None]  # fmt: skip
+            use(Warm(named))
             return True
 
     options = ["-q", "--hypothesis-seed=0", "-p", "no:cacheprovider"]
-    options += ["--capture=no", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options += ["-p", "no:faulthandler", "--capture=no"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     return int(pytest.main([*options, *tests], plugins=[Plugin()]))
