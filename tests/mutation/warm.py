@@ -167,7 +167,7 @@ class Warm:
                     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
                     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                     _limit_time(seconds)
-                    signal.alarm(int(20 * seconds) + 60)  # what sleeps takes no processor time
+                    signal.alarm(int(100 * seconds) + 600)  # what sleeps takes no processor time
                     Path(answer.name).write_text(json.dumps(run()))
                     code = 0
                 finally:
