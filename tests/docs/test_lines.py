@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 45  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_194, "oco.CoupledRegularizedLeader": 5_117}
-LINES, FILES = 42_094, 250  # of the package
+LINES, FILES = 42_095, 250  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

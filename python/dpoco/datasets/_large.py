@@ -66,7 +66,8 @@ def chunks(
 def _parts(source: Path, table: _Table, header: bool, rows: int) -> Iterator[_Table]:
     """Yield the table of each part."""
     if source.suffix.lower() in (".parquet", ".pq"):
-        with imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile(source) as file:
+        parquet = imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile
+        with parquet(source, pre_buffer=False) as file:  # else it would keep the whole file
             for batch in file.iter_batches(batch_size=rows):
                 yield table._replace(select=partial(_files.arrow_columns, batch))
         return
