@@ -314,3 +314,17 @@ def test_without_shuttle_the_phishing_stream_is_played(capfd, tmp_path, monkeypa
     assert "phishing: 1,250 rounds" in printed.out
     assert main(["run", "--stream", "shuttle", "--force", "--out", str(out)]) == 2
     assert "0.26" in capfd.readouterr().err
+
+
+def test_a_simulated_stream(answer, refused):
+    report = answer("run", "--synthetic", 3000, "--repeats", 1, "--seed", 1)
+    assert report["stream"]["name"] == "linear_regression"
+    assert report["stream"]["rounds"] == 3000
+    again = answer("run", "--synthetic", 3000, "--repeats", 1, "--seed", 1)
+    assert again["private"] == report["private"]
+    for words, said in (
+        (("--stream", "shuttle"), "--synthetic goes without"),
+        (("--loss", "logistic"), "--synthetic needs --loss squared"),
+        (("--learner", "prefix-hedge"), "--synthetic is for learners of records"),
+    ):
+        assert said in refused("run", "--synthetic", 3000, *words)

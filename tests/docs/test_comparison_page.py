@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -174,3 +175,52 @@ def test_tree_noise_is_the_noise_of_a_tree(bench):
             expected += draws[left - 1]
             left &= left - 1
         np.testing.assert_allclose(noise, expected, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def field():
+    """The program that compares with other packages, which it does not import itself."""
+    added = [str(ROOT / "bench"), str(ROOT / "bench" / "field")]
+    sys.path[:0] = added
+    try:
+        yield importlib.import_module("regenerate")
+    finally:
+        for each in added:
+            sys.path.remove(each)
+
+
+def test_the_field_is_what_its_file_says(field):
+    report = json.loads((ROOT / "bench" / "field" / "field.json").read_text())
+    for key, text in field.blocks(report).items():
+        assert f"<!-- begin {key} -->\n{text}\n<!-- end {key} -->" in PAGE, key
+    # Our own numbers are those of today, and the bound lies below everybody's.
+    for times in (1, field.TIMES):
+        stored = report["ours"]["sums"][f"1000 {times}"]
+        for name in ("blt_normalised", "tree", "honaker"):
+            assert field.our_noise(name, 1000, times) == pytest.approx(stored[name], rel=1e-6)
+        theirs = [report["banded"][f"1000 {times}"], field.best(report["blt"].get(f"1000 {times}"))]
+        for noise in (stored["blt_normalised"], *filter(None, theirs)):
+            assert stored["least"] < noise["rms"] < noise["max"]
+    assert report["trees"]["tree like ours"]
+    assert report["trees"]["honaker like ours"]
+    for rounds, column in report["trees"]["column"].items():
+        ours = dpoco.accounting.continual_sum.column_norm("tree", int(rounds))
+        assert column == pytest.approx(ours, rel=1e-6)
+    assert report["ours"]["epsilon"]["tree"] < report["epsilon"]["tree"]["dp-accounting RDP"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1.0])
+def test_the_least_noise_for_people(field, share):
+    """The bound against all singular values of the matrix that it is about."""
+    rounds, times = 240, 4
+    apart = rounds // times
+    one = np.kron(np.ones((times, times)), np.eye(apart))  # rounds of one person
+    mean = ((1.0 - share) * np.eye(rounds) + share * one) / apart
+    values, vectors = np.linalg.eigh(mean)
+    root = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T
+    exact = np.linalg.norm(np.tril(np.ones((rounds, rounds))) @ root, "nuc") / np.sqrt(rounds)
+    found = field.least_for_people(rounds, times, share, 40)
+    assert 0.97 * exact < found < exact
+    if share == 0.0:  # independent signs: rounds of sqrt(times) people
+        alone = dpoco.accounting.continual_sum.lower_bound(rounds)
+        assert exact == pytest.approx(alone * np.sqrt(times))

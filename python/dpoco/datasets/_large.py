@@ -66,7 +66,8 @@ def chunks(
 def _parts(source: Path, table: _Table, header: bool, rows: int) -> Iterator[_Table]:
     """Yield the table of each part."""
     if source.suffix.lower() in (".parquet", ".pq"):
-        with imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile(source) as file:
+        parquet = imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile
+        with parquet(source, pre_buffer=False) as file:  # else it would keep the whole file
             for batch in file.iter_batches(batch_size=rows):
                 yield table._replace(select=partial(_files.arrow_columns, batch))
         return
@@ -124,7 +125,7 @@ def linear_regression_chunks(
 _PLACES = {"longitude": (-74.05, -73.75), "latitude": (40.6, 40.9)}
 _Ranges = dict[str, tuple[float, float]]
 # By class of river.datasets: label, public ranges of features, and of the label of a regression.
-# Ranges are from what columns mean; values outside saturate. See docs/large_streams.md.
+# Ranges are from what columns mean; values outside saturate. See docs/guide/large_streams.md.
 _RECIPES: dict[str, tuple[str, _Ranges, tuple[float, float] | None]] = {
     "Bikes": ("bikes", {
         "clouds": (0.0, 100.0), "humidity": (0.0, 100.0), "pressure": (950.0, 1050.0),

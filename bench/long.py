@@ -1,0 +1,154 @@
+"""Regret per round from 100 to ten million rounds and more, with the least price where known.
+
+    python bench/long.py [--most 1e7] [--write]
+
+Simulated streams in parts: a regression with ten features whose best decision is known, and ten
+experts with losses 0 or 1, of whom one is better by 0.1. Every point is a learner that is made for
+its length; epsilon = 1, delta = 1/(10 T). ``--write`` draws docs/figures/long.png and writes the
+table into docs/comparison.md. It needs a minute of one core, with ``--most 1e8`` about ten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pages import replaced
+
+import dpoco
+
+ROOT = Path(__file__).parents[1]
+PAGE, FIGURE = ROOT / "docs" / "comparison.md", ROOT / "docs" / "figures" / "long.png"
+DIMENSION, EXPERTS, GAP, ROWS = 10, 10, 0.1, 65_536
+
+
+def convex(rounds: int) -> dict[str, Any]:
+    ball = dpoco.domains.LpBall(DIMENSION, p=2.0, radius=1.0)
+    squared = dpoco.losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
+    common = {"horizon": rounds, "budget": dpoco.Budget(1.0, 0.1 / rounds)}
+    return {
+        "NoisyFTRL, quadratic statistics": dpoco.oco.NoisyFTRL(
+            ball, squared, statistics="quadratic", **common
+        ),
+        "NoisyFTRL, predicted step": dpoco.oco.NoisyFTRL(
+            ball, squared, step_size="predicted", **common
+        ),
+        "TreeFrankWolfe": dpoco.frank_wolfe.TreeFrankWolfe(ball, squared, **common),
+    }
+
+
+def experts(rounds: int) -> dict[str, Any]:
+    common = {"horizon": rounds, "budget": dpoco.Budget(1.0, 0.1 / rounds)}
+    pure = common | {"budget": dpoco.Budget(1.0, 0.0)}
+    return {
+        "EpochSelector": dpoco.experts.EpochSelector(EXPERTS, **pure),
+        "PrefixHedge": dpoco.experts.PrefixHedge(EXPERTS, **common),
+        "ShiftDetector": dpoco.experts.ShiftDetector(EXPERTS, **pure),
+    }
+
+
+def regression_regret(rounds: int, seed: int) -> dict[str, float]:
+    """Loss above that of the parameter behind the records, per round."""
+    learners = convex(rounds)
+    total = dict.fromkeys(learners, 0.0)
+    for part in dpoco.datasets.linear_regression_chunks(rounds, DIMENSION, seed=seed, rows=ROWS):
+        least = float(np.sum((part.features @ part.target - part.labels) ** 2))
+        for name, learner in learners.items():
+            total[name] += float(learner.run(part.features, part.labels).losses.sum()) - least
+    return {name: value / rounds for name, value in total.items()}
+
+
+def losses_of(rounds: int, seed: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    chance = np.where(np.arange(EXPERTS) == seed % EXPERTS, 0.5 - GAP, 0.5)
+    for start in range(0, rounds, ROWS):
+        count = min(ROWS, rounds - start)
+        yield (rng.random((count, EXPERTS), dtype=np.float32) < chance).astype(np.float64)
+
+
+def expert_regret(rounds: int, seed: int) -> dict[str, float]:
+    """Expected loss of the experts played above that of the best one, per round."""
+    learners = experts(rounds)
+    wrong = dict.fromkeys(learners, 0)
+    for losses in losses_of(rounds, seed):
+        for name, learner in learners.items():
+            wrong[name] += int(np.sum(learner.run(losses).decisions != seed % EXPERTS))
+    return {name: GAP * count / rounds for name, count in wrong.items()}
+
+
+FAMILIES = {
+    "regression, squared loss, d = 10": regression_regret,
+    "one of 10 experts better by 0.1": expert_regret,
+}
+
+
+def curves(play, lengths: list[int]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for rounds in lengths:
+        runs = [play(rounds, seed) for seed in range(5 if rounds <= 10**6 else 1)]
+        for name in runs[0]:
+            found.setdefault(name, []).append(float(np.mean([run[name] for run in runs])))
+        print(f"{rounds:>11,}", {name: f"{values[-1]:.3g}" for name, values in found.items()})
+    return found
+
+
+def least_price(rounds: int) -> float:
+    """What every 1-private learner loses a round in some world of experts (`Packing`)."""
+    world = dpoco.environments.Packing(EXPERTS, epsilon=1.0, seed=0)
+    return world.regret_lower_bound(1.0) / rounds
+
+
+def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    for axes, (title, learners) in zip(figure.subplots(1, 2), found.items(), strict=True):
+        for name, values in learners.items():
+            axes.plot(lengths[: len(values)], values, marker="o", label=name)
+        if "experts" in title:
+            bound = [least_price(rounds) for rounds in lengths]
+            axes.plot(lengths, bound, "k--", label="least of all, epsilon = 1")
+        axes.set(
+            xscale="log", yscale="log", title=title, xlabel="rounds", ylabel="regret per round"
+        )
+        axes.legend(fontsize=8)
+    figure.savefig(FIGURE, dpi=110)
+
+
+def table_of(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> str:
+    lines = [
+        "Regret per round at epsilon = 1; to 1e6 rounds the mean of five streams, then one.\n",
+        "| stream | learner | " + " | ".join(f"1e{len(str(n)) - 1}" for n in lengths) + " |",
+        "|---|---|" + "--:|" * len(lengths),
+    ]
+    for title, learners in found.items():
+        rows = dict(learners)
+        if "experts" in title:
+            rows["least of all"] = [least_price(rounds) for rounds in lengths]
+        for name, values in rows.items():
+            cells = " | ".join(f"{value:.2g}" for value in values)
+            lines.append(f"| {title} | {name} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--most", type=float, default=1e7)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
+    lengths = [10**power for power in range(2, round(np.log10(options.most)) + 1)]
+    found = {title: curves(play, lengths) for title, play in FAMILIES.items()}
+    table = table_of(found, lengths)
+    print(table)
+    if options.write:
+        drawn(found, lengths)
+        PAGE.write_text(replaced(PAGE.read_text(), "long", table), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
