@@ -255,24 +255,36 @@ class RecordLearner(OnlineLearner):
         out = np.empty(rounds)
         keeps = record_decisions or self._limiter is not None
         decisions = np.empty((rounds, self._domain.dimension)) if keeps else None
-        changed = np.empty(rounds, dtype=np.uint8)
+        kept = 0  # of them: those that differ from the one before
+        fresh = np.ones(rounds + 1, dtype=np.uint8)  # which do
+        changed = fresh[1:]
         with self._alone():
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part)
+                played = None if decisions is None else decisions[kept : kept + len(rows[part])]
                 self._play(
                     rows[part] if passed is None else emptied(rows[part], passed),
                     None if targets is None else targets[part],
                     out[part],
-                    None if decisions is None else decisions[part],
+                    played,
                     changed[part],
                 )
-                if passed is not None and decisions is not None:  # what they lost, all the same
-                    left = part.start + np.flatnonzero(~passed)
+                if played is None:
+                    continue
+                if passed is not None:  # what they lost, all the same
+                    absent = np.flatnonzero(~passed)
+                    left = part.start + absent
                     label = None if targets is None else targets[left]
-                    lost = self._loss.batch_values(self._domain, decisions[left], rows[left], label)
+                    lost = self._loss.batch_values(self._domain, played[absent], rows[left], label)
                     out[left] = lost
+                (new,) = fresh[part].nonzero()
+                if len(new) < len(played):
+                    played[: len(new)] = played[new]
+                kept += len(new)
+        if decisions is not None:
+            decisions = decisions[:kept] if 2 * kept > rounds else decisions[:kept].copy()
         if not record_decisions:
             decisions = None
         for array in (out, decisions):

@@ -141,7 +141,13 @@ class Trace(ReadRecords):
         """
         if self._decisions is None:
             raise ValueError("decisions were not recorded: run with record_decisions=True")
-        return self._decisions
+        if len(self._decisions) == len(self):
+            return self._decisions
+        # Each is there once: it is that of all rounds until the next switch.
+        firsts = np.append(0, 1 + self.switches[self.switches < len(self) - 1])
+        table = np.repeat(self._decisions, np.diff(firsts, append=len(self)), axis=0)
+        table.setflags(write=False)
+        return table
 
     def comparator_losses(self, decision: Any) -> FloatArray:
         """Return the losses, shape (T,), of a fixed decision of shape (d,)."""

@@ -8,7 +8,7 @@ import pytest
 import dpoco
 from dpoco.domains import LpBall
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
+from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
@@ -44,6 +44,51 @@ def test_incomplete_last_batch_is_discarded(kind):
     assert list(trace.switches) == [3, 7]
     assert learner.guarantee.horizon == 11
     assert learner.parameters.pushes == 2
+
+
+SETS = [
+    LpBall(3, 2.0, 2.0), LpBall(17, 2.0, 0.5), LpBall(10, 1.5, 2.0), LpBall(10, np.inf, 1.0),
+    LpBall(10, 3.0, 1.0), LpBall(8, 1.0, 1.0), dpoco.domains.Box(-np.ones(5), 2.0 * np.ones(5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("domain", SETS, ids=repr)
+@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss(), HuberLoss()])
+@pytest.mark.parametrize("instructions", ["auto", "avx2", "baseline"])
+def test_rounds_in_blocks_have_the_bits_of_single_ones(domain, loss, instructions):
+    """Blocks are played by a kernel of their own, single rounds by the learner's parts."""
+    features, labels = stream(300, domain.dimension)
+    labels = np.clip(labels, -1.0 if not isinstance(loss, LogisticLoss) else 0.0, 1.0)
+    features[7, 0], labels[9], features[11] = np.nan, np.inf, 0.0
+    single = make(domain=domain, loss=loss, horizon=300)
+    played = []
+    for row, label in zip(features, labels, strict=True):
+        played.append(single.decide())
+        single.observe(row, label)
+    try:
+        dpoco.random.select_instruction_set(instructions)
+    except ValueError:
+        pytest.skip("this processor has it not")
+    try:
+        blocks = make(domain=domain, loss=loss, horizon=300)
+        parts = [blocks.run(features[part], labels[part]) for part in (slice(130), slice(130, 300))]
+    finally:
+        dpoco.random.select_instruction_set("auto")
+    assert np.array_equal(np.vstack([part.decisions for part in parts]), played)
+    assert blocks._engine.state() == single._engine.state()
+    expected = [parts[0].comparator_losses(played[t])[t] for t in range(130)]
+    np.testing.assert_allclose(parts[0].losses, expected, rtol=1e-12)
+    assert parts[0].losses[7] == parts[0].losses[9] == 0.0
+
+
+def test_decisions_that_stay_are_kept_once():
+    X, y = stream(9000)
+    trace, whole = make(horizon=9000, batch=100).run(X, y), make(horizon=9000, batch=100)
+    assert trace._decisions.shape == (90, 3)
+    for t in range(0, 9000, 50):
+        assert np.array_equal(trace.decisions[t], whole.decide())
+        whole.run(X[t : t + 50], y[t : t + 50])
+    assert not trace.decisions.flags.writeable
 
 
 @pytest.mark.parametrize("horizon", [1, 8, 9, 31])

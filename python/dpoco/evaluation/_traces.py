@@ -267,7 +267,7 @@ def _columns(trace: Trace, comparators: Mapping[str, Any]) -> dict[str, NDArray[
     changed[trace.switches] = True
     table: dict[str, NDArray[Any]] = {"loss": trace.losses, "changed": changed}
     if trace._decisions is not None:
-        decisions = np.asarray(trace._decisions)
+        decisions = np.asarray(trace.decisions)
         if decisions.ndim == 1:
             table["decision"] = decisions
         else:
