@@ -58,17 +58,14 @@ def played(folder, epsilon, keys, records, failed, days):
     """Return the losses of all hours; the program is started anew in the middle."""
     rows = len(keys) // days
     ledger = None if epsilon is None else Ledger(dpoco.Budget(epsilon, DELTA))
-    path, template = (
-        folder / "fleet.db",
-        learner(epsilon, days * HOURS, dpoco.random.Source.seeded(1)),
-    )
+    path = folder / "fleet.db"
+    template = learner(epsilon, days * HOURS, dpoco.random.Source.seeded(1))
     decisions, made = [], int(keys.max()) + 1
     for first, last in ((0, days // 2), (days // 2 - 1, days)):  # a day is sent twice
         fresh = first == 0
         with dpoco.journal.Journal(path, **({"ledger": ledger} if fresh else {})) as journal:
-            pool = dpoco.scale.KeyedPool(
-                template if fresh else None, journal=journal, max_keys=made
-            )
+            start = template if fresh else None
+            pool = dpoco.scale.KeyedPool(start, journal=journal, max_keys=made)
             for day in range(first, last):
                 part = slice(day * rows, (day + 1) * rows)
                 sent = pool.process(keys[part], records[part], failed[part], batch=day)

@@ -104,7 +104,8 @@ def options_of(constructed: type) -> dict[str, Option]:
     found = {}
     for name, parameter in inspect.signature(constructed).parameters.items():
         values, meaning = about.get(name, ("", ""))
-        kinds = tuple(str(parameter.annotation).split(" | "))
+        named = str(parameter.annotation).split(" | ")
+        kinds = tuple("str" if kind.startswith("literals.") else kind for kind in named)
         choices = tuple(re.findall(r'"([^"]*)"', values)) if "{" in values else ()
         found[name] = Option(name, kinds, parameter.default, choices, meaning)
     return found

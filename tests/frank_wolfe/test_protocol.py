@@ -56,7 +56,7 @@ SETS = [
 @pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss(), HuberLoss()])
 @pytest.mark.parametrize("instructions", ["auto", "avx2", "baseline"])
 def test_rounds_in_blocks_have_the_bits_of_single_ones(domain, loss, instructions):
-    """Blocks are played by a kernel of their own, single rounds by the learner's parts."""
+    """Rounds of one call and single rounds, on every instruction set."""
     features, labels = stream(300, domain.dimension)
     labels = np.clip(labels, -1.0 if not isinstance(loss, LogisticLoss) else 0.0, 1.0)
     features[7, 0], labels[9], features[11] = np.nan, np.inf, 0.0

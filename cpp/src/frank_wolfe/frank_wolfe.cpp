@@ -72,7 +72,8 @@ void FrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decis
     const double w = weight();
     // The leaf is clipped, not the two gradients: clipping each
     // would break the smoothness that bounds their weighted difference.
-    for (std::size_t i = 0; i < row_.size(); ++i) {
+    const auto d = static_cast<std::size_t>(dimension());  // the row is padded
+    for (std::size_t i = 0; i < d; ++i) {
       row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
     }
     admit(row_.data(), nullptr, false);

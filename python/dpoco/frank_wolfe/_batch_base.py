@@ -175,6 +175,7 @@ class BatchLearner(Calibrated, ABC):
             if row is not None:
                 raise ValueError(f"record {row} is outside the declared bounds or not finite")
         engine = self._engine(features, labels)
+        self._check_built(self._mechanism, engine)
         chunk = max(1, _CHUNK_ENTRIES // max(16, d))
         while engine.completed < engine.units:
             engine.advance(chunk)
@@ -199,9 +200,7 @@ class BatchLearner(Calibrated, ABC):
             **self._settings(),
         }
         problem = self._domain._engine, self._loss._glm_engine, self._clipper()
-        fit = _core.BatchFit(*problem, features, labels, settings)
-        self._check_built(self._mechanism, fit)
-        return fit
+        return _core.BatchFit(*problem, features, labels, settings)
 
     def _clipper(self) -> _core.RecordClipper:
         """Return what enforces the bounds on features."""
