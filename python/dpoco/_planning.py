@@ -105,7 +105,9 @@ def options_of(constructed: type) -> dict[str, Option]:
     for name, parameter in inspect.signature(constructed).parameters.items():
         values, meaning = about.get(name, ("", ""))
         named = str(parameter.annotation).split(" | ")
-        kinds = tuple("str" if kind.startswith("literals.") else kind for kind in named)
+        kinds = tuple(
+            "str" if kind.startswith(("literals.", "Literal[")) else kind for kind in named
+        )
         choices = tuple(re.findall(r'"([^"]*)"', values)) if "{" in values else ()
         found[name] = Option(name, kinds, parameter.default, choices, meaning)
     return found
