@@ -183,6 +183,7 @@ CASES = [  # command lines, and what is said
     ("compare --data wide.csv --label y --rounds-per-person 2", "needs --person"),
     ("run --learner distribution-learner", "not for this"),
     ("run --learner comw --batch 2", "comw has no --batch"),
+    ("run --learner noisy-newton --loss squared", "needs --loss logistic or huber"),
     ("run --learner prefix-hedge --switches 2", "prefix-hedge has no --switches"),
     ("run --switches 2", "learners of experts"),
     ("run --learner prefix-hedge --label y", "takes losses"),

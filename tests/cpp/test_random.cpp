@@ -364,3 +364,24 @@ TEST_CASE("bad sources and states are refused") {
   ArchiveReader cut(std::string_view(bytes).substr(0, bytes.size() - 1));
   CHECK_THROWS_AS(source.read(cut), dpoco::StateError);
 }
+
+TEST_CASE("partners of Gaussian variates are the other members of their pairs") {
+  constexpr std::size_t kBlock = dpoco::simd::kSuperblock;
+  std::vector<double> all(4 * kBlock);
+  Source(counting_key(), 3).fill(Variate::gaussian, all.data(), all.size());
+  Source source(counting_key(), 3);
+  std::size_t place = 0;
+  for (std::size_t most = 1; place + kBlock <= all.size(); most = most % 100 + 33) {
+    const double* values = nullptr;
+    const double* partners = nullptr;
+    const std::size_t count = source.next_gaussians(most, values, partners);
+    REQUIRE(count >= 1);
+    REQUIRE(count <= most);
+    for (std::size_t i = 0; i < count; ++i, ++place) {
+      CHECK(values[i] == all[place]);
+      const std::size_t own = place % kBlock;
+      const std::size_t other = own < kBlock / 2 ? own + kBlock / 2 : own - kBlock / 2;
+      CHECK(partners[i] == all[place - own + other]);
+    }
+  }
+}

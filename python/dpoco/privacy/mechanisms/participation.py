@@ -139,8 +139,7 @@ def _placed(spaced: Callable[[int, int], Any], batch: int, k: int, separation: i
     if separation % batch == 0:
         return spaced(k, separation // batch)
     crowd = min(k, -(-batch // separation))  # of hers in one batch
-    bound = crowd * spaced(-(-k // crowd), max(1, separation // batch))
-    return min(bound, spaced(k, separation // batch)) if separation >= batch else bound
+    return crowd * spaced(-(-k // crowd), max(1, separation // batch))
 
 
 def _added(coefficients: FloatArray, k: int, b: int) -> float:
