@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dpoco
+from dpoco import evaluation
 from dpoco.datasets import Stream
 from dpoco.domains import LpBall
 from dpoco.evaluation import SCHEMA, Curves, PlayedRuns, RunReport, compare_private, repeat_runs
@@ -240,3 +243,45 @@ def test_bad_arguments(tmp_path):
         PlayedRuns((1.0,), (), (1,))
     with pytest.raises(ValueError, match="one entry per round"):
         Curves((1, 2), (0.0,), (), (), (), (), ())
+
+
+def test_a_bar_shows_how_far_a_run_is(capfd):
+    bar = evaluation.ProgressBar(seconds=1e-9)
+    for seen in [(0, 3000), (3000, 3000), ("fits", 1, 2), ("fits", 2, 2)]:
+        bar(*seen)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err == "\r0 of 3,000\r3,000 of 3,000\n\rfits: 1 of 2\rfits: 2 of 2\n"
+    slow = evaluation.ProgressBar(seconds=3600.0)
+    for done in range(101):
+        slow(done, 100)
+    assert capfd.readouterr().err == "\r0 of 100\r100 of 100\n"
+    with pytest.raises(ValueError, match="seconds"):
+        evaluation.ProgressBar(0.0)
+
+
+def test_a_bar_stays_in_one_cell_of_a_notebook(monkeypatch, capfd):
+    shown = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    class Cell:
+        def update(self, value):
+            shown[-1].append(value)
+
+    def display(value, display_id):
+        assert display_id
+        shown.append([value])
+        return Cell()
+
+    parts = {"display": display, "HTML": str}
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(**parts))
+    bar = evaluation.ProgressBar(seconds=1e-9)
+    for seen in [(1, 2), (2, 2), ("<b>", 2, 2)]:
+        bar(*seen)
+    assert [len(updates) for updates in shown] == [2, 1]
+    assert shown[0][1] == '<progress value="2" max="2"></progress> 2 of 2'
+    assert "&lt;b&gt;: 2 of 2" in shown[1][0]
+    assert capfd.readouterr() == ("", "")

@@ -44,6 +44,7 @@ from dpoco.evaluation._offline import (
 from dpoco.evaluation._runs import (
     Learner,
     PrequentialResult,
+    ProgressBar,
     SeedTree,
     Snapshot,
     play,
@@ -58,8 +59,8 @@ from dpoco.evaluation.reports import FIT_SCHEMA, SCHEMA, Curves, FitReport, Play
 __all__ = ["COMPARATORS", "COMPARISON_SCHEMA", "FIT_SCHEMA", "SCHEMA", "BestSequence",
            "Comparison", "ComparisonRow", "ConstantPrediction", "Curves", "FitReport",
            "FixedDecision", "FixedExpert", "Learner", "LoggedBandit", "OffPolicyEstimate",
-           "PlayedRuns", "PrequentialResult", "Regret", "ReplayResult", "RunReport",
-           "SavedTrace", "SeedTree", "Snapshot", "best_constant_prediction",
+           "PlayedRuns", "PrequentialResult", "ProgressBar", "Regret", "ReplayResult",
+           "RunReport", "SavedTrace", "SeedTree", "Snapshot", "best_constant_prediction",
            "best_expert", "best_fixed_decision", "best_switching_sequence",
            "class_rewards", "compare", "compare_private", "compare_private_bandit",
            "compare_private_experts", "compare_private_fit",

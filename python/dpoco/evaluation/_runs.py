@@ -6,16 +6,28 @@ A seed is a path in a tree of names, in which no child depends on its siblings.
 from __future__ import annotations
 
 import hashlib
+import html
+import math
 import secrets
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from dpoco._clipping import admitted_losses
 from dpoco._learner import OnlineLearner, Progress
-from dpoco._validation import FloatArray, IntArray, float_array, positive_int, whole_number
+from dpoco._validation import (
+    FloatArray,
+    IntArray,
+    float_array,
+    positive_float,
+    positive_int,
+    whole_number,
+)
 from dpoco.accounting import Guarantee
 from dpoco.datasets import Stream
 from dpoco.errors import HorizonExceeded
@@ -275,6 +287,53 @@ def check_people(learner: Any, persons: Any, rounds: int) -> None:
     """Raise unless it is said whose rounds they are, if and only if the learner looks at it."""
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
+
+
+class ProgressBar:
+    """A bar to pass as ``progress=``: in the cell of a notebook, else in a line of standard error.
+
+    It shows how many rounds (or gradients, or cells) are over, and nothing that depends on data.
+
+    Parameters
+    ----------
+    seconds : float, default 0.2
+        Least time between two updates.
+
+    Examples
+    --------
+    >>> learner.run(features, labels, progress=dpoco.evaluation.ProgressBar())  # doctest: +SKIP
+    """
+
+    def __init__(self, seconds: float = 0.2) -> None:
+        self._seconds = positive_float("seconds", seconds)
+        self._phase, self._shown, self._cell = "", -math.inf, None
+
+    def __call__(self, *seen: Any) -> None:
+        """Show ``(done, total)``, or ``(phase, done, total)``; a new phase has a bar of its own."""
+        *named, done, total = seen
+        phase, now = f"{named[0]}: " if named else "", time.monotonic()
+        over, new = done >= total, phase != self._phase or self._shown == -math.inf
+        if not (over or new) and now - self._shown < self._seconds:
+            return
+        text = f"{phase}{done:,} of {total:,}"
+        notebook = _display()
+        if notebook is None:
+            print(f"\r{text}", end="\n" if over else "", file=sys.stderr, flush=True)
+        else:
+            bar = f'<progress value="{done}" max="{total}"></progress> {html.escape(text)}'
+            if new:
+                self._cell = notebook.display(notebook.HTML(bar), display_id=True)
+            elif self._cell is not None:
+                self._cell.update(notebook.HTML(bar))
+        self._phase, self._shown = phase, -math.inf if over else now
+
+
+def _display() -> Any:
+    """Return IPython's module of displays if a notebook runs this; else None."""
+    shell = sys.modules.get("IPython")
+    if shell is None or type(shell.get_ipython()).__name__ != "ZMQInteractiveShell":
+        return None
+    return import_module("IPython.display")
 
 
 def part_of(progress: Progress | None, index: int, count: int) -> Progress:
