@@ -213,6 +213,14 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
         )
 
 
+def test_a_stream_without_an_end(table, invoke):
+    common = ("run", *FILE, "--no-figure", "--checkpoint", "state")
+    invoke(*common, "--horizon", "unknown")
+    assert dpoco.load("state").horizon == 10**12
+    invoke(*common, "--resume")
+    assert dpoco.load("state").round == 800
+
+
 def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, refused):
     monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
     key, path = dpoco.EncryptionKey(SECRET), table.with_name("state")

@@ -75,7 +75,7 @@ def run_command(
     radius: float | None = None,
     feature_bound: float | None = None,
     slope_bound: float | None = None,
-    horizon: int | None = None,
+    horizon: shell.Horizon = None,
     switches: int | None = None,
     exploration: float | None = None,
     quantile: float | None = None,
@@ -193,9 +193,6 @@ def run_command(
     slope_bound
         With --loss logistic: learn from a loss of slopes at most this, 0.5 to 1, for noisy-ftrl and
         noisy-newton. [default: 1; of noisy-newton 0.5]
-    horizon
-        Rounds the guarantee covers; later rows are left out. [default: all rows; with --resume,
-        what the learner has]
     switches
         Of the sequence of experts to compete with, for oblivious-tracker and batch-share. [default:
         0]

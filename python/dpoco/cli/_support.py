@@ -27,7 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import dpoco
 from dpoco._planning import documented
-from dpoco._validation import named, unknown
+from dpoco._validation import LARGEST_HORIZON, named, unknown
 
 if TYPE_CHECKING:
     from dpoco.evaluation import Snapshot
@@ -182,6 +182,26 @@ Config = Annotated[
         callback=_apply,
         help="Options from a TOML or JSON file, by their names without dashes in front; or from "
         "the report of an earlier run. What is given here as well wins.",
+    ),
+]
+
+
+def _horizon(given: str | int) -> int:
+    """Return a number of rounds; the largest for "unknown"."""
+    try:
+        return LARGEST_HORIZON if given == "unknown" else int(given)
+    except ValueError:
+        raise typer.BadParameter("it must be a number of rounds, or unknown") from None
+
+
+Horizon = Annotated[
+    int | None,
+    typer.Option(
+        parser=_horizon,
+        metavar="T",
+        help="Rounds the guarantee covers; later rows are left out. A stream without an end: "
+        "unknown, which is 10^12, with twice the noise of 10^6. [default: all rows; with --resume, "
+        "what the learner has]",
     ),
 ]
 
