@@ -16,6 +16,7 @@ import sqlite3
 import sys
 import tempfile
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +166,8 @@ def run(home, count, seed, encryption=None):
     merged = home / "merged"
     ends = Counter()
     shutil.copytree(home / "image", merged)
-    sqlite3.connect(merged / "journal.db").execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with closing(sqlite3.connect(merged / "journal.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for place in ("image", "merged"):
         shutil.copytree(home / place, home / "copy")
         assert outcome(home / "copy", *known) == "exact"

@@ -162,8 +162,19 @@ def test_a_plain_journal_in_its_place_is_refused(tmp_path):
         assert journal.open(NAME).round == 10
 
 
+CONNECTIONS = []
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    while CONNECTIONS:
+        CONNECTIONS.pop().close()
+
+
 def rows_of(path):
     connection = sqlite3.connect(path / "journal.db", isolation_level=None)
+    CONNECTIONS.append(connection)
     return connection, connection.execute(
         "SELECT * FROM sealed ORDER BY kind, owner, number"
     ).fetchall()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from inspect import signature
 
@@ -49,7 +50,7 @@ NUMBERS = {"int": (0, 1, 19, HORIZON - 1), "float": (0.5, 2.5), "bool": (False, 
 
 def values(cls, name, parameter):
     """Documented words of an option, and numbers if it takes any."""
-    text = re.search(rf"^    {name} : (.*)", cls.__doc__, re.MULTILINE)
+    text = re.search(rf"^{name} : (.*)", inspect.getdoc(cls), re.MULTILINE)
     assert text is not None
     words = re.findall(r'"(\w+)"', text[1]) if "str" in parameter.annotation else []
     kinds = [kind for kind in NUMBERS if re.search(rf"\b{kind}\b", parameter.annotation)]

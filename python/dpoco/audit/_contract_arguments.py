@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import inspect
 import math
 import re
 from collections.abc import Iterator
@@ -120,7 +121,7 @@ def parameters_may_be_restated(s: Subject) -> None:
 
 def _words(kind: type, name: str) -> list[str]:
     """Return the documented words of an option."""
-    line = re.search(rf"^    {name} : (.*)", kind.__doc__ or "", re.MULTILINE)
+    line = re.search(rf"^{name} : (.*)", inspect.getdoc(kind) or "", re.MULTILINE)
     return re.findall(r'"(\w+)"', line[1]) if line else []
 
 

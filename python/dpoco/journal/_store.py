@@ -234,8 +234,12 @@ class SqliteStore(SqlStore):
         if not self._path.exists():
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._file = self._identity()
-        with self._translated():
-            self._connect()
+        try:
+            with self._translated():
+                self._connect()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def path(self) -> Path:
