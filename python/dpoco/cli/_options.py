@@ -66,6 +66,8 @@ def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
             raise ValueError(f"{entry.name} {reason}: no --{name.replace('_', '-')}")
     if entry.plays in ("experts", "surface") and not asked["intercept"]:
         raise ValueError(f"{entry.name} {reason}: no --no-intercept")
+    if entry.name == "noisy-newton" and asked["loss"] == "squared":
+        raise ValueError(f"{entry.name} needs --loss logistic or huber")
     if entry.plays in ("arms", "surface") and asked["loss"] != "logistic":
         raise ValueError(f"{entry.name} {reason}: no --loss")
 

@@ -243,8 +243,6 @@ def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     for entry in entries:
         domain, loss = _problem_of(asked, stream.dimension, entry.ball or 2.0)
         entry, options, why = _taken(entry, (domain, loss), covered, asked)
-        if entry.name == "noisy-newton" and name == "squared":
-            raise ValueError("noisy-newton needs --loss logistic or huber")
         if entry.name == "tree-frank-wolfe":
             batch = 1 if options["calibration"] == "paper" else max(1, covered // UPDATES)
             standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}

@@ -404,13 +404,18 @@ class PostgresStore(SqlStore):
     def _connect(self) -> None:
         self._begun = self._known = self._closed = False
         with self._translated():
-            self._connection: Any = self._psycopg.connect(self._dsn, autocommit=True)
-            # Every pending lock is given up after this time, and the error names no data.
-            self._connection.execute(
-                "SELECT set_config('synchronous_commit', 'on', false), "
-                "set_config('lock_timeout', %s, false)",
-                (f"{int(1000 * self._timeout)}ms",),
-            )
+            connection = self._psycopg.connect(self._dsn, autocommit=True)
+            try:
+                # Every pending lock is given up after this time, and the error names no data.
+                connection.execute(
+                    "SELECT set_config('synchronous_commit', 'on', false), "
+                    "set_config('lock_timeout', %s, false)",
+                    (f"{int(1000 * self._timeout)}ms",),
+                )
+            except BaseException:
+                connection.close()
+                raise
+            self._connection: Any = connection
 
     def _exists(self, table: str) -> bool:
         return bool(self._run("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0])
