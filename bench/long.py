@@ -2,10 +2,11 @@
 
     python bench/long.py [--most 1e7] [--write]
 
-Simulated streams in parts: a regression with ten features whose best decision is known, and ten
-experts with losses 0 or 1, of whom one is better by 0.1. Every point is a learner that is made for
-its length; epsilon = 1, delta = 1/(10 T). ``--write`` draws docs/figures/long.png and writes the
-table into docs/comparison.md. It needs a minute of one core, with ``--most 1e8`` about ten.
+Simulated streams in parts: a regression with ten features whose best decision is known, ten experts
+with losses 0 or 1, of whom one is better by 0.1, and a bandit with five arms and ten features.
+Every point is a learner that is made for its length; epsilon = 1, delta = 1/(10 T). ``--write``
+draws docs/figures/long.png and writes the table into docs/comparison.md. It needs two minutes of
+one core, with ``--most 1e8`` about fifteen.
 """
 
 from __future__ import annotations
@@ -23,31 +24,51 @@ import dpoco
 
 ROOT = Path(__file__).parents[1]
 PAGE, FIGURE = ROOT / "docs" / "comparison.md", ROOT / "docs" / "figures" / "long.png"
-DIMENSION, EXPERTS, GAP, ROWS = 10, 10, 0.1, 65_536
+DIMENSION, EXPERTS, GAP, ARMS, ROWS = 10, 10, 0.1, 5, 65_536
+
+
+def budgets(rounds: int) -> dict[str, Any]:
+    return {"horizon": rounds, "budget": dpoco.Budget(1.0, 0.1 / rounds)}
 
 
 def convex(rounds: int) -> dict[str, Any]:
     ball = dpoco.domains.LpBall(DIMENSION, p=2.0, radius=1.0)
+    box = dpoco.domains.Box([-1.0] * DIMENSION, [1.0] * DIMENSION)
     squared = dpoco.losses.SquaredLoss(feature_bound=1.0, label_bound=1.0)
-    common = {"horizon": rounds, "budget": dpoco.Budget(1.0, 0.1 / rounds)}
+    common = budgets(rounds)
+    oco, frank_wolfe = dpoco.oco, dpoco.frank_wolfe
     return {
-        "NoisyFTRL, quadratic statistics": dpoco.oco.NoisyFTRL(
+        "NoisyFTRL, quadratic statistics": oco.NoisyFTRL(
             ball, squared, statistics="quadratic", **common
         ),
-        "NoisyFTRL, predicted step": dpoco.oco.NoisyFTRL(
-            ball, squared, step_size="predicted", **common
+        "NoisyFTRL, predicted step": oco.NoisyFTRL(ball, squared, step_size="predicted", **common),
+        "TreeFrankWolfe": frank_wolfe.TreeFrankWolfe(ball, squared, **common),
+        "PolyhedralFrankWolfe, on a box": frank_wolfe.PolyhedralFrankWolfe(box, squared, **common),
+        "CoupledRegularizedLeader": oco.CoupledRegularizedLeader(ball, squared, **common),
+        "ContinuousMultiplicativeWeights": oco.ContinuousMultiplicativeWeights(
+            ball, squared, **common
         ),
-        "TreeFrankWolfe": dpoco.frank_wolfe.TreeFrankWolfe(ball, squared, **common),
     }
 
 
 def experts(rounds: int) -> dict[str, Any]:
-    common = {"horizon": rounds, "budget": dpoco.Budget(1.0, 0.1 / rounds)}
+    common = budgets(rounds)
     pure = common | {"budget": dpoco.Budget(1.0, 0.0)}
     return {
         "EpochSelector": dpoco.experts.EpochSelector(EXPERTS, **pure),
         "PrefixHedge": dpoco.experts.PrefixHedge(EXPERTS, **common),
         "ShiftDetector": dpoco.experts.ShiftDetector(EXPERTS, **pure),
+        "WindowSelector": dpoco.experts.WindowSelector(EXPERTS, **pure),
+        "BatchShare": dpoco.experts.BatchShare(EXPERTS, **common),
+        "ObliviousTracker": dpoco.experts.ObliviousTracker(EXPERTS, **common),
+    }
+
+
+def bandits(rounds: int) -> dict[str, Any]:
+    ball = dpoco.domains.LpBall(DIMENSION, p=1.0, radius=1.0)
+    return {
+        "LinUCB": dpoco.bandits.LinUCB(ARMS, DIMENSION, **budgets(rounds)),
+        "HighDimensionalBandit": dpoco.bandits.HighDimensionalBandit(ARMS, ball, **budgets(rounds)),
     }
 
 
@@ -80,9 +101,33 @@ def expert_regret(rounds: int, seed: int) -> dict[str, float]:
     return {name: GAP * count / rounds for name, count in wrong.items()}
 
 
+def bandit_regret(rounds: int, seed: int) -> dict[str, float]:
+    """Expected reward of the best arm above that of the arms played, per round.
+
+    The mean reward of an arm is the product of a unit vector with features in the unit ball.
+    """
+    learners = bandits(rounds)
+    total = dict.fromkeys(learners, 0.0)
+    rng = np.random.default_rng(seed)
+    arms = rng.standard_normal((DIMENSION, ARMS))
+    arms /= np.linalg.norm(arms, axis=0)
+    for start in range(0, rounds, ROWS):
+        count = min(ROWS, rounds - start)
+        # LinUCB's features lie in the unit ball, the other's in the cube, parameters in the dual.
+        cube = rng.uniform(-1.0, 1.0, (count, DIMENSION))
+        ball = cube / np.sqrt(DIMENSION)
+        means = ball @ arms
+        rewards = np.where(rng.random(means.shape) < 0.5 * (1.0 + means), 1.0, -1.0)
+        for name, learner in learners.items():
+            actions = learner.run(ball if name == "LinUCB" else cube, rewards).actions
+            total[name] += float(np.sum(means.max(1) - means[np.arange(count), actions]))
+    return {name: value / rounds for name, value in total.items()}
+
+
 FAMILIES = {
     "regression, squared loss, d = 10": regression_regret,
     "one of 10 experts better by 0.1": expert_regret,
+    "bandit, 5 arms, d = 10": bandit_regret,
 }
 
 
@@ -92,7 +137,8 @@ def curves(play, lengths: list[int]) -> dict[str, list[float]]:
         runs = [play(rounds, seed) for seed in range(5 if rounds <= 10**6 else 1)]
         for name in runs[0]:
             found.setdefault(name, []).append(float(np.mean([run[name] for run in runs])))
-        print(f"{rounds:>11,}", {name: f"{values[-1]:.3g}" for name, values in found.items()})
+        last = {name: f"{values[-1]:.3g}" for name, values in found.items()}
+        print(f"{rounds:>11,}", last, flush=True)
     return found
 
 
@@ -105,8 +151,8 @@ def least_price(rounds: int) -> float:
 def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    for axes, (title, learners) in zip(figure.subplots(1, 2), found.items(), strict=True):
+    figure = Figure(figsize=(13.2, 4.4), layout="constrained")
+    for axes, (title, learners) in zip(figure.subplots(1, 3), found.items(), strict=True):
         for name, values in learners.items():
             axes.plot(lengths[: len(values)], values, marker="o", label=name)
         if "experts" in title:
@@ -115,7 +161,7 @@ def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
         axes.set(
             xscale="log", yscale="log", title=title, xlabel="rounds", ylabel="regret per round"
         )
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=7)
     figure.savefig(FIGURE, dpi=110)
 
 
