@@ -64,7 +64,7 @@ class LearnersInMemory:
     def __init__(self, prototype: Any, family: Family) -> None:
         self._prototype, self._family = prototype, family
         self._learners: list[Any] = []
-        self._shown: set[int] = set()  # learners that others may have played, too
+        self._shown = bytearray()  # whether others may have played a learner, too
 
     def add(self, keys: list[Key]) -> None:
         """Make a learner for each key."""
@@ -73,10 +73,11 @@ class LearnersInMemory:
     def put(self, learners: list[Any]) -> None:
         """Add learners."""
         self._learners += learners
+        self._shown += bytes(len(learners))
 
     def show(self, slot: int) -> Any:
         """Return a learner for others to use."""
-        self._shown.add(slot)
+        self._shown[slot] = 1
         return self._learners[slot]
 
     def play(
@@ -90,7 +91,7 @@ class LearnersInMemory:
         # Numbers of fresh keys follow those of the others.
         chosen = [self._learners[i] if i < known else fresh[i - known] for i in slots]
         for slot, learner, count in zip(slots, chosen, rows.counts.tolist(), strict=True):
-            if slot in self._shown or names is not None:
+            if (slot < known and self._shown[slot]) or names is not None:
                 self._check(learner, count)
         model = self._family, self._prototype, [learner._engine for learner in chosen]
         if names is not None:

@@ -310,7 +310,8 @@ class KeyedPool(Pool):
         *context
             Only for a bandit.
         """
-        return self._shown(key).decide(*context)
+        learner = self._shown(key)
+        return learner.decide(*context) if context else learner.decide()
 
     def observe(self, key: Key, *record: Any, person: Person = None) -> None:
         """End a round of a key's learner; see its `observe`. A journal commits once."""
