@@ -126,6 +126,8 @@ class LearnersInMemory:
 
 # Batches whose first rounds are kept, so that they can be sent again.
 KEPT_BATCHES = 256
+# Learners that a pool in a journal loads before it lets go of all: the next use loads one again.
+MOST_LOADED = 100_000
 
 
 class LearnersInJournal:
@@ -148,6 +150,8 @@ class LearnersInJournal:
                 f"the journal has streams {prefix!r}... that are not the pool's"
             ) from None
         self._streams: list[Stream | None] = [None] * len(names)
+        self._loaded: set[Stream] = set()  # those whose learner may be in memory
+        self._most = MOST_LOADED
         self.stale = False
 
     def keys(self) -> list[Key]:
@@ -160,7 +164,19 @@ class LearnersInJournal:
     def show(self, slot: int) -> Stream:
         """Return the stream of a learner."""
         with self._journal._guard():
+            self._make_room()
             return self._stream(slot)
+
+    def _make_room(self) -> None:
+        """Free the memory of learners, if they are many and nothing waits to be committed."""
+        journal = self._journal
+        if len(self._loaded) < self._most or journal._busy or journal._line is not None:
+            return
+        # The journal has a bandit's context only once its reward has come.
+        waiting = {stream for stream in self._loaded if stream._context is not None}
+        for stream in self._loaded - waiting:
+            stream._drop()
+        self._loaded, self._most = waiting, len(waiting) + MOST_LOADED
 
     def _stream(self, slot: int) -> Stream:
         stream = self._streams[slot]
@@ -169,10 +185,13 @@ class LearnersInJournal:
             if stream is None:
                 raise StateError("the journal is corrupt: a stream of the pool is missing")
             self._streams[slot] = stream
+        self._loaded.add(stream)
         return stream
 
     def add(self, keys: list[Key]) -> None:
         """Make and store a learner for each key, in one transaction."""
+        with self._journal._guard():
+            self._make_room()
         self.stale = True
         with self._journal.transaction() as together:
             streams = self._enroll(together, keys)
@@ -193,6 +212,7 @@ class LearnersInJournal:
             self._journal._streams[self._stream_name(key)] = stream
         self._streams += streams
         self._keys += keys
+        self._loaded.update(streams)
 
     def play(
         self, rows: Rows, parts: Parts, names: Names, workers: int, batch: int | None, after: Any
@@ -202,6 +222,8 @@ class LearnersInJournal:
         named = None if names is None else names[rows.rows]
         pieces = rows.pieces
         played: NDArray[Any] | None = None
+        with self._journal._guard():
+            self._make_room()
         self.stale = True
         with self._journal.transaction() as together:
             log = BatchLog(self._journal, self._name)
