@@ -30,6 +30,8 @@ LARGEST_HORIZON = 10**12
 
 def positive_float(name: str, value: Any) -> float:
     """Return `value` as a float in [1e-100, 1e100], or raise naming the argument."""
+    if type(value) is float and SMALLEST_SCALE <= value <= LARGEST_SCALE:
+        return value  # quick: this is asked in every draw
     number = real_float(name, value)
     if not SMALLEST_SCALE <= number <= LARGEST_SCALE:
         raise ValueError(f"{name} must be positive, in [1e-100, 1e100]; got {number!r}")
