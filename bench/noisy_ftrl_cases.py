@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy_loops
@@ -44,7 +45,7 @@ class LinearLeader:
 
 
 def leader(
-    d: int, loss: dpoco.losses.Loss, *, budget: dpoco.Budget | None = BUDGET, **options: str
+    d: int, loss: dpoco.losses.Loss, *, budget: dpoco.Budget | None = BUDGET, **options: Any
 ) -> dpoco.oco.NoisyFTRL:
     return dpoco.oco.NoisyFTRL(
         dpoco.domains.LpBall(dimension=d),
@@ -52,7 +53,7 @@ def leader(
         horizon=HORIZON,
         budget=budget,
         sum_method="blt",
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 

@@ -13,7 +13,9 @@ import gc
 import math
 import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -218,6 +220,82 @@ def live_calls(seconds: float) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def beside(repetitions: int = 9) -> Iterator[str]:
+    """Ours and theirs in turns, the least of each: others may use the machine meanwhile."""
+    import peers  # which needs Numba
+
+    found = peers.peers()
+    for _ in range(repetitions):
+        for each in found:
+            each.measure()
+    yield "| what | dpoco | other | by | other / dpoco | dpoco / its Gaussian noise |"
+    yield "|---|--:|--:|---|--:|--:|"
+    variate = found[0].least
+    for each in found:
+        cells = [each.name, figure(each.least), "", "", "", ""]
+        if each.theirs is not None:
+            ratio = f"{each.theirs_least / each.least:.2f}"
+            cells[2:5] = [figure(each.theirs_least), each.against, ratio]
+        if each.draws:
+            cells[5] = f"{each.least / (each.draws * variate):.1f}"
+        yield f"| {' | '.join(cells)} |"
+
+
+def figure(value: float) -> str:
+    return f"{value:.1f}" if value < 100.0 else f"{value:,.0f}"
+
+
+_FIRST = """
+import dpoco
+budget = dpoco.Budget(epsilon=1.0, delta=1e-6)
+pure = dpoco.Budget(epsilon=1.0, delta=0.0)
+ball, loss = dpoco.domains.LpBall(10), dpoco.losses.LogisticLoss()
+"""
+STARTS = {
+    "`import numpy`": "import numpy",
+    "`import dpoco`": "import dpoco",
+    "`EpochSelector`, first decision": _FIRST
+    + "dpoco.experts.EpochSelector(10, horizon=10**5, budget=pure).decide()",
+    "`ObliviousTracker`, first decision": _FIRST
+    + "dpoco.experts.ObliviousTracker(10, horizon=10**5, switches=3, budget=pure).decide()",
+    "`TreeFrankWolfe`, first decision": _FIRST
+    + "dpoco.frank_wolfe.TreeFrankWolfe(ball, loss, horizon=10**5, budget=budget).decide()",
+    "`NoisyFTRL`, first decision": _FIRST
+    + "dpoco.oco.NoisyFTRL(ball, loss, horizon=10**5, budget=budget).decide()",
+    "`PrefixHedge`, first decision": _FIRST
+    + "dpoco.experts.PrefixHedge(10, horizon=10**5, budget=budget).decide()",
+    "`CoupledRegularizedLeader`, first decision": _FIRST
+    + "dpoco.oco.CoupledRegularizedLeader(ball, loss, horizon=10**5, budget=budget).decide()",
+    "`dpoco plan epoch-selector`": ["epoch-selector", "--experts", "10"],
+    "`dpoco plan noisy-ftrl`": ["noisy-ftrl", "--dimension", "10"],
+    "`dpoco plan prefix-hedge`": ["prefix-hedge", "--experts", "10"],
+}
+
+
+def starts(repetitions: int = 7) -> Iterator[str]:
+    """CPU time of whole processes, with compiled modules as an installation has them."""
+    spent = dict.fromkeys(STARTS, math.inf)
+    with tempfile.TemporaryDirectory() as folder:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        environment = own | {"PYTHONPYCACHEPREFIX": folder, "PYTHONWARNINGS": "ignore"}
+        for _ in range(1 + repetitions):  # the first writes the compiled modules
+            for name, what in STARTS.items():
+                plan = ["-m", "dpoco.cli", "plan", *what, "--horizon", "100000"]
+                words = ["-c", what] if isinstance(what, str) else plan
+                before = os.times()
+                subprocess.run(
+                    [sys.executable, *words], env=environment, check=True, capture_output=True
+                )
+                after = os.times()
+                user = after.children_user - before.children_user
+                system = after.children_system - before.children_system
+                spent[name] = min(spent[name], user + system)
+    yield "| process | CPU time, s |"
+    yield "|---|--:|"
+    for name, seconds in spent.items():
+        yield f"| {name} | {seconds:.2f} |"
+
+
 def in_threads(seconds: float) -> Iterator[str]:
     cores = min(os.cpu_count() or 1, 4)
     yield "| how | 1 thread | " + " | ".join(f"{n} threads" for n in range(2, cores + 1)) + " |"
@@ -297,6 +375,8 @@ def main() -> int:
         "machine": iter([f"{machine_line(facts)} Load averages before: {load}."]),
         "memory": in_memory(),
         "live": live_calls(options.seconds),
+        "beside": beside(),
+        "starts": starts(),
         "rounds": per_round(options.seconds),
         "threads": in_threads(options.seconds),
         "journal": with_journal(),

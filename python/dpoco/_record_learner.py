@@ -230,7 +230,6 @@ class RecordLearner(OnlineLearner):
         """
         rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
-        self._check_rounds(rounds)
 
         def loss_of(decision: FloatArray) -> FloatArray:
             return self._loss.batch_values(self._domain, decision, rows, targets)
@@ -245,10 +244,11 @@ class RecordLearner(OnlineLearner):
         if self._direct and plain and rounds * self._width <= _BRIEF:
             positive_int("checkpoint_every", checkpoint_every)
             with self._alone():
-                self._check_rounds(rounds)  # again, now that nobody else can play
+                self._check_rounds(rounds)
                 first_round = self.round
                 brief = self._engine.run_briefly(rows, targets, bool(record_decisions))
             return Trace(brief[0], brief[2], first_round, brief[1], loss_of, flags_of)
+        self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, targets)
         digests = self._digests(persons, rounds)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 T = TypeVar("T")
+_DOUBLE = np.dtype(np.float64)
 
 # Norm bounds, radii and scales outside this range would over- or underflow in q-norms.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-100, 1e100
@@ -29,6 +30,8 @@ LARGEST_HORIZON = 10**12
 
 def positive_float(name: str, value: Any) -> float:
     """Return `value` as a float in [1e-100, 1e100], or raise naming the argument."""
+    if type(value) is float and SMALLEST_SCALE <= value <= LARGEST_SCALE:
+        return value  # quick: this is asked in every draw
     number = real_float(name, value)
     if not SMALLEST_SCALE <= number <= LARGEST_SCALE:
         raise ValueError(f"{name} must be positive, in [1e-100, 1e100]; got {number!r}")
@@ -91,7 +94,9 @@ def positive_int(name: str, value: Any, *, minimum: int = 1, maximum: int = LARG
 
 def whole_number(name: str, value: Any, low: int = 0, high: int | None = None) -> int:
     """Return `value` as an int in [low, high], or raise naming the argument."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    if type(value) is not int and (  # quick: this is asked in every run
+        isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer))
+    ):
         raise TypeError(f"{name} must be an int; got {type(value).__name__}")
     number = int(value)
     if number < low or (high is not None and number > high):
@@ -145,7 +150,7 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
     Integers, booleans and shorter floats are converted once, here; complex numbers, strings and
     objects are refused. Finiteness is not checked: a non-finite record is a zero record.
     """
-    if type(value) is np.ndarray and value.dtype == np.float64:
+    if type(value) is np.ndarray and value.dtype is _DOUBLE:
         have = value.shape  # quick: this is asked in every call
         if have == shape or (have and shape[:1] == (None,) and have[1:] == shape[1:]):
             flags = value.flags

@@ -35,7 +35,9 @@ def test_a_page_without_the_one_place_is_refused(replaced, page):
         replaced(page, "a", "text")
 
 
-@pytest.mark.parametrize("key", ["machine", "memory", "rounds", "threads", "journal"])
+@pytest.mark.parametrize(
+    "key", ["machine", "memory", "rounds", "live", "beside", "starts", "threads", "journal"]
+)
 def test_the_page_of_costs_has_its_tables(replaced, key):
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     emptied = replaced(page, key, "")

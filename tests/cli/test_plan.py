@@ -46,8 +46,20 @@ def test_text_says_what_it_costs_and_why(invoke):
     assert "G D a round" in text
     assert "Differential privacy: epsilon = " in text
     assert "Conditions:" in text
+    assert "all losses; a fresh decision asks them all" in text
     paper = invoke("plan", "comw", *TABLE, "--calibration", "paper").stdout
     assert "as printed, not certified" in " ".join(paper.split())
+
+
+@pytest.mark.parametrize(
+    ("loss", "grows"), [("logistic", "and 104 for each distinct record; a fresh"), ("squared", "")]
+)
+def test_text_says_whether_memory_grows(invoke, loss, grows):
+    options = ("--horizon", "20000", "--dimension", "10", "--loss", loss)
+    text = " ".join(invoke("plan", "comw", *options).stdout.split())
+    assert "bytes of state" in text
+    assert ("distinct record" in text) == bool(grows)
+    assert grows in text
 
 
 @pytest.mark.parametrize("learner", ["ctrl", "comw"])

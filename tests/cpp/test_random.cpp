@@ -264,16 +264,22 @@ TEST_CASE("blocks of rows are worked on as one entry after the other, on every i
         for (std::size_t r = 0; r < kRounds; ++r) left[i] -= rows[r * n] * rows[r * n + i];
         added[i] += nearest(std::max(-1.0, std::min(1.0, 1.5 * rows[i])) * 0x1p20) * 0x1p-20;
       }
-      std::vector<double> admitted(n), apart(n, 0.25), together(n, 0.25);
-      std::uint64_t changed = 0;
       rows[n / 2] = std::nan("");
-      for (std::size_t r = 0; r < kRounds; ++r) {
-        changed += k.admit_losses(&rows[r * n], n, -0.7, 0.9, 1.0 / 1.6, admitted.data());
-        k.accumulate_rounded(1.0, admitted.data(), 0x1p-20, 1.0, n, apart.data());
+      rows[n - 1] = -HUGE_VAL;
+      rows[n] = HUGE_VAL;
+      for (const double low : {-0.7, 0.0}) {
+        const double inverse = low < 0.0 ? 1.0 / 1.6 : 1.0;
+        const double high = low < 0.0 ? 0.9 : 1.0;
+        std::vector<double> admitted(n), apart(n, 0.25), together(n, 0.25);
+        std::uint64_t changed = 0;
+        for (std::size_t r = 0; r < kRounds; ++r) {
+          changed += k.admit_losses(&rows[r * n], n, low, high, inverse, admitted.data());
+          k.accumulate_rounded(1.0, admitted.data(), 0x1p-20, 1.0, n, apart.data());
+        }
+        CHECK(changed ==
+              k.admit_sums(kRounds, rows.data(), n, low, high, inverse, 0x1p-20, together.data()));
+        CHECK(apart == together);
       }
-      CHECK(changed ==
-            k.admit_sums(kRounds, rows.data(), n, -0.7, 0.9, 1.0 / 1.6, 0x1p-20, together.data()));
-      CHECK(apart == together);
       CHECK(left == taken);
       CHECK(added == sums);
     }

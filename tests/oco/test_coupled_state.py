@@ -32,6 +32,18 @@ CUSTOM = ["weights dartboard ball custom", "leader density_ratio ball custom"]
 # -- state files ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", SAVED)
+def test_the_state_grows_by_what_a_plan_says_of_a_record(coupled, name):
+    learner, stream = coupled.make(name, block=1), coupled.stream(name, T)
+    sizes = []
+    for rounds in (0, 2, 5):  # with switches left, after which nothing would be kept
+        stream.play(learner, learner.round, rounds)
+        sizes.append(len(learner._engine.state()))
+    each = learner._bytes_per_record
+    assert (each > 0) == name.endswith(("logistic", "huber"))
+    assert np.diff(sizes).tolist() == [2 * each, 3 * each]
+
+
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("horizon", [1, 20])
 @pytest.mark.parametrize(

@@ -107,8 +107,10 @@ def test_people_are_counted_under_each_key_and_once(tmp_path, monkeypatch):
             assert sorted(stream._learner._limiter.state()) == sorted(exact.state())
 
 
-def test_decisions_are_those_of_single_streams(tmp_path):
+@pytest.mark.parametrize("most", [100_000, 2])
+def test_decisions_are_those_of_single_streams(tmp_path, monkeypatch, most):
     """The same initial states, played as streams of the journal."""
+    monkeypatch.setattr(_keyed_learners, "MOST_LOADED", most)
     with Journal(tmp_path / "a.db", key=bytes(32), mark=False) as journal:
         pool = KeyedPool(hedge(), journal=journal)
         pool.register([f"user {i}" for i in range(10)])
@@ -124,6 +126,35 @@ def test_decisions_are_those_of_single_streams(tmp_path):
                 rows = [i for i, other in enumerate(keys) if other == key]
                 expected[rows] = two.open(f"pool/s:{key}").process(losses[rows])
             assert (pool.process(keys, losses) == expected).all()
+        awake = {name for name, each in one._streams.items() if each._learner is not None}
+        last = KEYS[-1] if most == 2 else [key for keys in KEYS for key in keys]
+        assert awake == {f"pool/s:{key}" for key in last}
+
+
+@pytest.mark.parametrize("make", [hedge, bandit])
+def test_learners_that_make_room_for_others_leave_no_trace(tmp_path, monkeypatch, make):
+    """Also between a decision and its record, and not before a commit that others wait for."""
+    context = (np.ones(2),) if make is bandit else ()
+    record = (0.5,) if make is bandit else (LOSSES[0, 0],)
+    with Journal(tmp_path / "a.db", key=bytes(32), mark=False) as journal:
+        KeyedPool(make(), journal=journal).register(range(5))
+    shutil.copy(tmp_path / "a.db", tmp_path / "b.db")
+    found = []
+    for name, most in (("a.db", 1), ("b.db", 100)):
+        monkeypatch.setattr(_keyed_learners, "MOST_LOADED", most)
+        with (
+            Journal(tmp_path / name, key=bytes(32), mark=False) as journal,
+            dpoco.journal.GroupCommitExecutor(journal, linger=1e-3) as calls,
+        ):
+            pool, decisions = KeyedPool(None, journal=journal), []
+            for _ in range(5):
+                decisions += [pool.decide(key, *context) for key in range(5)]
+                for key in range(2):
+                    pool.observe(key, *record)
+                together = [calls.submit(pool[key].observe, *record) for key in range(2, 5)]
+                assert [each.result() for each in together] == [None] * 3
+            found.append((decisions, [pool.round(key) for key in pool]))
+    assert found[0] == found[1]
 
 
 def test_other_batches_under_a_number_are_refused(tmp_path, monkeypatch):

@@ -35,10 +35,8 @@ void ExpertLearner::admit_sums(const double* losses, std::uint64_t rounds, doubl
   const auto& range = settings_.range;
   const std::size_t n = admitted_.size();
   violations_ += k.admit_sums(rounds, losses, n, range.low, range.high, inverse_width_, grid, sums);
-  for (std::uint64_t r = 0; r < rounds; ++r) {
-    k.admit_losses(losses + r * n + decision_, 1, range.low, range.high, inverse_width_,
-                   own_losses + r);
-  }
+  for (std::uint64_t r = 0; r < rounds; ++r) own_losses[r] = losses[r * n + decision_];
+  k.admit_losses(own_losses, rounds, range.low, range.high, inverse_width_, own_losses);
 }
 
 void ExpertLearner::observe(std::uint64_t decided, const double* losses) {

@@ -1,13 +1,14 @@
 // ---- losses and weights of experts; a part of kernels.inl ---------------------------------------
 
-// V = Doubles or double, whose comparisons select entry by entry alike.
-template <class V>
+// V = Doubles or double, whose comparisons select entry by entry alike. kUnit: the range is [0, 1].
+template <bool kUnit, class V>
 DPOCO_INLINE V admitted(V x, V low, V high, double inverse, V& count) {
   const V zero = low - low;
   const V one = zero + 1.0;
   const V above = x < low ? low : x;
   const V clipped = above > high ? high : above;
   count += clipped == x ? zero : one;  // not equal for NaN and infinities, too
+  if constexpr (kUnit) return x - x == zero ? clipped : zero;
   // The product may round above 1 although the clipped value is in the range.
   const V unit = (clipped - low) * inverse;
   const V bounded = unit > one ? one : unit;
@@ -21,18 +22,20 @@ std::uint64_t admit_losses(const double* x, std::size_t n, double low, double hi
   Doubles counts = {};
   std::size_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
-    store(out + i, admitted(load(x + i), lows, highs, inverse, counts));
+    store(out + i, admitted<false>(load(x + i), lows, highs, inverse, counts));
   }
   double rest = 0.0;
-  for (; i < n; ++i) out[i] = admitted(x[i], low, high, inverse, rest);
+  for (; i < n; ++i) out[i] = admitted<false>(x[i], low, high, inverse, rest);
   double partial[kWidth];
   store(partial, counts);
   for (std::size_t lane = 0; lane < kWidth; ++lane) rest += partial[lane];
   return static_cast<std::uint64_t>(rest);
 }
 
-std::uint64_t admit_sums(std::size_t rounds, const double* x, std::size_t n, double low,
-                         double high, double inverse, double grid, double* sum) {
+template <bool kUnit>
+DPOCO_INLINE std::uint64_t admit_rows(std::size_t rounds, const double* x, std::size_t n,
+                                      double low, double high, double inverse, double grid,
+                                      double* sum) {
   const double magic = el::kRoundMagic * grid;  // exact
   double changed = 0.0;
   Doubles many = {};
@@ -41,7 +44,8 @@ std::uint64_t admit_sums(std::size_t rounds, const double* x, std::size_t n, dou
       V counts[2] = {};
       V s[2];
       for (int k = 0; k < 2; ++k) {
-        const V loss = admitted(get<V>(x + at[k]), low + zero, high + zero, inverse, counts[k]);
+        const V loss =
+            admitted<kUnit>(get<V>(x + at[k]), low + zero, high + zero, inverse, counts[k]);
         s[k] = get<V>(sum + at[k]) + ((loss + magic) - magic);
       }
       for (int k = 0; k < 2; ++k) put(sum + at[k], s[k]);
@@ -57,6 +61,12 @@ std::uint64_t admit_sums(std::size_t rounds, const double* x, std::size_t n, dou
   }
   for (std::size_t lane = 0; lane < kWidth; ++lane) changed += many[lane];
   return static_cast<std::uint64_t>(changed);
+}
+
+std::uint64_t admit_sums(std::size_t rounds, const double* x, std::size_t n, double low,
+                         double high, double inverse, double grid, double* sum) {
+  const auto rows = low == 0.0 && high == 1.0 ? admit_rows<true> : admit_rows<false>;
+  return rows(rounds, x, n, low, high, inverse, grid, sum);
 }
 
 double smallest(const double* x, std::size_t n) {

@@ -18,6 +18,13 @@ from dpoco.errors import HorizonExceeded, RoundOrderError
 from dpoco.trace import NO_STREAM, Flags, ReadRecords
 
 
+def _norms(contexts: FloatArray, bound: float, exponent: float) -> FloatArray:
+    """Return the norms of contexts in units of their bound, shape (T,)."""
+    with np.errstate(all="ignore"):  # what overflows is out of the bound
+        scaled: FloatArray = contexts / bound
+        return np.asarray(np.linalg.norm(scaled, exponent, axis=1))
+
+
 @dataclass(frozen=True, eq=False)
 class BanditTrace(ReadRecords):
     """Actions and rewards of a run. **Not private**: it is a log of everybody's actions.
@@ -40,7 +47,8 @@ class BanditTrace(ReadRecords):
     _contexts: FloatArray = field(repr=False)
     _table: FloatArray = field(repr=False)  # rewards of all arms, as given
     _reward_range: tuple[float, float] = field(default=(-np.inf, np.inf), repr=False)
-    _norms: FloatArray | None = field(default=None, repr=False)  # in units of the contexts' bound
+    # The contexts' bound, and the exponent of its norm.
+    _bound: tuple[float, float] | None = field(default=None, repr=False)
 
     def _read(self, rewards: FloatArray) -> FloatArray:
         """Return rewards as learners read them."""
@@ -54,9 +62,10 @@ class BanditTrace(ReadRecords):
         table = self._table[part]
         known = np.isfinite(table)
         inside = (table >= low) & (table <= high)
-        norms = None if self._norms is None else self._norms[part]
+        contexts = self._contexts[part]
+        norms = None if self._bound is None else _norms(contexts, *self._bound)
         return {
-            **context_flags(self._contexts[part], norms),
+            **context_flags(contexts, norms),
             "reward_missing": ~np.all(known, axis=1),
             "reward_out_of_range": np.any(known & ~inside, axis=1),
         }
@@ -193,9 +202,7 @@ class BanditLearner(OnlineLearner):
 
     def _context_norms(self, rows: FloatArray) -> FloatArray:
         """Return the norms of contexts in units of their bound, shape (T,)."""
-        with np.errstate(all="ignore"):  # what overflows is out of the bound
-            scaled: FloatArray = rows / self._parameters.context_bound
-            return np.asarray(np.linalg.norm(scaled, self._norm, axis=1))
+        return _norms(rows, self._parameters.context_bound, self._norm)
 
     @property
     def arms(self) -> int:
@@ -449,8 +456,8 @@ class BanditLearner(OnlineLearner):
                     own[left] = np.clip(table[left, actions[left]], *self._reward_range())
         for array in (actions, own):
             array.flags.writeable = False
-        norms, reward_range = self._context_norms(rows), self._reward_range()
-        return BanditTrace(actions, own, first_round, rows, table, reward_range, norms)
+        bound = self._parameters.context_bound, self._norm
+        return BanditTrace(actions, own, first_round, rows, table, self._reward_range(), bound)
 
     def _replay(
         self, contexts: FloatArray, actions: IntArray, rewards: FloatArray

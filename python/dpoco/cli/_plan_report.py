@@ -310,7 +310,10 @@ def plan_report(
         "regret_bound_per_round": regret.get("share") if problem.kind == "proven" else None,
         "useful": {"target": target, "horizon": useful},
         "noise": _noise(parameters, guarantee),
-        "memory": {"state_bytes": _state_bytes(learner)},
+        "memory": {
+            "state_bytes": _state_bytes(learner),
+            "bytes_per_record": getattr(learner, "_bytes_per_record", 0),
+        },
         "notes": list(dict.fromkeys(str(warning.message) for warning in caught)),
         "parameters": parameters.to_dict(),
         "guarantee": guarantee.to_dict(),
@@ -389,6 +392,17 @@ def _state_bytes(learner: Any) -> int | None:
         return None
 
 
+def _memory(state_bytes: int | None, bytes_per_record: int | None) -> str | None:
+    if bytes_per_record is None:
+        return "all losses; a fresh decision asks them all"
+    if state_bytes is None or not bytes_per_record:
+        return None if state_bytes is None else f"{state_bytes:,} bytes of state"
+    return (
+        f"{state_bytes:,} bytes of state, and {bytes_per_record:,} for each distinct record; "
+        "a fresh decision passes over all of them"
+    )
+
+
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
@@ -424,8 +438,8 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
     if "sum_error" in noise:
         error, least = noise["sum_error"], noise["least_sum_error"]
         shown.add_row("noise of sums", f"{error:.3f}, {least:.3f} at least by any factorisation")
-    if report["memory"]["state_bytes"] is not None:
-        shown.add_row("memory", f"{report['memory']['state_bytes']:,} bytes of state")
+    if (memory := _memory(**report["memory"])) is not None:
+        shown.add_row("memory", memory)
     skipped = ("kind", "version", "regret_terms", "regret_bound", "noise_scale", "learner")
     for name, value in report["parameters"].items():
         if name in skipped:

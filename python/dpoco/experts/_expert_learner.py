@@ -105,7 +105,7 @@ class ExpertTrace(Trace):
     ) -> ExpertTrace:
         """Return the trace of a run on `rows` (T, N) with losses `own` (T,), in units of [0, 1]."""
         low, high = loss_range
-        losses = low + (high - low) * own
+        losses = own if (low, high) == (0.0, 1.0) else low + (high - low) * own
         for array in (losses, decisions):
             array.flags.writeable = False
 
@@ -116,7 +116,7 @@ class ExpertTrace(Trace):
             chosen = rows[np.arange(rows.shape[0]), sequence]
             return admitted_losses(chosen, low, high)
 
-        switches = np.flatnonzero(decisions[1:] != decisions[:-1])
+        switches = (decisions[1:] != decisions[:-1]).nonzero()[0]
 
         def flags_of(part: slice) -> Flags:
             missing = ~np.isfinite(rows[part])

@@ -69,8 +69,18 @@ class CoupledLearner(RecordLearner):
         if isinstance(self._loss, losses.QuadraticLoss):
             return self._domain.dimension**2
         # A fresh draw may pass over all records so far; signals are served between chunks.
-        kept = isinstance(self._loss, losses.LogisticLoss | losses.HuberLoss)
-        return max(super()._width, 2048) if kept else super()._width
+        return max(super()._width, 2048) if self._bytes_per_record else super()._width
+
+    @property
+    def _bytes_per_record(self) -> int | None:
+        """By how much each distinct record makes the state grow; None: it is kept in Python."""
+        if isinstance(self._loss, losses.CustomLoss):
+            return None
+        if not isinstance(self._loss, losses.LogisticLoss | losses.HuberLoss):
+            return 0
+        # Features within the decision set's hyperplane, their offset, the label and the count.
+        flat = isinstance(self._domain, domains.Simplex)
+        return 8 * (self._domain.dimension - flat + 3)
 
     def _entries(self) -> dict[str, float]:
         if isinstance(self._loss, losses.LinearLoss):
@@ -295,12 +305,14 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     Notes
     -----
     Per round one evaluation of the loss ("anchored": one per anchor, too), and for "density_ratio"
-    one log normaliser. A fresh draw costs O(d) for linear losses. For others it needs passes over
-    the distinct records so far, which are kept (O(T d) memory; squared and quadratic losses
-    O(d^2)). The time of a draw depends on the data. `parameters.regret_bound` bounds the expected
-    regret on streams fixed in advance. Proofs: ``docs/privacy/gibbs_draws.md``,
-    ``docs/privacy/couplings.md``, ``docs/privacy/oco_regret.md``, samplers:
-    ``docs/privacy/samplers.md`` (they correct Agarwal et al., P-COMW, Theorems 4.1 and 4.2).
+    one log normaliser. A fresh draw costs O(d) for linear losses, and for squared and quadratic
+    ones passes over O(d^2) numbers. For logistic, Huber and custom losses it passes many times over
+    the distinct records so far. These are kept, 8 (d + 3) bytes each, or as the objects they are:
+    memory grows with the rounds, and the time of a draw in round t is O(t d). The time depends on
+    the data, too. `parameters.regret_bound` bounds the expected regret on streams fixed in advance.
+    Proofs: ``docs/privacy/gibbs_draws.md``, ``docs/privacy/couplings.md``,
+    ``docs/privacy/oco_regret.md``, samplers: ``docs/privacy/samplers.md`` (they correct Agarwal et
+    al., P-COMW, Theorems 4.1 and 4.2).
 
     Examples
     --------
@@ -424,10 +436,12 @@ class CoupledRegularizedLeader(CoupledLearner):
     Notes
     -----
     Per round O(d) for linear losses, O(d^2) for generalised linear ones, O(d^3) for others. A
-    switch solves for the leader. For logistic and Huber losses this takes about six passes over the
-    distinct records so far, which are kept (O(T d) memory); for squared and quadratic ones O(d^3),
-    with O(d^2) memory. `parameters.regret_bound` bounds the expected regret on streams fixed in
-    advance. Proofs: ``docs/privacy/objective_perturbation.md``, ``docs/privacy/couplings.md``,
+    switch solves for the leader: O(d^3) for squared and quadratic losses, with O(d^2) memory. For
+    logistic, Huber and custom losses it takes about six passes over the distinct records so far.
+    These are kept, 8 (d + 3) bytes each, or as the objects they are: memory grows with the rounds,
+    and a switch in round t takes O(t d^2) time. `parameters.regret_bound` bounds the expected
+    regret on streams fixed in advance. Proofs: ``docs/privacy/objective_perturbation.md``,
+    ``docs/privacy/couplings.md``,
     ``docs/privacy/oco_regret.md`` (they correct Agarwal et al., CTRL, Theorems 4, 6, 9, 12 and 13).
 
     Examples

@@ -64,7 +64,7 @@ class LearnersInMemory:
     def __init__(self, prototype: Any, family: Family) -> None:
         self._prototype, self._family = prototype, family
         self._learners: list[Any] = []
-        self._shown: set[int] = set()  # learners that others may have played, too
+        self._shown = bytearray()  # whether others may have played a learner, too
 
     def add(self, keys: list[Key]) -> None:
         """Make a learner for each key."""
@@ -73,10 +73,11 @@ class LearnersInMemory:
     def put(self, learners: list[Any]) -> None:
         """Add learners."""
         self._learners += learners
+        self._shown += bytes(len(learners))
 
     def show(self, slot: int) -> Any:
         """Return a learner for others to use."""
-        self._shown.add(slot)
+        self._shown[slot] = 1
         return self._learners[slot]
 
     def play(
@@ -90,7 +91,7 @@ class LearnersInMemory:
         # Numbers of fresh keys follow those of the others.
         chosen = [self._learners[i] if i < known else fresh[i - known] for i in slots]
         for slot, learner, count in zip(slots, chosen, rows.counts.tolist(), strict=True):
-            if slot in self._shown or names is not None:
+            if (slot < known and self._shown[slot]) or names is not None:
                 self._check(learner, count)
         model = self._family, self._prototype, [learner._engine for learner in chosen]
         if names is not None:
@@ -125,6 +126,8 @@ class LearnersInMemory:
 
 # Batches whose first rounds are kept, so that they can be sent again.
 KEPT_BATCHES = 256
+# Learners that a pool in a journal loads before it lets go of all: the next use loads one again.
+MOST_LOADED = 100_000
 
 
 class LearnersInJournal:
@@ -147,6 +150,8 @@ class LearnersInJournal:
                 f"the journal has streams {prefix!r}... that are not the pool's"
             ) from None
         self._streams: list[Stream | None] = [None] * len(names)
+        self._loaded: set[Stream] = set()  # those whose learner may be in memory
+        self._most = MOST_LOADED
         self.stale = False
 
     def keys(self) -> list[Key]:
@@ -159,7 +164,19 @@ class LearnersInJournal:
     def show(self, slot: int) -> Stream:
         """Return the stream of a learner."""
         with self._journal._guard():
+            self._make_room()
             return self._stream(slot)
+
+    def _make_room(self) -> None:
+        """Free the memory of learners, if they are many and nothing waits to be committed."""
+        journal = self._journal
+        if len(self._loaded) < self._most or journal._busy or journal._line is not None:
+            return
+        # The journal has a bandit's context only once its reward has come.
+        waiting = {stream for stream in self._loaded if stream._context is not None}
+        for stream in self._loaded - waiting:
+            stream._drop()
+        self._loaded, self._most = waiting, len(waiting) + MOST_LOADED
 
     def _stream(self, slot: int) -> Stream:
         stream = self._streams[slot]
@@ -168,10 +185,13 @@ class LearnersInJournal:
             if stream is None:
                 raise StateError("the journal is corrupt: a stream of the pool is missing")
             self._streams[slot] = stream
+        self._loaded.add(stream)
         return stream
 
     def add(self, keys: list[Key]) -> None:
         """Make and store a learner for each key, in one transaction."""
+        with self._journal._guard():
+            self._make_room()
         self.stale = True
         with self._journal.transaction() as together:
             streams = self._enroll(together, keys)
@@ -192,6 +212,7 @@ class LearnersInJournal:
             self._journal._streams[self._stream_name(key)] = stream
         self._streams += streams
         self._keys += keys
+        self._loaded.update(streams)
 
     def play(
         self, rows: Rows, parts: Parts, names: Names, workers: int, batch: int | None, after: Any
@@ -201,6 +222,8 @@ class LearnersInJournal:
         named = None if names is None else names[rows.rows]
         pieces = rows.pieces
         played: NDArray[Any] | None = None
+        with self._journal._guard():
+            self._make_room()
         self.stale = True
         with self._journal.transaction() as together:
             log = BatchLog(self._journal, self._name)

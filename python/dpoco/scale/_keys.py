@@ -55,7 +55,7 @@ Key = str | int | bytes
 
 def key_of(value: Any) -> Key:
     """Return a key as the pool keeps it, or raise `TypeError`."""
-    if isinstance(value, (str, bytes)):
+    if type(value) is int or isinstance(value, (str, bytes)):
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"a key must be a str, an int or bytes; got {type(value).__name__}")

@@ -190,7 +190,8 @@ class KeyedPool(Pool):
     first record reveals its key. Learners are made when their keys first come, or by `register`.
 
     One thread at a time may use the pool; a second one is refused. O(1) per record beyond the
-    learner's own round. A small learner takes four to eight kilobytes.
+    learner's own round. A small learner takes four to eight kilobytes. A pool in a journal loads
+    learners when their keys come; from 100,000 on it lets go of them, and loads them again.
 
     Examples
     --------
@@ -310,7 +311,8 @@ class KeyedPool(Pool):
         *context
             Only for a bandit.
         """
-        return self._shown(key).decide(*context)
+        learner = self._shown(key)
+        return learner.decide(*context) if context else learner.decide()
 
     def observe(self, key: Key, *record: Any, person: Person = None) -> None:
         """End a round of a key's learner; see its `observe`. A journal commits once."""
