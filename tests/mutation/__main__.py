@@ -234,7 +234,9 @@ def _prepared(
     page, sources = Page(len(chosen), work), dict[Path, dict[int, Any]]()
     for number, each in enumerate(chosen):
         sources.setdefault(_SOURCES / each.file, {})[number] = each.change
-    extension, compiled = built(sources, len(chosen), options.build.absolute(), work)
+    build, tests = options.build.absolute(), ROOMS[options.room].programs
+    extension, programs, compiled = built(sources, tests, build, work)
+    os.environ["DPOCO_MUTATION_PROGRAMS"] = os.pathsep.join(map(str, programs))
     spec = importlib.util.spec_from_file_location("dpoco._core", extension)
     assert spec is not None
     assert spec.loader is not None
