@@ -260,6 +260,11 @@ def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
         for child in node.children
     ):
         return
+    if node.type == "if_statement" and any(child.type == "constexpr" for child in node.children):
+        for child in node.children:
+            if child.type != "condition_clause":
+                yield from _walk(child)
+        return
     if node.type == "case_statement":
         label = node.child_by_field_name("value")
         for child in node.children:

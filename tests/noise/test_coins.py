@@ -62,6 +62,16 @@ def test_small_probabilities_of_the_other_side():
         assert below(word, words(2), -(2.0**-60), exact=False) == expected
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_probabilities_that_are_all_but_never_met(exact):
+    for log_p in (-100.0, -400.0, -600.0):
+        zeros = int(-log_p / math.log(2.0))  # and as many bits of exp(log_p)
+        for first, expected in ((zeros - 2, False), (zeros + 2, True)):
+            digits = 1 << (64 * 16 - first)
+            cut = [(digits >> (64 * (15 - i))) & LAST for i in range(16)]
+            assert below(cut[0], cut[1:], log_p, exact) == expected
+
+
 def test_certain_and_impossible():
     assert below(LAST, [LAST], 0.0, exact=False)
     assert below(0, [0], 0.0, exact=True)

@@ -108,8 +108,8 @@ class LatticeNoise final : public VectorRelease {
         noise_(static_cast<std::size_t>(std::max<Index>(dimension, 0)), 0.0) {
     int exponent = 0;
     if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
-    if (!(scale > 0.0) || !std::isfinite(scale) || std::frexp(grid, &exponent) != 0.5) {
-      throw std::invalid_argument("noise on a grid needs a scale and a power of two");
+    if (std::frexp(grid, &exponent) != 0.5) {
+      throw std::invalid_argument("noise on a grid needs a power of two");
     }
     if (law == AdditiveLaw::gaussian) {
       gaussian_.emplace(scale / grid);  // exact
