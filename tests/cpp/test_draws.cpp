@@ -178,8 +178,9 @@ TEST_CASE("additive noise is the documented function of its variates, rounded to
 TEST_CASE("noise on a grid is integers of it, added exactly to what x is on it") {
   for (const auto law : {AdditiveLaw::gaussian, AdditiveLaw::laplace}) {
     for (const double scale : {1.3, 0x1p20}) {
-      const double grid = std::ldexp(1.0, std::ilogb(scale) - 20);
       for (const std::size_t d : {1, 9}) {
+        // A grid above and one at the step that is released.
+        const double grid = std::ldexp(1.0, std::ilogb(scale) - (d == 1 ? 20 : 12));
         const auto mechanism = make_additive_noise(law, scale, static_cast<Index>(d), grid);
         CHECK(mechanism->strength() == scale);
         CHECK(mechanism->grid() == grid);
@@ -245,7 +246,7 @@ TEST_CASE("a sampled vector is released as any other, and an index has 1/n to th
     for (const bool exact : {false, true}) {
       if (exact && scale == 0.0) continue;
       for (const std::size_t d : {1, 70}) {
-        const double grid = exact ? std::ldexp(1.0, std::ilogb(scale) - 20) : 0.0;
+        const double grid = exact ? std::ldexp(1.0, std::ilogb(scale) - (d == 1 ? 20 : 12)) : 0.0;
         SampledGaussian sampled(5, static_cast<Index>(d), scale, grid);
         CHECK(sampled.scale() == scale);
         CHECK(sampled.grid() == grid);
@@ -415,8 +416,12 @@ TEST_CASE("noisy max is the best of its scores and variates, in favour of every 
   }
   Source source = fresh();
   CHECK(NoisyMax({.candidates = 1, .scale = 1.0}).uniform(source) == 0);
+  CHECK(NoisyMax({.candidates = 1, .scale = 1.0}).select(scores.data(), source) == 0);
   CHECK(positions_of(source) == Positions{});
-  CHECK_THROWS_AS(NoisyMax({.candidates = 2, .scale = kInfinity}), std::invalid_argument);
+  for (const double scale : {-1.0, kNan, kInfinity}) {
+    CHECK_THROWS_AS(NoisyMax({.candidates = 2, .scale = scale}), std::invalid_argument);
+  }
+  CHECK_THROWS_AS(NoisyMax({.candidates = 0, .scale = 1.0}), std::invalid_argument);
 }
 
 TEST_CASE("an alarm is an excess and its noise beyond the threshold's; states are possible ones") {
@@ -463,6 +468,11 @@ TEST_CASE("an alarm is an excess and its noise beyond the threshold's; states ar
       }
     }
   }
+  Source silent = fresh();
+  AboveThreshold plain({});
+  plain.arm(silent);
+  CHECK_FALSE(plain.test(-1e-300, silent));
+  CHECK(plain.test(0.0, silent));
   const double wrong[] = {-1.0, kNan, kInfinity};
   for (const double each : wrong) {
     CHECK_THROWS_AS(AboveThreshold({.threshold_scale = each}), std::invalid_argument);
