@@ -156,6 +156,8 @@ TEST_CASE("the horizon ends before noise is drawn, and the state is unchanged") 
   Archive before;
   sum.write(before);
   CHECK_THROWS_AS(sum.push(g, out), HorizonExceeded);
+  std::vector<double> wide(sum.width(), 1.0), released(wide);
+  CHECK_THROWS_AS(sum.add_one(1.0, wide.data(), released.data()), HorizonExceeded);
   Archive after;
   sum.write(after);
   CHECK(before.take() == after.take());
