@@ -518,8 +518,10 @@ TEST_CASE("processes and sums refuse what they cannot hold") {
   CHECK_THROWS_AS(ContinualSum(1, 1, make_silence(1), 0.0, nullptr), std::invalid_argument);
   CHECK_THROWS_AS(ContinualSum(1, 1, nullptr, 0.0, std::make_unique<Source>(Key{}, 0)),
                   std::invalid_argument);
-  CHECK_THROWS_AS(ContinualSum(0, 1, make_silence(1), 0.0, std::make_unique<Source>(Key{}, 0)),
-                  std::invalid_argument);
+  for (const Index d : {0, -1}) {
+    CHECK_THROWS_AS(ContinualSum(d, 1, make_silence(1), 0.0, std::make_unique<Source>(Key{}, 0)),
+                    std::invalid_argument);
+  }
 }
 
 TEST_CASE(

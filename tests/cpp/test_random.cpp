@@ -398,6 +398,7 @@ TEST_CASE("a state brings its key, stream and positions, whatever was drawn befo
   CHECK(state_of(third) == state_of(first));
   CHECK_THROWS_AS(third.rekey(counting_key(), Source::kMaxStream + 1), std::invalid_argument);
   third.rekey(counting_key(), Source::kMaxStream);
+  CHECK(Source(Key{}, Source::kMaxStream).stream() == third.stream());
   // Words 0 to 3 are the key, then the stream and the positions of six kinds.
   const auto takes = [&](std::size_t at, std::uint64_t word) {
     std::string other = state;

@@ -138,14 +138,14 @@ def test_thresholds_between_and_within_blocks(bits):
                 assert value == expected
 
 
-@pytest.mark.parametrize("bits", [21, 37, 50])
+@pytest.mark.parametrize("bits", [21, 24, 37, 50])
 def test_fast_decisions_take_the_words_of_exact_ones(bits):
     """Also some units of the first word beside a threshold, which the next words decide."""
     scale, shift = Fraction(2**bits - 1), bits - 1 - 9
     width = 64 - shift
     for offset in (0, 1, 2 ** (shift - 1), 2**shift - 1):
         edge = int(mpmath.exp(-mpmath.mpf(offset) / scale.numerator) * mpmath.mpf(2) ** width)
-        for inner in {min(max(edge + step, 0), 2**width - 1) for step in range(-8, 9)}:
+        for inner in {min(max(edge + step, 0), 2**width - 1) for step in (*range(-8, 9), -24, 24)}:
             for sign in (0, 1):
                 words = [FILLER | (sign << 63), (offset << width) | inner, 3, 2**63, *[0] * 6]
                 fast = decided(words, "laplace", scale)
