@@ -12,8 +12,8 @@ after what was recorded of the room (``results.json``).
     python -m tests.mutation --room kernel --out results.json       # all, killed and survived
     python -m tests.mutation --room draws --sample 300 --build build/ed --record
 
-Needs a system with ``fork``; rooms of C++ need ``tree-sitter``, ``tree-sitter-cpp``, Ninja and a
-build directory. Nothing is written but --out, and with --record the counts and the page.
+Needs a system with ``fork``; rooms of C++ need ``tree-sitter``, ``tree-sitter-cpp``, doctest, Ninja
+and a build directory. Nothing is written but --out, and with --record the counts and the page.
 """
 
 from __future__ import annotations
