@@ -111,6 +111,31 @@ TEST_CASE("a record on the boundary of the largest-entry norm is untouched") {
   CHECK(clip.multiplier(x.data()) == 1.0);
 }
 
+TEST_CASE("a bound implies one of the Euclidean norm, and the least factor is the least normal") {
+  for (const double order : {1.0, 1.5, 2.0, 3.0, 21.0, kInf}) {
+    for (const Index n : {1, 7, 100}) {
+      // The longest vectors are axes or, from order 2 on, have equal entries.
+      const double entry = std::isinf(order) ? 1.0 : std::pow(static_cast<double>(n), -1.0 / order);
+      const double longest = std::max(1.0, std::sqrt(static_cast<double>(n)) * entry);
+      CHECK(RecordClipper(n, 1.7, order).largest_l2() ==
+            doctest::Approx(1.7 * longest).epsilon(1e-13).scale(0));
+      CHECK(RecordClipper(n, 1.7, order, 1.7).largest_l2() <= 1.7);
+      CHECK(RecordClipper(n, 1.7, order, 0.9).largest_l2() == 0.9);
+    }
+  }
+  const RecordClipper clip(1, 0x1p-30, kInf);
+  const auto of = [&](double entry) { return clip.multiplier(&entry); };
+  CHECK(of(0x1p-30) == 1.0);
+  CHECK(of(0x1.0000000000001p-30) < 1.0);
+  CHECK(of(-0x1p990) == doctest::Approx(0x1p-1020).epsilon(1e-12).scale(0));
+  CHECK(of(0x1p992) == 0.0);
+  const double top = 0x1p1000;
+  CHECK(RecordClipper(1, 0x1.0000000000004p-22, kInf).multiplier(&top) == 0x1p-1022);
+  CHECK(RecordClipper(1, 0x1.0000000000003p-22, kInf).multiplier(&top) == 0.0);
+  const double pair[2] = {0x1p-31, kNaN};
+  CHECK(RecordClipper(2, 1.0, kInf, 2.0).multiplier(pair) == 0.0);
+}
+
 TEST_CASE("bad bounds are refused") {
   CHECK_THROWS_AS(RecordClipper(0, 1.0, 2.0), std::invalid_argument);
   CHECK_THROWS_AS(RecordClipper(2, 0.0, 2.0), std::invalid_argument);
@@ -118,4 +143,6 @@ TEST_CASE("bad bounds are refused") {
   CHECK_THROWS_AS(RecordClipper(2, 1.0, 0.5), std::invalid_argument);
   CHECK_THROWS_AS(RecordClipper(2, 1.0, kNaN), std::invalid_argument);
   CHECK_THROWS_AS(RecordClipper(2, 1.0, 2.0, -1.0), std::invalid_argument);
+  CHECK_THROWS_AS(RecordClipper(2, 1.0, 2.0, 0.0), std::invalid_argument);
+  CHECK_THROWS_AS(RecordClipper(2, 1.0, 2.0, kNaN), std::invalid_argument);
 }

@@ -371,6 +371,65 @@ TEST_CASE("bad sources and states are refused") {
   CHECK_THROWS_AS(source.read(cut), dpoco::StateError);
 }
 
+TEST_CASE("a state brings its key, stream and positions, whatever was drawn before") {
+  constexpr Variate kKinds[] = {Variate::uniform, Variate::gaussian, Variate::exponential,
+                                Variate::laplace, Variate::gumbel};
+  const auto drawn = [&](Source& source, std::size_t n) {
+    std::vector<double> all;
+    for (const Variate kind : kKinds) {
+      all.resize(all.size() + n);
+      source.fill(kind, all.data() + all.size() - n, n);
+    }
+    for (std::size_t i = 0; i < n; ++i) all.push_back(std::ldexp(source.word(), -64));
+    return all;
+  };
+  const auto state_of = [](const Source& source) {
+    Archive archive;
+    source.write(archive);
+    return archive.take();
+  };
+  Source first(counting_key(), 5), second(Key{}, 0), third(Key{}, 0);
+  CHECK(drawn(first, 70) != drawn(second, 70));
+  drawn(third, 70);
+  const std::string state = state_of(first);
+  ArchiveReader reader(state);
+  second.read(reader);
+  reader.finish();
+  CHECK(state_of(second) == state);
+  CHECK(second.stream() == 5);
+  third.rekey(counting_key(), 5);
+  const std::vector<double> next = drawn(first, 200);
+  CHECK(drawn(second, 200) == next);
+  CHECK(drawn(third, 200) == next);
+  CHECK(state_of(third) == state_of(first));
+  CHECK_THROWS_AS(third.rekey(counting_key(), Source::kMaxStream + 1), std::invalid_argument);
+  third.rekey(counting_key(), Source::kMaxStream);
+  CHECK(Source(Key{}, Source::kMaxStream).stream() == third.stream());
+  // Words 0 to 3 are the key, then the stream and the positions of six kinds.
+  const auto takes = [&](std::size_t at, std::uint64_t word) {
+    std::string other = state;
+    std::memcpy(other.data() + 8 * at, &word, 8);
+    Source source(Key{}, 9);
+    const std::string before = state_of(source);
+    ArchiveReader spoiled(other);
+    try {
+      source.read(spoiled);
+    } catch (const dpoco::StateError&) {
+      CHECK(state_of(source) == before);
+      return false;
+    }
+    CHECK(state_of(source) == other);
+    return true;
+  };
+  for (const std::size_t at : {0, 1, 2, 3, 5}) CHECK(takes(at, ~0ULL));
+  CHECK(takes(4, Source::kMaxStream));
+  CHECK_FALSE(takes(4, Source::kMaxStream + 1));
+  for (std::size_t at = 6; at < 11; ++at) {
+    CHECK(takes(at, (1ULL << 61) - 1));
+    CHECK_FALSE(takes(at, 1ULL << 61));
+  }
+}
+
 TEST_CASE("partners of Gaussian variates are the other members of their pairs") {
   constexpr std::size_t kBlock = dpoco::simd::kSuperblock;
   std::vector<double> all(4 * kBlock);

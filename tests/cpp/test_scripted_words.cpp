@@ -2,15 +2,21 @@
 // An executable of its own, since it has its own kernels().
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <vector>
 
 #include "../../cpp/src/simd/variants.hpp"
 #include "dpoco/core/compensated.hpp"
+#include "dpoco/domains/domain.hpp"
+#include "dpoco/mechanisms/vertex_selection.hpp"
 #include "dpoco/noise/discrete.hpp"
+#include "dpoco/noise/exponential.hpp"
+#include "dpoco/noise/rounded_gaussian.hpp"
 #include "dpoco/random/source.hpp"
 #include "dpoco/samplers/truncated_normal.hpp"
 #include "dpoco/simd/elementary.hpp"
@@ -91,6 +97,26 @@ void set(Variate kind, std::uint64_t place, std::uint64_t word,
 
 Source fresh() { return Source({}, 0); }
 
+// The variate (of a Gaussian, the radius) of a word whose further digits are `rest` of its last,
+// counted from the nearer end.
+double variate(Variate kind, std::uint64_t word, long double rest) {
+  const bool upper = word > kLast / 2, laplace = kind == Variate::laplace;
+  const std::uint64_t near = (upper ? ~word : word) >> (laplace ? 1 : 0);
+  const long double distance =
+      std::ldexp(static_cast<long double>(near) + rest, laplace ? -63 : -64);
+  const long double exponential = upper ? -std::log1p(-distance) : -std::log(distance);
+  switch (kind) {
+    case Variate::uniform:
+      return static_cast<double>(upper ? 1.0L - distance : distance);
+    case Variate::gaussian:
+      return static_cast<double>(std::sqrt(2.0L * exponential));
+    case Variate::gumbel:
+      return static_cast<double>(-std::log(exponential));
+    default:
+      return static_cast<double>(laplace && (word & 1) != 0 ? -exponential : exponential);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("words near an end are continued wherever they are drawn") {
@@ -127,11 +153,123 @@ TEST_CASE("words near an end are continued wherever they are drawn") {
         const double wanted = dpoco::random::variate_of(kind, word, digits.further);
         const double found =
             kind == Variate::gaussian ? std::hypot(bulk[place], bulk[place + kHalf]) : bulk[place];
-        CHECK(found == doctest::Approx(wanted).epsilon(1e-14));
+        CHECK(found == doctest::Approx(wanted).epsilon(1e-14).scale(0));
         if (kind != Variate::uniform || word < kLast / 2) {
           CHECK(wanted != dpoco::random::variate_of(kind, word, {}));  // the test can fail
         }
       }
+    }
+  }
+}
+
+TEST_CASE("words are continued up to 2^16 from an end, and no others") {
+  for (const Variate kind : {Variate::uniform, Variate::gaussian, Variate::exponential,
+                             Variate::laplace, Variate::gumbel}) {
+    const std::uint64_t few = kind == Variate::laplace ? 1ULL << 17 : 1ULL << 16;
+    for (const std::uint64_t word : {few - 1, few, ~(few - 1), ~few}) {
+      for (const std::uint64_t angle : {1ULL << 61, 1ULL, 1ULL << 63}) {
+        dpoco::simd::script.clear();
+        set(kind, 137 + kBlock, word, {0, 0});
+        if (kind == Variate::gaussian) set(kind, 137 + kBlock + kHalf, angle, {});
+        std::vector<double> drawn(3 * kBlock);
+        fresh().fill(kind, drawn.data(), drawn.size());
+        const bool upper = word > kLast / 2;
+        const bool mended = (upper ? ~word : word) < few && !(upper && kind == Variate::uniform);
+        const double wanted = variate(kind, word, mended ? (upper ? 1.0L : 0.0L) : 0.5L);
+        const double found = kind == Variate::gaussian
+                                 ? std::hypot(drawn[137 + kBlock], drawn[137 + kBlock + kHalf])
+                                 : drawn[137 + kBlock];
+        CHECK(found == doctest::Approx(wanted).epsilon(1e-14).scale(0));
+        if (kind != Variate::gaussian || angle != 1) continue;
+        const double sine = 1.5 * std::acos(-1.0) * 0x1p-63;  // a tiny angle stays as it is
+        CHECK(drawn[137 + kBlock + kHalf] ==
+              doctest::Approx(sine * wanted).epsilon(1e-14).scale(0));
+      }
+    }
+  }
+}
+
+TEST_CASE("the outer 2^-32 of an exponential law is drawn once more, wherever it is drawn") {
+  namespace noise = dpoco::noise;
+  constexpr std::uint64_t kEdge = 1ULL << 32;  // words of either end; Laplace: with a sign behind
+  const std::vector<std::uint64_t> words{5, kEdge, 0, 9, kEdge + 1};  // once more, and once more
+  const long double first = std::ldexp(kEdge + 0.5L, -96), second = std::ldexp(kEdge + 1.5L, -128);
+  const long double ln2 = std::log(2.0L);
+  const auto far = [&](long double u) { return static_cast<double>(32.0L * ln2 - std::log(u)); };
+  const auto near = [](long double u) {
+    return static_cast<double>(-std::log1p(-std::ldexp(u, -32)));
+  };
+  for (const Variate kind : {Variate::exponential, Variate::laplace}) {
+    for (const bool lower : {false, true}) {
+      dpoco::simd::script.clear();
+      for (std::size_t i = 0; i < words.size(); ++i) set(Variate::word, i, words[i], {});
+      const auto end = [&](std::uint64_t word) { return lower ? ~word : word; };
+      set(kind, 0, end(kEdge - 1), {});
+      set(kind, 171, end(0), {});
+      set(kind, 172, end(kEdge), {});  // not in it
+      std::vector<double> plain(300), bulk(300);
+      fresh().fill(kind, plain.data(), plain.size());
+      Source source = fresh(), single = fresh();
+      const bool signs = kind == Variate::laplace;
+      (signs ? noise::laplaces : noise::exponentials)(source, bulk.size(), bulk.data());
+      CHECK(source.position(Variate::word) == words.size());
+      for (std::size_t i = 0; i < bulk.size(); ++i) {
+        const long double u = i == 0 ? first : second;
+        const double outer = std::copysign(lower ? near(u) : far(u), plain[i]);
+        if (i == 0 || i == 171) {
+          CHECK(bulk[i] == doctest::Approx(outer).epsilon(1e-14).scale(0));
+        } else {
+          CHECK(bulk[i] == plain[i]);
+        }
+        if (!signs) CHECK(noise::exponential(single) == bulk[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("the least of noisy scores is the least after outer noise was drawn once more") {
+  const std::size_t d = 600;
+  auto selection =
+      dpoco::mechanisms::make_vertex_selection(std::make_shared<dpoco::domains::Simplex>(d, 1.0),
+                                               dpoco::mechanisms::SelectionNoise::laplace);
+  std::vector<double> direction(d, 1.0), vertex(d);
+  for (const bool lower : {false, true}) {
+    dpoco::simd::script.clear();
+    // Words that would be the other way round, of a sign that makes them the least there are.
+    const std::uint64_t sign = lower ? 0 : 1;
+    const auto end = [&](std::uint64_t word) { return ((lower ? ~word : word) & ~1ULL) | sign; };
+    set(Variate::laplace, 0, end(8), {});
+    set(Variate::laplace, 550, end(1ULL << 31), {});
+    set(Variate::word, 0, lower ? kLast : kLast - 1, {});
+    set(Variate::word, 1, 1ULL << 40, {});
+    std::fill(direction.begin(), direction.end(), lower ? 100.0 : 0.0);
+    direction[0] = direction[550] = 0.0;
+    Source source = fresh();
+    selection->select(direction.data(), 1.0, source, vertex.data());
+    CHECK(vertex[550] == 1.0);
+    CHECK(source.position(Variate::word) == 2);
+  }
+}
+
+TEST_CASE("rounded Gaussians that doubles leave open have the words of their own place") {
+  for (const std::uint64_t place : {5 * kBlock + 40, 6 * kBlock + kHalf, kHalf + 1}) {
+    const std::vector<std::uint64_t> further{kLast / 3, kLast / 5, kLast / 7};
+    const std::uint64_t own = place % kHalf, block = place / kBlock;
+    dpoco::simd::script.clear();
+    set(Variate::gaussian, block * kBlock + own, 3, {kLast / 3, kLast / 7});
+    set(Variate::gaussian, block * kBlock + own + kHalf, 1ULL << 60, {kLast / 5});
+    Source source = fresh();
+    std::vector<double> out(7 * kBlock);
+    const dpoco::noise::RoundedGaussian law(0x1p30);
+    law.fill(source, out.data(), out.size());
+    for (const bool second : {false, true}) {
+      std::vector<std::uint64_t> digits(dpoco::random::Source::kPairDigits);
+      source.further_digits(Variate::gaussian, place, digits.data());
+      CHECK(std::equal(further.begin(), further.end(), digits.begin()));
+      dpoco::noise::PairDigits tape(digits);
+      const auto value = law.resolve({3, 1ULL << 60, second}, tape);
+      CHECK(out[block * kBlock + own + (second ? kHalf : 0)] == static_cast<double>(value));
+      CHECK(std::fabs(out[block * kBlock + own + (second ? kHalf : 0)]) > 0x1p30);
     }
   }
 }
@@ -141,7 +279,7 @@ TEST_CASE("the distance of a uniform variate from 1 has the same digits") {
   set(Variate::uniform, 70, kLast, {kLast - 1, 0});
   Source source = fresh();
   for (int i = 0; i < 71; ++i) source.uniform();
-  CHECK(source.complement() == doctest::Approx(0x1p-127).epsilon(1e-12));
+  CHECK(source.complement() == doctest::Approx(0x1p-127).epsilon(1e-12).scale(0));
 }
 
 TEST_CASE("coins have probabilities far below the distance of doubles") {

@@ -48,43 +48,6 @@ bool ask(Watch& watch, double excess) {
 
 }  // namespace
 
-TEST_CASE("noisy max: one variate per candidate, none without a choice or without noise") {
-  Source source(Key{}, 1);
-  const std::vector<double> scores{3.0, kNan, 1.0, -2.0};
-  NoisyMax exponential(smallest(4, 2.0));
-  exponential.select(scores.data(), source);
-  CHECK(source.position(Variate::exponential) == 4);
-  NoisyMax laplace(smallest(4, 2.0, SelectionNoise::laplace));
-  laplace.select(scores.data(), source);
-  CHECK(source.position(Variate::laplace) == 4);
-  NoisyMax alone(smallest(1, 2.0));
-  CHECK(alone.select(scores.data(), source) == 0);
-  NoisyMax plain(smallest(4, 0.0));
-  CHECK(plain.select(scores.data(), source) == 3);
-  CHECK(source.position(Variate::exponential) == 4);
-  NoisyMax reversed({.candidates = 4, .scale = 0.0, .largest = true});
-  CHECK(reversed.select(scores.data(), source) == 0);
-}
-
-TEST_CASE("noisy max: smallest and largest are mirror images, whatever the noise") {
-  for (const auto noise :
-       {SelectionNoise::exponential, SelectionNoise::gumbel, SelectionNoise::laplace}) {
-    Source one(Key{}, 2), two(Key{}, 2);
-    NoisyMax least(smallest(3, 1.0, noise));
-    NoisyMax most({.candidates = 3, .scale = 1.0, .noise = noise, .largest = true});
-    const std::vector<double> scores{0.3, 0.0, 1.0}, mirrored{-0.3, 0.0, -1.0};
-    for (int i = 0; i < 50; ++i) {
-      CHECK(least.select(scores.data(), one) == most.select(mirrored.data(), two));
-    }
-  }
-}
-
-TEST_CASE("noisy max: settings out of range are refused") {
-  CHECK_THROWS_AS(NoisyMax(smallest(0, 1.0)), std::invalid_argument);
-  CHECK_THROWS_AS(NoisyMax(smallest(2, -1.0)), std::invalid_argument);
-  CHECK_THROWS_AS(NoisyMax(smallest(2, kNan)), std::invalid_argument);
-}
-
 TEST_CASE("above threshold: armed for its alarms, and silent for what is no number") {
   Source source(Key{}, 3);
   AboveThreshold test({.threshold_scale = 1.0, .query_scale = 1.0, .alarms = 2});
@@ -103,14 +66,6 @@ TEST_CASE("above threshold: armed for its alarms, and silent for what is no numb
   CHECK(source.position(Variate::exponential) == 5);
   test.arm(source);
   CHECK(test.alarms_left() == 2);
-}
-
-TEST_CASE("above threshold: without noise an alarm means at least the threshold") {
-  Source source(Key{}, 3);
-  AboveThreshold test({});
-  test.arm(source);
-  CHECK(!test.test(-1e-300, source));
-  CHECK(test.test(0.0, source));
 }
 
 TEST_CASE("above threshold: one question is the first, and nobody else is in meanwhile") {

@@ -12,8 +12,8 @@ after what was recorded of the room (``results.json``).
     python -m tests.mutation --room kernel --out results.json       # all, killed and survived
     python -m tests.mutation --room draws --sample 300 --build build/ed --record
 
-Needs a system with ``fork``; rooms of C++ need ``tree-sitter``, ``tree-sitter-cpp``, Ninja and a
-build directory. Nothing is written but --out, and with --record the counts and the page.
+Needs a system with ``fork``; rooms of C++ need ``tree-sitter``, ``tree-sitter-cpp``, doctest, Ninja
+and a build directory. Nothing is written but --out, and with --record the counts and the page.
 """
 
 from __future__ import annotations
@@ -234,7 +234,9 @@ def _prepared(
     page, sources = Page(len(chosen), work), dict[Path, dict[int, Any]]()
     for number, each in enumerate(chosen):
         sources.setdefault(_SOURCES / each.file, {})[number] = each.change
-    extension, compiled = built(sources, len(chosen), options.build.absolute(), work)
+    build, tests = options.build.absolute(), ROOMS[options.room].programs
+    extension, programs, compiled = built(sources, tests, build, work)
+    os.environ["DPOCO_MUTATION_PROGRAMS"] = os.pathsep.join(map(str, programs))
     spec = importlib.util.spec_from_file_location("dpoco._core", extension)
     assert spec is not None
     assert spec.loader is not None

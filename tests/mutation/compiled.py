@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ import tree_sitter
 import tree_sitter_cpp
 
 __all__ = ["Change", "Page", "built", "changes", "instrumented"]
+
+_TESTS = Path(__file__).parents[1] / "cpp"
 
 # The page of numbers is shared with the process that turns mutants on, and with its forks.
 _HEADER = """#pragma once
@@ -141,9 +143,16 @@ def instrumented(source: str, numbered: dict[int, Change]) -> tuple[str, dict[in
 
 
 def built(
-    sources: dict[Path, dict[int, Change]], size: int, build: Path, work: Path
-) -> tuple[Path, set[int]]:
-    """Return an extension with these numbered changes, and the numbers of those that compile."""
+    sources: dict[Path, dict[int, Change]],
+    programs: Sequence[Sequence[str]],
+    build: Path,
+    work: Path,
+) -> tuple[Path, list[Path], set[int]]:
+    """Return an extension with these numbered changes, programs, and the numbers that compile.
+
+    Each program has some of the tests in ``tests/cpp``.
+    """
+    size = 1 + max(number for numbered in sources.values() for number in numbered)
     (work / "mutation.hpp").write_text(_HEADER % {"size": size})
     told = subprocess.run(["ninja", "-C", build, "-t", "commands"], text=True, check=True,
                           capture_output=True).stdout.splitlines()  # fmt: skip
@@ -158,7 +167,38 @@ def built(
     place = words.index("-o") + 1
     words[place] = str(work / Path(words[place]).name)
     subprocess.run(words, cwd=build, check=True)
-    return Path(words[place]), set().union(*kept)
+    like = compiling[str(next(iter(sources)))]
+    made = [_program(tests, [*map(str, objects), "libdpoco_core.a"], like, build, work)
+            for tests in programs]  # fmt: skip
+    return Path(words[place]), made, set().union(*kept)
+
+
+def _options(command: list[str], *without: str) -> list[str]:
+    """Return the words of a command that compiles, but for its files and some others."""
+    words = [w for w in command[:-1] if w not in ("-c", "-MD", "-O3", *without)]
+    for option in ("-MT", "-MF", "-o"):
+        at = words.index(option)
+        del words[at : at + 2]
+    return [*words, "-O1", "-w"]
+
+
+def _program(
+    tests: Sequence[str], libraries: list[str], like: list[str], build: Path, work: Path
+) -> Path:
+    """Compile a program of tests."""
+
+    def compiled(name: str) -> Path:
+        own = work / f"{name}.o"
+        command = [*_options(like), "-c", _TESTS / name, "-o", own]
+        subprocess.run(command, cwd=build, check=True)
+        return own
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, ["main.cpp", *tests]))
+    program = work / Path(tests[0]).stem
+    command = [*_options(like, "ccache"), *objects, *libraries, "-pthread", "-o", program]
+    subprocess.run(command, cwd=build, check=True)
+    return program
 
 
 def _compiled(
@@ -166,12 +206,9 @@ def _compiled(
 ) -> tuple[Path, set[int]]:
     """Compile a source with its changes; those that the compiler refuses are left out."""
     own = work / "_".join(path.parts[-2:])
-    words = [w for w in commands[str(path)] if w not in ("ccache", "-MD", "-O3")]
-    for option in ("-MT", "-MF", "-o"):
-        at = words.index(option)
-        del words[at : at + 2]
-    command = [*words[:-1], own, "-O1", "-w", "-fmax-errors=0", "-iquote", path.parent,
-               "-include", work / "mutation.hpp", "-o", own.with_suffix(".o")]  # fmt: skip
+    command = [*_options(commands[str(path)], "ccache"), "-c", own, "-fmax-errors=0",
+               "-iquote", path.parent, "-include", work / "mutation.hpp",
+               "-o", own.with_suffix(".o")]  # fmt: skip
     source, left = path.read_text(), dict(numbered)
     while True:
         text, places = instrumented(source, left)
@@ -222,6 +259,11 @@ def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
         child.type == "type_qualifier" and child.text in (b"constexpr", b"constinit")
         for child in node.children
     ):
+        return
+    if node.type == "if_statement" and any(child.type == "constexpr" for child in node.children):
+        for child in node.children:
+            if child.type != "condition_clause":
+                yield from _walk(child)
         return
     if node.type == "case_statement":
         label = node.child_by_field_name("value")

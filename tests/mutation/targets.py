@@ -19,11 +19,15 @@ MARKS = "<!-- results -->\n", "<!-- end of results -->\n"
 
 @dataclass(frozen=True)
 class Room:
-    """What is mutated, as patterns below ``python/dpoco`` or ``cpp/src``, and the tests."""
+    """What is mutated, as patterns below ``python/dpoco`` or ``cpp/src``, and the tests.
+
+    `programs` are made of files in ``tests/cpp``; ``programs.py`` among the tests runs them.
+    """
 
     modules: tuple[str, ...]
     sources: tuple[str, ...]
     tests: tuple[str, ...]
+    programs: tuple[tuple[str, ...], ...] = ()
 
 
 _PLAYED = "tests/contract/test_releases.py", "tests/state/test_same_bits.py"
@@ -40,7 +44,13 @@ ROOMS = {
     "randomizers": Room(("local/_randomizers.py",), (), ("tests/local", "tests/privacy")),
     "draws": Room(
         (), ("random/*.cpp", "noise/*.cpp", "mechanisms/*.cpp", "losses/record.cpp"),
-        (*_PLAYED, "tests/noise", "tests/random", "tests/losses/test_clipping.py"),
+        (*_PLAYED, "tests/noise", "tests/random", "tests/losses/test_clipping.py",
+         "tests/mutation/programs.py"),
+        (
+            ("test_draws.cpp", "test_mechanisms.cpp", "test_discrete.cpp", "test_lattice.cpp",
+             "test_losses.cpp", "test_random.cpp", "test_selection.cpp"),
+            ("test_scripted_words.cpp",),
+        ),
     ),
     "engines": Room(
         (), ("oco/*.cpp", "frank_wolfe/*.cpp", "experts/*.cpp", "bandits/*.cpp", "core/*.cpp"),

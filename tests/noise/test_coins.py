@@ -62,7 +62,36 @@ def test_small_probabilities_of_the_other_side():
         assert below(word, words(2), -(2.0**-60), exact=False) == expected
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_probabilities_that_are_all_but_never_met(exact):
+    for log_p in (-100.0, -400.0, -600.0):
+        zeros = int(-log_p / math.log(2.0))  # and as many bits of exp(log_p)
+        for first, expected in ((zeros - 2, False), (zeros + 2, True)):
+            digits = 1 << (64 * 16 - first)
+            cut = [(digits >> (64 * (15 - i))) & LAST for i in range(16)]
+            assert below(cut[0], cut[1:], log_p, exact) == expected
+
+
 def test_certain_and_impossible():
     assert below(LAST, [LAST], 0.0, exact=False)
     assert below(0, [0], 0.0, exact=True)
     assert not below(1, [0], -math.inf, exact=False)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_digits_end_in_zeros(exact):
+    """The 65 words of a probability, cut, are below it: what comes behind them counts as 0."""
+    for log_p in (-0.3, -1.0, -1e-6, -40.25, -2.0, -3.0, -5.0):
+        with mpmath.workprec(5000):
+            digits = int(mpmath.floor(mpmath.exp(mpmath.mpf(log_p)) * mpmath.mpf(2) ** (64 * 65)))
+        cut = [(digits >> (64 * (64 - i))) & LAST for i in range(65)]
+        assert below(cut[0], cut[1:], log_p, exact)
+
+
+def test_probabilities_that_no_double_tells_from_1():
+    """Ones for 1022 digits, and only then less than exp(-2^-1000)."""
+    for power in (200, 1000):
+        ones = [LAST] * 64
+        assert not below(LAST, ones, -(2.0**-power), exact=True)
+        ones[power // 64 - 1] ^= 1 << (64 - power % 64)
+        assert below(LAST, ones, -(2.0**-power), exact=True)

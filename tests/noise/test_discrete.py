@@ -138,6 +138,47 @@ def test_thresholds_between_and_within_blocks(bits):
                 assert value == expected
 
 
+@pytest.mark.parametrize("bits", [21, 24, 37, 50])
+def test_fast_decisions_take_the_words_of_exact_ones(bits):
+    """Also some units of the first word beside a threshold, which the next words decide."""
+    scale, shift = Fraction(2**bits - 1), bits - 1 - 9
+    width = 64 - shift
+    for offset in (0, 1, 2 ** (shift - 1), 2**shift - 1):
+        edge = int(mpmath.exp(-mpmath.mpf(offset) / scale.numerator) * mpmath.mpf(2) ** width)
+        for inner in {min(max(edge + step, 0), 2**width - 1) for step in (*range(-8, 9), -24, 24)}:
+            for sign in (0, 1):
+                words = [FILLER | (sign << 63), (offset << width) | inner, 3, 2**63, *[0] * 6]
+                fast = decided(words, "laplace", scale)
+                assert fast == decided(words, "laplace", scale, exact=True)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_one_zero_of_two_is_drawn_once_more(exact):
+    scale, last = Fraction(2**30), 2**64 - 1  # a uniform next to 1: block 0, of either sign
+    for words, expected in (([last, 0], None), ([last, 1 << 43], -1), ([last >> 1, 0], 0)):
+        value, used = decided([*words, FILLER, 0], "laplace", scale, exact=exact)
+        if expected is None:
+            assert used == 4
+            assert value == decided([FILLER, 0], "laplace", scale, exact=exact)[0]
+        else:
+            assert (value, used) == (expected, 2)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_farthest_value(exact):
+    """Integers end at 2^62, which e^-4096 leave behind; the word after 6080 zeros tells."""
+    scale = Fraction(2**50)
+    for sign in (0, 1):
+        for inner in (0, 2**60):
+            words = [sign << 63, *[0] * 94, FILLER, inner, *[0] * 8]
+            value, used = decided(words, "laplace", scale, exact=exact)
+            assert value == (-(2**62) if sign else 2**62)
+            assert used == 97
+        words = [sign << 63, *[0] * 80, FILLER, *[0] * 8]
+        value, _ = decided(words, "laplace", scale, exact=exact)
+        assert abs(abs(value) / 2**50 - (63 + 80 * 64 + 2) * math.log(2.0)) < 0.01
+
+
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(50), Fraction(10**5, 7)])
 def test_thresholds_of_the_gaussian_law(scale):
     check_gaussian_thresholds(scale, scale, lambda n: (abs(n) / scale - 1) ** 2 / 2)

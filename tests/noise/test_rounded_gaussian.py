@@ -72,6 +72,7 @@ def test_corners_of_the_square_of_uniforms(radius, near):
         for second in (False, True):
             value, used = rounded_on(radius, angle, second, SCALES[1], further)
             assert value == exact_value(radius, angle, second, SCALES[1], further)
+            assert value == rounded_on(radius, angle, second, SCALES[1], further, exact=True)[0]
             assert used >= start
 
 

@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -222,6 +223,15 @@ def test_a_compiled_generator_refuses_to_draw_in_a_child():
     engine = _core.Source(bytes(32), 1)
     engine.words(1)  # the buffer holds variates that the child must not use either
     assert in_child(lambda: engine.words(1).tobytes()) == b"StateError"
+    calls = [partial(engine.words, size) for size in (1, 300)]
+    for size in (1, 128):  # one variate, and a whole refill, which needs no buffer
+        out = np.empty(size)
+        calls += [partial(engine.fill, kind, out) for kind in range(1, 6)]
+        calls.append(partial(_core.fill_rounded_gaussian, engine, 2.0**20, out))
+    for _ in range(2):  # without and with variates in the buffers
+        assert all(in_child(lambda c=c: c() or b"drawn") == b"StateError" for c in calls)
+        for kind in range(1, 6):
+            engine.fill(kind, np.empty(1))
     seeded = Source.seeded(4)
     expected = Source.seeded(4).words(2).tobytes()
     assert in_child(lambda: seeded.words(2).tobytes()) == expected

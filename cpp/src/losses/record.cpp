@@ -41,7 +41,7 @@ RecordClipper::RecordClipper(Index dimension, double bound, double order, double
 }
 
 double RecordClipper::largest_l2() const noexcept {
-  const double gap = 0.5 - (std::isinf(order_) ? 0.0 : 1.0 / order_);
+  const double gap = 0.5 - 1.0 / order_;
   const double stretch = gap > 0.0 ? elementary::power(static_cast<double>(dimension_), gap) : 1.0;
   return std::min(bound_ * stretch, bound_l2_);
 }

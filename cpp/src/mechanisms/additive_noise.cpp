@@ -104,12 +104,11 @@ class LatticeNoise final : public VectorRelease {
   LatticeNoise(AdditiveLaw law, double scale, Index dimension, double grid)
       : scale_(scale),
         grid_(grid),
-        step_(grid_below(scale, kGridBits)),
         noise_(static_cast<std::size_t>(std::max<Index>(dimension, 0)), 0.0) {
     int exponent = 0;
     if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
-    if (!(scale > 0.0) || !std::isfinite(scale) || std::frexp(grid, &exponent) != 0.5) {
-      throw std::invalid_argument("noise on a grid needs a scale and a power of two");
+    if (std::frexp(grid, &exponent) != 0.5) {
+      throw std::invalid_argument("noise on a grid needs a power of two");
     }
     if (law == AdditiveLaw::gaussian) {
       gaussian_.emplace(scale / grid);  // exact
@@ -118,6 +117,7 @@ class LatticeNoise final : public VectorRelease {
     } else {
       throw std::invalid_argument("this noise is not drawn on a grid");
     }
+    step_ = grid_below(scale, kGridBits);
   }
 
   void release(const double* x, Source& source, double* out) override {
@@ -160,7 +160,7 @@ class LatticeNoise final : public VectorRelease {
 
   double scale_;
   double grid_;
-  double step_;  // of what is released: post-processing
+  double step_ = 0.0;  // of what is released: post-processing
   std::vector<double> noise_;
   std::optional<noise::RoundedGaussian> gaussian_;
   std::optional<noise::DiscreteLaplace> laplace_;

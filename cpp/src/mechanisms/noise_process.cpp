@@ -50,12 +50,9 @@ double nearest_integer(double x) { return nearest_multiple(x, 1.0); }
 class Draws {
  public:
   Draws(Index dimension, NoiseLaw law)
-      : d_(static_cast<std::size_t>(dimension)),
-        gaussian_(law.order == 2.0),
-        scale_(gaussian_ && !law.on_lattice() ? law.scale : 1.0),
-        sampler_(dimension, law.order, law.scale) {
+      : d_(static_cast<std::size_t>(dimension)), sampler_(dimension, law.order, law.scale) {
     if (!law.on_lattice()) return;
-    if (!gaussian_) throw std::invalid_argument("only Gaussian noise is drawn on a lattice");
+    if (!gaussian()) throw std::invalid_argument("only Gaussian noise is drawn on a lattice");
     rounded_.emplace(law.scale / law.grid);
     current_ = rounded_;
   }
@@ -64,23 +61,23 @@ class Draws {
   // What all noise is a multiple of; 0 for nothing.
   double unit() const noexcept { return on_lattice() ? 1.0 : 0.0; }
 
-  double scale() const noexcept { return scale_; }
+  double scale() const noexcept { return gaussian() && !rounded_ ? sampler_.scale() : 1.0; }
   // Draws on a lattice are of this part of the law's scale from now on; returns theirs. Of others,
   // returns what scale() becomes for who multiplies.
   double lower(double level) {
-    if (!rounded_) return level * scale_;
+    if (!rounded_) return level * scale();
     current_.emplace(level * rounded_->scale());
     return current_->scale();
   }
   NoiseLaw law() const noexcept {
     if (rounded_) return {2.0, rounded_->scale(), 1.0};
-    return {gaussian_ ? 2.0 : sampler_.order(), gaussian_ ? scale_ : sampler_.scale(), 0.0};
+    return {sampler_.order(), sampler_.scale(), 0.0};
   }
 
   // Writes `rows` vectors; scale() times each is one draw.
   void next(Source& source, std::uint64_t rows, double* out) {
     if (current_) return current_->fill(source, out, rows * d_);
-    if (gaussian_) return source.fill(random::Variate::gaussian, out, rows * d_);
+    if (gaussian()) return source.fill(random::Variate::gaussian, out, rows * d_);
     for (std::uint64_t r = 0; r < rows; ++r) sampler_.sample(source, out + r * d_);
   }
 
@@ -89,9 +86,9 @@ class Draws {
   }
 
  private:
+  bool gaussian() const noexcept { return sampler_.order() == 2.0; }
+
   std::size_t d_;
-  bool gaussian_;
-  double scale_;
   noise::GeneralizedGaussian sampler_;
   std::optional<noise::RoundedGaussian> rounded_;
   std::optional<noise::RoundedGaussian> current_;
@@ -246,7 +243,7 @@ class Toeplitz final : public NoiseProcess {
   void read(ArchiveReader& archive, std::uint64_t round) override {
     if (archive.word() != round) throw StateError("state holds another number of draws");
     const std::uint64_t entries = archive.word();
-    if (entries % d_ != 0 || entries / d_ != round) {
+    if (entries != round * d_) {
       throw StateError("state holds an array of another length");
     }
     std::vector<double> history;  // grows with what is there, whatever is said of its length

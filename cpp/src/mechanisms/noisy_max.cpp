@@ -23,11 +23,9 @@ std::size_t NoisyMax::select(const double* scores, random::Source& source) {
   scratch_.resize(n);  // the first time: what a state file says is not worth memory before
   double* noise = scratch_.data();
   double scale = settings_.scale;
-  if (scale == 0.0) {
-    std::fill(scratch_.begin(), scratch_.end(), 0.0);
-  } else if (settings_.noise == SelectionNoise::laplace) {
+  if (settings_.noise == SelectionNoise::laplace && scale > 0.0) {
     noise::laplaces(source, n, noise);
-  } else {
+  } else if (scale > 0.0) {
     noise::exponentials(source, n, noise);
     if (settings_.noise == SelectionNoise::gumbel) {
       simd::kernels().log(noise, n, noise);

@@ -39,9 +39,8 @@ SampledGaussian::SampledGaussian(std::uint64_t records, Index dimension, double 
   }
   if (grid == 0.0) return;
   int exponent = 0;
-  if (!(scale > 0.0) || !(grid > 0.0) || std::frexp(grid, &exponent) != 0.5 ||
-      !std::isfinite(1.0 / grid)) {
-    throw std::invalid_argument("noise on a grid needs a scale and a power of two");
+  if (std::frexp(grid, &exponent) != 0.5 || !std::isfinite(1.0 / grid)) {
+    throw std::invalid_argument("noise on a grid needs a power of two");
   }
   rounded_.emplace(scale / grid);  // exact
 }

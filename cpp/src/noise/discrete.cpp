@@ -88,9 +88,8 @@ struct Expansion {
 
 double checked(Ratio scale) {
   const double value = scale.value();
-  const bool positive = scale.numerator > 0.0 && scale.denominator > 0.0;
-  if (!(positive && value >= kSmallestScale && value <= kLargestScale) ||
-      !(scale.numerator >= 0x1p-1022 && scale.denominator >= 0x1p-1022)) {
+  const bool normal = scale.numerator >= 0x1p-1022 && scale.denominator >= 0x1p-1022;
+  if (!(normal && value >= kSmallestScale && value <= kLargestScale)) {
     throw std::invalid_argument("the scale of discrete noise must be in [2^-10, 2^50]");
   }
   return value;

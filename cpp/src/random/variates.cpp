@@ -33,12 +33,9 @@ Inner inner_of(Variate kind) noexcept {
       return {0x1p-47, 47.0 * kLn2, true};
     case Variate::gumbel:
       return {-3.504, 48.0 * kLn2, false};  // -log(48 ln 2) = -3.5049
-    case Variate::gaussian:
+    default:
       return {0x1p-23, 5.75, true};  // sqrt(2 * 48 ln 2) / sqrt 2 = 5.768
-    case Variate::word:
-      break;
   }
-  return {0.0, 0.0, false};
 }
 
 }  // namespace
