@@ -249,7 +249,7 @@ def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, r
     assert "key" not in json.loads(report)["settings"]["command"]
     assert SECRET.hex() not in report
     assert "verified" in invoke(*by_file, "verify", "state").stdout
-    assert "encrypted" in invoke("verify", "state", code=1).stdout
+    assert "encrypted" in invoke("verify", "state", code=2).stdout
     invoke(*by_file, "publish", "state", "--like", "model", "--to", "newer")
     monkeypatch.setenv("DPOCO_KEY", SECRET.hex()[:-1])
     message = refused("verify", "state")

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from dpoco._encryption import refuse_readable
 from dpoco.cli import _support as shell
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal import Journal, SqliteStore
@@ -47,6 +48,9 @@ def _read_only(file: Path) -> sqlite3.Connection:
 
 def copy_journal(file: Path, to: Path) -> None:
     """Copy a journal and its key, as of one moment, to files that only the owner reads."""
+    key = Path(f"{file}.key")
+    if key.exists():
+        refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
     os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with (
         closing(_read_only(file)) as source,
@@ -54,7 +58,7 @@ def copy_journal(file: Path, to: Path) -> None:
     ):
         source.backup(target)
     with suppress(FileNotFoundError):
-        shutil.copy(f"{file}.key", f"{to}.key")
+        shutil.copy(key, f"{to}.key")
 
 
 @contextmanager
