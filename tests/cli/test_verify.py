@@ -6,6 +6,7 @@ import importlib
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import dp_accounting
@@ -85,7 +86,7 @@ def test_damaged_files_are_refuted(invoke, files):
     data[-40] ^= 1
     state.write_bytes(data)
     invoke("verify", state, code=1)
-    with sqlite3.connect(files / "releases.db") as database:
+    with closing(sqlite3.connect(files / "releases.db")) as database, database:
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         database.execute(f"DELETE FROM {tables[0][0]}")
     invoke("verify", files / "releases.db", code=1)
@@ -123,7 +124,7 @@ def test_a_point_with_nothing_beside_it_is_not_verified(invoke, tmp_path):
 def test_other_files_are_none_of_these(invoke, tmp_path, files):
     (tmp_path / "notes.txt").write_text("epsilon = 1")
     (tmp_path / "other.json").write_text("{}")
-    with sqlite3.connect(tmp_path / "other.db") as database:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database, database:
         database.execute("CREATE TABLE t (x)")
     for name in ("notes.txt", "other.json", "other.db", "missing.json"):
         result = invoke("verify", tmp_path / name, code=2)
