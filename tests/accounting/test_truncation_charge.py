@@ -137,9 +137,7 @@ def test_a_huge_epsilon_still_calibrates():
     assert 10.0 < rest.epsilon < 60.0
     assert rest.delta + truncation_charge(2e5, rest.epsilon) < 0.9e-6
     ball, loss = dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss()
-    fit = dpoco.frank_wolfe.NoisySGD(
-        ball, loss, records=20, steps=100, budget=Budget(60.0, 1e-6)
-    )
+    fit = dpoco.frank_wolfe.NoisySGD(ball, loss, records=20, steps=100, budget=Budget(60.0, 1e-6))
     assert 30.0 < fit.guarantee.epsilon <= 60.0
 
 
