@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from dpoco._encryption import refuse_readable
+from dpoco._validation import LARGEST_HORIZON
 from dpoco.cli import _support as shell
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal import Journal, SqliteStore
@@ -120,7 +121,8 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
             return
         table = shell.table(["stream"], ["round", "horizon", "waiting", "epsilon", "delta"])
         for row in rows:
-            horizon = "unknown" if row["horizon"] is None else f"{row['horizon']:,}"
+            endless = row["horizon"] == LARGEST_HORIZON
+            horizon = "unknown" if endless else f"{row['horizon']:,}"
             cells = f"{row['round']:,}", horizon, f"{row['waiting']:,}"
             shown = "none" if row["epsilon"] is None else f"{row['epsilon']:.6g}"
             table.add_row(row["stream"], *cells, shown, f"{row['delta']:.3g}")
