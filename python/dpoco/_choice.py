@@ -44,7 +44,7 @@ _NAMES = {
     HuberLoss: "huber",
 }
 _MATRIX = 300  # coordinates up to which learners of records sum matrices
-_UNKNOWN = 10**6  # rounds that regret is predicted for where nobody knows how many come
+UNKNOWN = 10**6  # rounds that regret is predicted for where nobody knows how many come
 UPDATES = 1000  # of Frank-Wolfe: enough for its steps 1/(k + 1), and fewer noisy ones
 _LEAST = 1e-100  # margins, as a share of the largest label
 _BANDITS = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit
@@ -142,6 +142,12 @@ class Choice:
     def make(self, **more: Any) -> Any:
         """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments."""
         return self._constructor(**more)
+
+    def is_of(self, learner: Any) -> bool:
+        """Return whether a learner is of the chosen class and options, whatever its horizon."""
+        given = learner.get_params()
+        alike = all(given.get(name) == value for name, value in self.options.items())
+        return alike and self.learner.endswith(f".{type(learner).__name__}")
 
     def __str__(self) -> str:
         """Say what was chosen and why, in one sentence."""
@@ -285,7 +291,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
 
 def _delta(budget: Budget, horizon: int | None) -> float:
     """Return a customary delta where the budget is pure."""
-    return budget.delta or 0.1 / (horizon or _UNKNOWN)
+    return budget.delta or 0.1 / (horizon or UNKNOWN)
 
 
 def _rounds_and_noise(horizon: int | None, budget: Budget | None) -> tuple[float, float | None]:
@@ -293,7 +299,7 @@ def _rounds_and_noise(horizon: int | None, budget: Budget | None) -> tuple[float
     log_noise = None
     if budget is not None:
         log_noise = -math.log(gaussian_mu(budget.epsilon, _delta(budget, horizon)))
-    return math.log(horizon or _UNKNOWN), log_noise
+    return math.log(horizon or UNKNOWN), log_noise
 
 
 def _is_pure(budget: Budget | None) -> bool:

@@ -32,6 +32,10 @@ _PIECE = 1 << 20  # bytes that are encrypted at once: a long state is not copied
 _FEWEST = 16  # different bytes; random ones have fewer, or are text, with probability below 1e-9
 
 
+class UnreadableError(StateError):
+    """What was stored may be sound, but its key is missing, or open to others."""
+
+
 def checked_key(key: Any) -> bytes:
     """Return a key of 32 bytes, or raise for what is none."""
     if not isinstance(key, (bytes, bytearray)):
@@ -45,7 +49,7 @@ def refuse_readable(path: Path, status: os.stat_result) -> None:
     """Raise `StateError` if others than the owner of a file that holds secrets may use it."""
     if os.name == "posix" and status.st_mode & 0o077:
         command = f"chmod 600 {shlex.quote(str(path))}"
-        raise StateError(f"others than its owner may read or write {path.name}: {command}")
+        raise UnreadableError(f"others than its owner may read or write {path.name}: {command}")
 
 
 class EncryptionKey:
@@ -157,7 +161,9 @@ class EncryptionKey:
         tried = (_derived(key, salt) for key in reversed(self._keys))
         found = next((key for key, own in tried if hmac.compare_digest(own, mark)), None)
         if found is None:
-            raise StateError("this was encrypted under a key that was not given, or is damaged")
+            raise UnreadableError(
+                "this was encrypted under a key that was not given, or is damaged"
+            )
         decryptor = _cipher(found, data[-_TAG:]).decryptor()
         decryptor.authenticate_additional_data(data[:_HEAD] + context)
         view = memoryview(data)[_HEAD:-_TAG]
@@ -224,10 +230,12 @@ def opened(data: bytes, context: bytes, key: EncryptionKey | None, what: str, ho
     """
     if key is None:
         if is_encrypted(data):
-            raise StateError(f"the {what} is encrypted, and no key was given")
+            raise UnreadableError(f"the {what} is encrypted, and no key was given")
         return data
     if not is_encrypted(data):
-        raise StateError(f"the {what} is not encrypted, but a key was given: {how} encrypts it")
+        raise UnreadableError(
+            f"the {what} is not encrypted, but a key was given: {how} encrypts it"
+        )
     return key.open(context, data)
 
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco._participation import for_people
-from dpoco.errors import NoiseDominatesWarning
+from dpoco.errors import CalibrationError, NoiseDominatesWarning
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
 
@@ -146,7 +146,19 @@ class Planned:
         `problem` are its first arguments, checked; `known` stand for what was given.
         """
         options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
-        participation, budget = arguments.get("participation"), options.get("budget")
+        try:
+            return cls._calibrated(arguments.get("participation"), options, problem)
+        except ArithmeticError:
+            raise CalibrationError(
+                "bounds, horizon and budget are so large or small that doubles cannot hold what "
+                "follows from them: state lengths, labels and losses in units near 1"
+            ) from None
+
+    @classmethod
+    def _calibrated(
+        cls, participation: Any, options: dict[str, Any], problem: tuple[Any, ...]
+    ) -> Any:
+        budget = options.get("budget")
         if participation is None or budget is None:
             return cls._accountant.calibrate(*problem, **options)
         if cls._plans_people:

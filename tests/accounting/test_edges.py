@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+import dpoco
 from dpoco.accounting import Budget, Guarantee, above_threshold, noisy_max, truncation
 from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta
+from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.decaying import _pure_moment
 
 
@@ -35,6 +37,15 @@ def test_what_spends_nothing_is_a_guarantee():
     assert nothing.epsilon_at(0.0) == 0.0
     with pytest.raises(ValueError, match="epsilon"):
         dataclasses.replace(nothing, epsilon=-1e-300)
+
+
+@pytest.mark.parametrize("bound", [1e-100, 1e100])
+def test_numbers_that_no_double_holds_are_refused_in_a_sentence(bound):
+    ball, loss = dpoco.domains.LpBall(2, radius=1e100), dpoco.losses.SquaredLoss(bound, bound)
+    with pytest.raises(CalibrationError, match="doubles cannot hold"):
+        dpoco.oco.NoisyFTRL(
+            ball, loss, horizon=100, budget=Budget(1.0, 1e-6), statistics="quadratic"
+        )
 
 
 def test_the_largest_of_many_normals():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpoco
 from dpoco.accounting import Budget
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.truncation import (
@@ -132,6 +133,12 @@ def test_a_huge_epsilon_still_calibrates():
     mu = charged_gaussian_mu(Budget(60.0, 1e-6), mass)
     assert mu >= charged_gaussian_mu(Budget(10.0, 1e-6), mass)
     assert charged_gaussian_delta(60.0, mu, mass) <= 1e-6
+    rest = reserve(Budget(60.0, 1e-6), 2e5)
+    assert 10.0 < rest.epsilon < 60.0
+    assert rest.delta + truncation_charge(2e5, rest.epsilon) < 0.9e-6
+    ball, loss = dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss()
+    fit = dpoco.frank_wolfe.NoisySGD(ball, loss, records=20, steps=100, budget=Budget(60.0, 1e-6))
+    assert 30.0 < fit.guarantee.epsilon <= 60.0
 
 
 def test_nothing_left_is_an_error():

@@ -182,6 +182,8 @@ CASES = [  # command lines, and what is said
     ("compare --repeats 0", "repeats"),
     ("compare --data wide.csv --label y --rounds-per-person 2", "needs --person"),
     ("run --learner distribution-learner", "not for this"),
+    ("run --stream phishing --learner noisy-newton --radius inf", "radius must be finite"),
+    ("run --stream phishing --learner noisy-newton --slope-bound inf", "slope_bound must be"),
     ("run --horizon ten", "must be a number of rounds, or unknown"),
     ("run --learner comw --batch 2", "comw has no --batch"),
     ("run --learner noisy-newton --loss squared", "needs --loss logistic or huber"),

@@ -216,9 +216,14 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
 def test_a_stream_without_an_end(table, invoke):
     common = ("run", *FILE, "--no-figure", "--checkpoint", "state")
     invoke(*common, "--horizon", "unknown")
-    assert dpoco.load("state").horizon == 10**12
+    first = dpoco.load("state")
+    assert first.horizon == 10**12
+    assert first.parameters.batch < 100  # it has learned: its first decision is not for ever
+    assert np.any(first.last_decision != 0.0)
     invoke(*common, "--resume")
     assert dpoco.load("state").round == 800
+    invoke(*common[:-1], "tree", "--horizon", "unknown", "--learner", "tree-frank-wolfe")
+    assert dpoco.load("tree").parameters.batch == 1000  # and not a thousandth of 10^12
 
 
 def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, refused):
@@ -249,7 +254,7 @@ def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, r
     assert "key" not in json.loads(report)["settings"]["command"]
     assert SECRET.hex() not in report
     assert "verified" in invoke(*by_file, "verify", "state").stdout
-    assert "encrypted" in invoke("verify", "state", code=1).stdout
+    assert "encrypted" in invoke("verify", "state", code=2).stdout
     invoke(*by_file, "publish", "state", "--like", "model", "--to", "newer")
     monkeypatch.setenv("DPOCO_KEY", SECRET.hex()[:-1])
     message = refused("verify", "state")

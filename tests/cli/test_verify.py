@@ -6,6 +6,7 @@ import importlib
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import dp_accounting
@@ -16,6 +17,7 @@ import dpoco
 from dpoco.accounting.ledger import Ledger
 
 BUDGET = dpoco.Budget(1.0, 1e-5)
+SECRET = bytes(range(100, 132))
 
 
 def fit():
@@ -84,17 +86,45 @@ def test_damaged_files_are_refuted(invoke, files):
     data[-40] ^= 1
     state.write_bytes(data)
     invoke("verify", state, code=1)
-    with sqlite3.connect(files / "releases.db") as database:
+    with closing(sqlite3.connect(files / "releases.db")) as database, database:
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         database.execute(f"DELETE FROM {tables[0][0]}")
     invoke("verify", files / "releases.db", code=1)
     invoke("verify", files / "releases.db", files / "plan.json", code=1)
 
 
+def test_what_lacks_its_key_is_not_refuted(invoke, files, monkeypatch):
+    learner().save(files / "secret", key=dpoco.EncryptionKey(SECRET))
+    invoke("verify", files / "secret", code=2)
+    monkeypatch.setenv("DPOCO_KEY", SECRET[::-1].hex())
+    for name in ("secret", "learner.dpoco", "releases.db"):  # another key, and none
+        assert ": unreadable: " in invoke("verify", files / name, code=2).stdout
+    monkeypatch.setenv("DPOCO_KEY", SECRET.hex())
+    invoke("verify", files / "secret", files / "plan.json")
+    monkeypatch.delenv("DPOCO_KEY")
+    key = files / "releases.db.key"
+    key.chmod(0o644)
+    said = invoke("verify", files / "releases.db", code=2).stdout
+    assert "unreadable: others than its owner" in said
+    assert said.endswith(f"chmod 600 {key}\n")  # not the copy's, which is gone
+    key.unlink()
+    assert "key file missing" in invoke("verify", files / "releases.db", code=2).stdout
+
+
+def test_a_point_with_nothing_beside_it_is_not_verified(invoke, tmp_path):
+    stated = learner().guarantee.to_dict()
+    del stated["description"]
+    for name in ("mu", "rho", "noise_multiplier", "column_norm"):
+        stated[name] = None
+    path = tmp_path / "point.json"
+    path.write_text(json.dumps({**stated, "epsilon": 0.001, "truncation_mass": 0.0}))
+    assert "not covered: a point alone" in invoke("verify", path, code=1).stdout
+
+
 def test_other_files_are_none_of_these(invoke, tmp_path, files):
     (tmp_path / "notes.txt").write_text("epsilon = 1")
     (tmp_path / "other.json").write_text("{}")
-    with sqlite3.connect(tmp_path / "other.db") as database:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database, database:
         database.execute("CREATE TABLE t (x)")
     for name in ("notes.txt", "other.json", "other.db", "missing.json"):
         result = invoke("verify", tmp_path / name, code=2)

@@ -163,6 +163,7 @@ BAD_CSV = {
     "text": ("a,y\n1,0\nsecret,1\n", "column 1 is not numeric"),
     "text label": ("a,y\n1,0\n2,secret\n", "column 2 is not numeric"),
     "short row": ("a,b,y\n1,2,0\nsecret,1\n", "row 3: expected 3 cells"),
+    "long row": ("a,b,y\n1,2,0\n3,4,1,9\n", "row 3: expected 3 cells"),
     "twice": ("a,a,y\n1,2,0\n3,1,1\n", "several columns of the same name"),
 }
 
@@ -175,6 +176,17 @@ def test_bad_csv_is_refused_without_showing_data(tmp_path, case):
     with pytest.raises(ValueError, match=message) as caught:
         load_file(path, label="y")
     assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_cells_that_are_not_read_are_counted(tmp_path):
+    path = tmp_path / "t.csv"
+    for row, found in (("4,5,x,z", None), ("4,5", None), ('4,5,"x,z"', 5.0)):
+        path.write_text(f"a,b,c\n1,2,x\n{row}\n")
+        if found is None:
+            with pytest.raises(ValueError, match="row 3: expected 3 cells"):
+                load_file(path, label="b", features=["a"])
+        else:
+            assert load_file(path, label="b", features=["a"]).labels[1] == found
 
 
 RECORDS = {  # first rows that may be records

@@ -84,6 +84,8 @@ LEARNERS = {
     "polyhedral, custom": (of("frank_wolfe", "PolyhedralFrankWolfe", CORNERS, CUSTOM), custom),
     "ftrl": (of("oco", "NoisyFTRL", BALL, LinearLoss()), gradient),
     "ftrl, squares": (of("oco", "NoisyFTRL", BALL, SquaredLoss(1.0, feature_bound_l2=1.0)), glm),
+    "newton": (of("oco", "NoisyNewton", BALL, LogisticLoss()), label),
+    "windows": (of("experts", "WindowSelector", N, budget=dpoco.Budget(2.0, 0.0)), expert),
     "ctrl": (of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(), budget=LARGE), label),
     "ctrl, quadratic": (
         of("oco", "CoupledRegularizedLeader", BALL, QuadraticLoss(3.0, 1.0), budget=LARGE),

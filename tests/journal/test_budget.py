@@ -54,7 +54,7 @@ def test_terms_of_the_ledger(tmp_path):
         with pytest.raises(dpoco.StateError, match="other terms"):
             opened(tmp_path, ledger=other)
     with pytest.raises(TypeError):
-        opened(tmp_path, ledger=1.0)
+        dpoco.journal.Journal(tmp_path / "journal.db", ledger=1.0)
     (tmp_path / "free").mkdir()
     with opened(tmp_path / "free") as journal:
         assert journal.spent is None

@@ -325,8 +325,8 @@ def test_lost_people_are_refused(damage, tmp_path):
         stream.unload()
         with pytest.raises(dpoco.StateError):
             stream.round  # noqa: B018
-    with pytest.raises(dpoco.StateError):
-        opened(tmp_path).open("a").process(LOSSES[9:10], person=["x"])
+    with pytest.raises(dpoco.StateError), opened(tmp_path) as journal:
+        journal.open("a").process(LOSSES[9:10], person=["x"])
 
 
 def test_people_are_stored_as_a_whole_seldom(tmp_path, monkeypatch):

@@ -94,7 +94,7 @@ def test_keys_of_all_kinds_are_told_apart():
     for key in names:
         assert key_from_text(key_text(key)) == key
     assert len({key_text(key) for key in names}) == len(names)
-    for array in (np.array([1, 1]), np.array(["1", "x"]), np.array([b"1", b"x"])):
+    for array in (np.array([1, 1]), np.array(["1", "x"]), np.array([b"1", b"x"], object)):
         pool.process(array, np.zeros((2, 4)))
     assert (pool.round(1), pool.round("1"), pool.round(b"1")) == (3, 2, 2)
     assert pool.round(np.int32(1)) == 3
@@ -142,6 +142,7 @@ def test_bad_arguments_play_nothing():
         ([1.0, 2.0], (good, label), TypeError),
         (np.array([1.0, 2.0]), (good, label), TypeError),
         (np.array([[1], [2]]), (good, label), TypeError),
+        (np.array([b"a", b"b\0"]), (good, label), TypeError),  # would be b"b"
         (["a", "b"], (good,), TypeError),
         (["a", "b"], (np.zeros((2, 4)), label), ValueError),
         (["a", "b"], (good, np.zeros(3)), ValueError),

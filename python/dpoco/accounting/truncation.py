@@ -58,18 +58,22 @@ def truncation_charge(variates: float, epsilon: float) -> float:
 def reserve(budget: Budget, variates: float) -> Budget:
     """Return `budget` with the truncation charge taken off its delta, for calibration.
 
+    Where tails cost more at its epsilon, it is at a smaller one, which says as much.
+
     Raises
     ------
     CalibrationError
         If nothing is left of delta.
     """
-    left = budget.delta - truncation_charge(variates, budget.epsilon)
-    if not left > 0.0:
+    mass, epsilon = truncation_mass(variates), budget.epsilon
+    if charge(epsilon, mass) < budget.delta:
+        return Budget._derived(epsilon, budget.delta - charge(epsilon, mass))
+    if 10.0 * mass >= budget.delta:
         raise CalibrationError(
-            f"the truncated tails of {variates:.3g} variates cost more than delta = "
-            f"{budget.delta:.3g} at epsilon = {budget.epsilon:.3g}; lower epsilon or the horizon"
+            f"the truncated tails (total variation {mass:.3g}) cost more than delta = "
+            f"{budget.delta:.3g}; raise delta, or lower the horizon"
         )
-    return Budget._derived(budget.epsilon, left)
+    return Budget._derived(math.log(0.25 * budget.delta / mass - 1.0), 0.5 * budget.delta)
 
 
 def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:

@@ -572,7 +572,10 @@ def _declared(classes: Any) -> NDArray[Any]:
     if np.ndim(classes) != 1:
         raise ValueError("classes must be two different labels, or more")
     LabelMap(list(classes))  # before NumPy makes two types one
-    return np.unique(np.asarray(classes))
+    found: NDArray[Any] = np.unique(np.asarray(classes))
+    if len(found) < len(classes):
+        raise ValueError("classes must be different labels without trailing zeros, too")
+    return found
 
 
 def _occurring(y: NDArray[Any]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import dpoco
-from dpoco._encryption import is_encrypted
+from dpoco._encryption import UnreadableError, is_encrypted
 from dpoco._state import FRAME_SIGNATURE
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
@@ -20,6 +20,7 @@ from dpoco.cli import _support as shell
 from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.privacy.losses.combined import Unknown
 
 if TYPE_CHECKING:
     from dpoco.audit import StandardCase
@@ -217,7 +218,7 @@ def explain_command(
 
 
 _VERIFICATION = "dpoco.verification/1"
-_EXIT = {"verified": 0, "refuted": 1, "not covered": 1, "not one": 2}
+_EXIT = {"verified": 0, "refuted": 1, "not covered": 1, "not one": 2, "unreadable": 2}
 
 
 class _NotOneError(Exception):
@@ -225,7 +226,7 @@ class _NotOneError(Exception):
 
 
 class _NotCoveredError(Exception):
-    """The independent checker has no formula for a description."""
+    """There is nothing to derive a statement from, or no formula that does."""
 
 
 _Judge = Callable[[Any], str]
@@ -242,7 +243,7 @@ def verify_command(
     Nothing is drawn, and a journal is read from a copy: whoever writes it goes on.
 
     Exit codes: 0 all verified, 1 something refuted or not covered, 2 something that is none of
-    these.
+    these, or whose key is missing.
 
     For example:
 
@@ -285,6 +286,8 @@ def _row(file: Path, judge: _Judge) -> dict[str, Any]:
     except (_NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
+    except UnreadableError as error:
+        row |= {"verdict": "unreadable", "reason": str(error)}
     except (StateError, BudgetExceeded) as error:
         row |= {"verdict": "refuted", "reason": str(error)}
     except _NotCoveredError as error:
@@ -297,6 +300,8 @@ def _verified(stated: Any) -> str:
     guarantee = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
     if not guarantee.private:
         return "no privacy"
+    if guarantee.description is None and isinstance(guarantee.loss.bare, Unknown):
+        raise _NotCoveredError("a point alone: there is nothing from which it could follow")
     guarantee.verify()
     origin = "" if guarantee.description is not None else ", by its own curve"
     return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:.3g}{origin}"

@@ -13,6 +13,8 @@ from typing import Any
 
 import typer
 
+from dpoco._encryption import refuse_readable
+from dpoco._validation import LARGEST_HORIZON
 from dpoco.cli import _support as shell
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal import Journal, SqliteStore
@@ -47,6 +49,9 @@ def _read_only(file: Path) -> sqlite3.Connection:
 
 def copy_journal(file: Path, to: Path) -> None:
     """Copy a journal and its key, as of one moment, to files that only the owner reads."""
+    key = Path(f"{file}.key")
+    if key.exists():
+        refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
     os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with (
         closing(_read_only(file)) as source,
@@ -54,7 +59,7 @@ def copy_journal(file: Path, to: Path) -> None:
     ):
         source.backup(target)
     with suppress(FileNotFoundError):
-        shutil.copy(f"{file}.key", f"{to}.key")
+        shutil.copy(key, f"{to}.key")
 
 
 @contextmanager
@@ -116,7 +121,8 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
             return
         table = shell.table(["stream"], ["round", "horizon", "waiting", "epsilon", "delta"])
         for row in rows:
-            horizon = "unknown" if row["horizon"] is None else f"{row['horizon']:,}"
+            endless = row["horizon"] == LARGEST_HORIZON
+            horizon = "unknown" if endless else f"{row['horizon']:,}"
             cells = f"{row['round']:,}", horizon, f"{row['waiting']:,}"
             shown = "none" if row["epsilon"] is None else f"{row['epsilon']:.6g}"
             table.add_row(row["stream"], *cells, shown, f"{row['delta']:.3g}")

@@ -19,8 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
-from dpoco._choice import UPDATES, choose
-from dpoco._validation import FloatArray, choice, named, positive_float, positive_int
+from dpoco._choice import UNKNOWN, UPDATES, choose
+from dpoco._validation import (
+    LARGEST_HORIZON,
+    FloatArray,
+    choice,
+    named,
+    positive_float,
+    positive_int,
+)
 from dpoco.accounting import Budget
 from dpoco.cli._options import (
     given_options,
@@ -151,9 +158,10 @@ def _taken(
         return entry, given_options(entry, asked), ""
     budget = Budget._over(asked["epsilon"], asked["delta"], covered)
     people = participation_of(asked)
-    ranked = choose(problem, horizon=covered, budget=budget, participation=people, **more)
+    planned = None if covered == LARGEST_HORIZON else covered  # without an end: it must learn soon
+    ranked = choose(problem, horizon=planned, budget=budget, participation=people, **more)
     resumed = asked.get("resumed")  # stays what it is, though another may be better by now
-    same = (each for each in ranked if resumed and each.parameters == resumed.parameters)
+    same = (each for each in ranked if resumed is not None and each.is_of(resumed))
     chosen = next(same, ranked[0])
     entry = learner_named(chosen.learner.partition(".")[2])
     common = given_options(entry, {**asked, "switches": None})
@@ -244,7 +252,8 @@ def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         domain, loss = _problem_of(asked, stream.dimension, entry.ball or 2.0)
         entry, options, why = _taken(entry, (domain, loss), covered, asked)
         if entry.name == "tree-frank-wolfe":
-            batch = 1 if options["calibration"] == "paper" else max(1, covered // UPDATES)
+            planned = UNKNOWN if covered == LARGEST_HORIZON else covered
+            batch = 1 if options["calibration"] == "paper" else max(1, planned // UPDATES)
             standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}
             options = {**standard, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":

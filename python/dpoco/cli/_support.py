@@ -238,8 +238,13 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
 
 def asked_of(context: typer.Context) -> dict[str, Any]:
     """Return what a command was asked, by its options' names, in their order, as a report says."""
-    options = _options_of(context).items()
-    return {name: told(context.params[own]) for name, own in options if name not in _NOT_TOLD}
+    given = {name: context.params[own] for name, own in _options_of(context).items()}
+    # Of numbers, --p may be infinite; others are refused as such.
+    return {
+        name: value if value == math.inf and name != "p" else told(value)
+        for name, value in given.items()
+        if name not in _NOT_TOLD
+    }
 
 
 def was_given(context: typer.Context, name: str) -> bool:

@@ -301,6 +301,13 @@ def _read_csv(source: Path | io.StringIO, title: str, header: bool | None) -> Re
                 if row:
                     yield row
 
+    def plain(lines: Iterable[str]) -> Iterator[str]:
+        """Yield lines that have as many cells as names; quoted marks are left to `rest`."""
+        for line in lines:
+            if line.count(mark) + 1 != len(names) and line.strip("\r\n"):
+                raise ValueError
+            yield line
+
     def select(chosen: list[str]) -> FloatArray:
         if not has_rows:
             return np.empty((0, len(chosen)))
@@ -310,8 +317,9 @@ def _read_csv(source: Path | io.StringIO, title: str, header: bool | None) -> Re
                 next(csv.reader(file))
             with suppress(ValueError):
                 return np.loadtxt(
-                    file, delimiter=mark, quotechar='"', comments=None, usecols=indices, ndmin=2
-                )
+                    plain(file), delimiter=mark, quotechar='"', comments=None, usecols=indices,
+                    ndmin=2,
+                )  # fmt: skip
         # Not while that error is handled: its text quotes a cell, and would be shown as context.
         # Flat and of doubles: of lists of lists, a large file would need ten times the memory.
         cells = array("d", (_number(row[i], i, mark) for row in rest() for i in indices))

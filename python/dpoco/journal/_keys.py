@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpoco import _core
-from dpoco._encryption import KEY_BYTES, checked_key, refuse_readable
+from dpoco._encryption import KEY_BYTES, UnreadableError, checked_key, refuse_readable
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray
 from dpoco.errors import StateError
@@ -279,7 +279,7 @@ class KeyRing:
         """Return the key with this fingerprint, or raise `StateError`."""
         key = self._keys.get(fingerprint)
         if key is None:
-            raise StateError(
+            raise UnreadableError(
                 "the journal was written under a key that was not given: is its key file missing?"
             )
         return key

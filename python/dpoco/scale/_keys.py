@@ -67,8 +67,11 @@ def key_list(keys: Any, rounds: int) -> list[Key]:
     if isinstance(keys, (str, bytes, Mapping)):
         raise TypeError(f"keys must be a sequence of keys; got {type(keys).__name__}")
     if isinstance(keys, np.ndarray):
-        if keys.ndim != 1 or keys.dtype.kind not in "iuUSO":
-            raise TypeError("keys must be a one-dimensional array of texts, whole numbers or bytes")
+        if keys.ndim != 1 or keys.dtype.kind not in "iuUO":
+            raise TypeError(
+                "keys must be a one-dimensional array of texts or whole numbers; bytes must be a "
+                "list, since an array drops trailing zeros"
+            )
         values: list[Any] = keys.tolist()
     else:
         values = list(keys)
