@@ -87,6 +87,13 @@ def released(name: str) -> list[str]:
             hashed(*shapes)]  # fmt: skip
 
 
+# Ways to pass a record, of which the first is refused.
+CASTS = (
+    lambda row: row[:-1], lambda row: row.astype(np.float32), lambda row: np.repeat(row, 2)[::2],
+    lambda row: row.tolist(),
+)  # fmt: skip
+
+
 def plain(value: Any) -> Any:
     """Return what can be hashed of an argument or answer; of compiled objects their class."""
     if isinstance(value, dict):
@@ -136,10 +143,12 @@ def described(name: str) -> list[str]:
         if subject.plays == "batch":
             subject.released(learner)
     said = [repr(learner), learner.guarantee.regret_bound, plain(learner.guarantee.details)]
+    said += [str(subject.fresh(**each).guarantee) for each in ({"seed": None}, {"source": None})]
     said += [answer(getattr(learner, each)) for each in ("_entries",) if hasattr(learner, each)]
     said += [plain(getattr(learner, each, None)) for each in ("_width", "_direct", "alarms_left")]
     with suppress(StateError, AttributeError):
-        said.append(learner._header_dimension(unpack(learner._to_bytes())[0]["object"]))
+        header = unpack(learner._to_bytes())[0]["object"]
+        said += [learner._header_dimension(header), repr(header)]
     if not subject.runs or not hasattr(learner, "run") or subject.plays == "sums":
         return [hashed(settings), hashed(said)]
     wild = tuple(map(beyond, subject.part(0, 24)))
@@ -155,6 +164,11 @@ def described(name: str) -> list[str]:
         calls = (getattr(trace, verb, None) for verb in ("regret", "comparator_losses"))
         said += [answer(call, each) for call in calls if call is not None]
     said.append(answer(lambda: repr(trace.nonprivate_records)))
+    for cast in CASTS if wild[0].ndim == 2 and subject.plays != "arms" else ():
+        first, *rest = subject.record(0)
+        given = cast(np.asarray(first)), *rest
+        asked = answer(subject.ask, whole := subject.fresh(4), 0)
+        said.append([asked, answer(whole.observe, *given), whole.round])
     return [hashed(settings), hashed(said)]
 
 

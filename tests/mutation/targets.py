@@ -63,7 +63,7 @@ ROOMS = {
     ),
     "settings": Room(
         ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (),
-        (*_PLAYED, *_LEARNERS),
+        (*_PLAYED,),
     ),
     "randomizers": Room(("local/_randomizers.py",), (), ("tests/local",)),
     "draws": Room(
