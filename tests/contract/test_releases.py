@@ -40,14 +40,17 @@ WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
 
-def beyond(part):
-    """Return records of which some break any bound."""
+def beyond(part, *spoiled):
+    """Return records of which some break any bound; from the fourth on some are no numbers."""
     array = np.asarray(part)
     if array.dtype != np.float64:
         return part
-    return array * np.where(np.arange(len(array)) % 3 == 1, 9.0, 1.0).reshape(
+    wild = array * np.where(np.arange(len(array)) % 3 == 1, 9.0, 1.0).reshape(
         -1, *[1] * (array.ndim - 1)
     )
+    for at, value in enumerate(spoiled):
+        wild.reshape(len(wild), -1)[4 + 5 * at, -1] = value
+    return wild
 
 
 def restored(subject, state: bytes) -> list[bytes]:
@@ -151,7 +154,7 @@ def described(name: str) -> list[str]:
         said += [learner._header_dimension(header), repr(header)]
     if not subject.runs or not hasattr(learner, "run") or subject.plays == "sums":
         return [hashed(settings), hashed(said)]
-    wild = tuple(map(beyond, subject.part(0, 24)))
+    wild = tuple(beyond(part, math.nan, -math.inf, math.inf) for part in subject.part(0, 24))
     raising = "on_violation" in learner.get_params()
     for rows in [slice(0, 24), slice(1, 2), slice(3, 4)] if raising else []:
         strict = subject.fresh(on_violation="raise")
