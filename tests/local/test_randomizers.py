@@ -17,6 +17,7 @@ from dpoco.audit import exact_audit
 from dpoco.audit.exact import at_most_exp
 from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.local._randomizers import best_bits, best_subset_size
+from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source
 
 # -- bits ------------------------------------------------------------------------------------------
@@ -35,6 +36,24 @@ def test_bit_vectors(epsilon, low, high):
     assert (randomizer.low, randomizer.high) == (low, high)
     assert randomizer.threshold(1.0) == high
     assert randomizer.threshold(-1.0) == low
+
+
+@pytest.mark.parametrize("epsilon", [1e-17, 0.5, 20.0])
+def test_the_kernel_is_told_what_is_drawn(epsilon):
+    bits, subsets = BitRandomizer(epsilon, 3), SubsetRandomizer(7, 2, epsilon)
+    assert bits.law == Bits(bits.low, bits.high, 3)
+    assert subsets.law == Subset(7, 2, subsets._law.inside)
+    chances = [subsets.probability((1, 2), label) for label in (1, 0, None)]
+    assert chances[2] == Fraction(1, math.comb(7, 2))
+    assert math.isclose(chances[0] / chances[1], 1.0 + subsets.gain, rel_tol=1e-12)
+    assert (subsets.inside is None) == (subsets._law.inside == 0) == (epsilon < 1e-16)
+
+
+def test_audits_try_all_sixty_fourths_and_what_no_query_says():
+    probes = set(BitRandomizer.PROBES)
+    assert probes >= {i / 64 for i in range(-64, 65)} | {math.inf, -math.inf, 2.0, -2.0}
+    assert any(map(math.isnan, BitRandomizer.PROBES))
+    assert len(BitRandomizer.PROBES) == 137
 
 
 def test_threshold_vector():

@@ -60,7 +60,13 @@ ROOMS = {
         ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (),
         (*_PLAYED, *_LEARNERS),
     ),
-    "randomizers": Room(("local/_randomizers.py",), (), ("tests/local",)),
+    "randomizers": Room(
+        ("local/_randomizers.py",), (),
+        tuple(f"tests/local/test_{name}.py" for name in (
+            "channel", "client", "edge_cases", "hostile_specs", "pool", "private_contexts",
+            "randomizers", "simulate", "subsets",
+        )),
+    ),
     "draws": Room(
         (), ("random/*.cpp", "noise/*.cpp", "mechanisms/*.cpp", "losses/record.cpp"),
         (*_PLAYED, "tests/noise", "tests/random", "tests/losses/test_clipping.py"),
