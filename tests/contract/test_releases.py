@@ -108,14 +108,32 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bytes | None) else type(value).__name__
 
 
+def spoiled(value: Any) -> Iterator[Any]:
+    """Yield copies of settings, each with one number in them replaced by one to be refused."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield 0
+    elif isinstance(value, float):
+        yield from (math.nan, math.inf, -1.0, 0.0)
+    elif isinstance(value, dict | list | tuple):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in items:
+            for other in spoiled(each):
+                copy = dict(value) if isinstance(value, dict) else list(value)
+                copy[key] = other
+                yield copy
+
+
 @contextmanager
-def telling(seen: list[Any]) -> Iterator[None]:
-    """Append what compiled classes are built from."""
+def telling(seen: list[Any], refused: list[Any]) -> Iterator[None]:
+    """Append what compiled classes are built from, and what of it, if spoiled, they refuse."""
     kept = {name: kind for name, kind in vars(_core).items() if type(kind) is type(_core.Domain)}
 
     def wrapped(name: str, kind: Any) -> Callable[..., Any]:
         def build(*given: Any, **named: Any) -> Any:
             seen.append((name, plain(given), plain(named)))
+            refused.extend(answer(kind, *each) for each in spoiled(given))
             return kind(*given, **named)
 
         for key in vars(kind) if isinstance(kind, type) else ():
@@ -134,14 +152,15 @@ def answer(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
     try:
         return plain(call(*given, **named))
     except Exception as error:
-        return repr(error)
+        return repr(error).partition("Invoked with")[0]
 
 
 def described(name: str) -> list[str]:
     """Return hashes of settings, of what learners say and refuse, and of traces."""
     subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
     settings: list[Any] = []
-    with telling(settings):
+    refused: list[Any] = []
+    with telling(settings, refused):
         learner = subject.fresh()
         if subject.plays == "batch":
             subject.released(learner)
@@ -153,7 +172,7 @@ def described(name: str) -> list[str]:
         header = unpack(learner._to_bytes())[0]["object"]
         said += [learner._header_dimension(header), repr(header)]
     if not subject.runs or not hasattr(learner, "run") or subject.plays == "sums":
-        return [hashed(settings), hashed(said)]
+        return [hashed(settings), hashed(refused), hashed(said)]
     wild = tuple(beyond(part, math.nan, -math.inf, math.inf) for part in subject.part(0, 24))
     raising = "on_violation" in learner.get_params()
     for rows in [slice(0, 24), slice(1, 2), slice(3, 4)] if raising else []:
@@ -172,7 +191,7 @@ def described(name: str) -> list[str]:
         given = cast(np.asarray(first)), *rest
         asked = answer(subject.ask, whole := subject.fresh(4), 0)
         said.append([asked, answer(whole.observe, *given), whole.round])
-    return [hashed(settings), hashed(said)]
+    return [hashed(settings), hashed(refused), hashed(said)]
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

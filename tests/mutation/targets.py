@@ -54,7 +54,12 @@ ROOMS = {
     "kernel": Room(("privacy/*.py", "privacy/*/*.py"), (), ("tests/privacy/test_vectors.py",)),
     "mechanisms": Room(
         ("mechanisms/_mechanisms.py", "_clipping.py"), (),
-        (*_PLAYED, "tests/mechanisms", "tests/losses"),
+        (
+            *_PLAYED, "tests/mechanisms/test_above_threshold.py",
+            "tests/mechanisms/test_continual_sum.py", "tests/mechanisms/test_engine_settings.py",
+            "tests/mechanisms/test_noisy_max.py", "tests/losses/test_clipping.py",
+            "tests/state/test_memory.py",
+        ),
     ),
     "settings": Room(
         ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (),
