@@ -38,6 +38,12 @@ def test_bit_vectors(epsilon, low, high):
     assert randomizer.threshold(-1.0) == low
 
 
+def test_labels_are_counted_by_31_bits():
+    assert SubsetRandomizer(2**31 - 1, 1, 1.0).labels == 2**31 - 1
+    with pytest.raises(ValueError, match="labels"):
+        SubsetRandomizer(2**31, 1, 1.0)
+
+
 @pytest.mark.parametrize("epsilon", [1e-17, 0.5, 20.0])
 def test_the_kernel_is_told_what_is_drawn(epsilon):
     bits, subsets = BitRandomizer(epsilon, 3), SubsetRandomizer(7, 2, epsilon)
@@ -50,10 +56,13 @@ def test_the_kernel_is_told_what_is_drawn(epsilon):
 
 
 def test_audits_try_all_sixty_fourths_and_what_no_query_says():
-    probes = set(BitRandomizer.PROBES)
-    assert probes >= {i / 64 for i in range(-64, 65)} | {math.inf, -math.inf, 2.0, -2.0}
-    assert any(map(math.isnan, BitRandomizer.PROBES))
-    assert len(BitRandomizer.PROBES) == 137
+    randomizer = BitRandomizer(1.0)
+    phis = np.array(randomizer.PROBES)
+    assert set(phis[:129]) == {i / 64 for i in range(-64, 65)}
+    assert set(phis[130:]) >= {math.inf, -math.inf, 2.0, -2.0}
+    assert math.isnan(phis[129])
+    ends = {randomizer.low, 2**52, randomizer.high}
+    assert {randomizer.threshold(phi) for phi in phis[129:]} == ends
 
 
 def test_threshold_vector():
@@ -194,8 +203,9 @@ def test_arguments():
         for build in (BitRandomizer, lambda e: SubsetRandomizer(4, 1, e)):
             with pytest.raises(ValueError, match="epsilon"):
                 build(bad)
-    for labels, size in ((2, 2), (2, 0), (5, 5), (1, 1)):
-        with pytest.raises(ValueError, match=r"size|labels"):
+    for labels, size, message in ((2, 2, r"size must be in \[1, 1\]"), (2, 0, "size must be"),
+                                  (5, 5, r"size must be in \[1, 4\]"), (1, 1, "labels")):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
             SubsetRandomizer(labels, size, 1.0)
     with pytest.raises(ValueError, match="bits"):
         BitRandomizer(1.0, 65)

@@ -289,7 +289,7 @@ def _values(
         places = np.where(indices < 0, spec.labels, indices)
         return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
     each = np.arange(count)
-    if spec.labels == 1 or count == 0:
+    if spec.labels == 1:
         return [(np.zeros(count), each) for _ in spec.queries]
     return [
         (np.where(indices < 0, 0.0, query.values_at(rows, indices)), each) for query in spec.queries
