@@ -203,8 +203,8 @@ def test_arguments():
         for build in (BitRandomizer, lambda e: SubsetRandomizer(4, 1, e)):
             with pytest.raises(ValueError, match="epsilon"):
                 build(bad)
-    for labels, size, message in ((2, 2, r"size must be in \[1, 1\]"), (2, 0, "size must be"),
-                                  (5, 5, r"size must be in \[1, 4\]"), (1, 1, "labels")):  # fmt: skip
+    last = (2, 2, r"size must be in \[1, 1\]"), (5, 5, r"size must be in \[1, 4\]")
+    for labels, size, message in (*last, (2, 0, "size must be"), (1, 1, "labels")):
         with pytest.raises(ValueError, match=message):
             SubsetRandomizer(labels, size, 1.0)
     with pytest.raises(ValueError, match="bits"):

@@ -29,11 +29,10 @@ class Room:
 _PLAYED = "tests/contract/test_releases.py", "tests/state/test_same_bits.py"
 # Tests of learners that are quick, and look at more than what is released.
 _LEARNERS = (
-    "tests/experts/test_expert_learner.py", "tests/experts/test_tracker.py",
-    "tests/experts/test_planner.py", "tests/frank_wolfe/test_batch_protocol.py",
-    "tests/frank_wolfe/test_batch_limits.py", "tests/oco/test_lipschitz.py",
-    "tests/oco/test_lipschitz_limits.py", "tests/oco/test_lipschitz_plane.py",
-    "tests/people/test_learners.py", "tests/state/test_memory.py",
+    "tests/experts/test_expert_learner.py", "tests/frank_wolfe/test_batch_protocol.py",
+    "tests/oco/test_lipschitz.py", "tests/oco/test_lipschitz_limits.py",
+    "tests/oco/test_lipschitz_plane.py", "tests/people/test_learners.py",
+    "tests/state/test_memory.py",
 )  # fmt: skip
 # Tests of engines against references of their own, and of what audits read in them.
 _ENGINES = (
