@@ -40,8 +40,13 @@ def test_bit_vectors(epsilon, low, high):
 
 def test_labels_are_counted_by_31_bits():
     assert SubsetRandomizer(2**31 - 1, 1, 1.0).labels == 2**31 - 1
-    with pytest.raises(ValueError, match="labels"):
+    with pytest.raises(ValueError, match=r"labels must be .* 2147483647"):
         SubsetRandomizer(2**31, 1, 1.0)
+    with pytest.raises(ValueError, match="at least 2 labels"):
+        best_subset_size(1, 1.0)
+    assert [best_subset_size(m, 1e-12) for m in range(2, 9)] == [1, 1, 2, 2, 3, 3, 4]
+    assert [best_bits(epsilon) for epsilon in (0.5, 1.0, 1.5, 2.0)] == [1] * 4
+    assert len(BitRandomizer(1.0, 13).pmf([0.5] * 13)) == 2**13
 
 
 @pytest.mark.parametrize("epsilon", [1e-17, 0.5, 20.0])

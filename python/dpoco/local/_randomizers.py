@@ -50,7 +50,7 @@ def best_subset_size(labels: int, epsilon: float) -> int:
         raise ValueError("a subset needs at least 2 labels")
     # Client and server must agree: the same bits of e^eps on every machine.
     size = math.floor(labels / (float(_core.local_exp(value)) + 1.0) + 0.5)
-    return min(max(1, size), labels - 1)
+    return max(1, size)
 
 
 class BitRandomizer:
