@@ -1,8 +1,10 @@
 """What every learner releases, and the state it ends in, stay as they are, to the last bit.
 
 For every option of ``variants.py`` and for the defaults, played round by round and, where there is
-a call for it, in one go on records beyond all bounds. ``python tests/contract/test_releases.py``
-writes ``releases.json``, after a change of draws, engines or planners that is meant.
+a call for it, in one go on records beyond all bounds. So does what engines are built from, what
+learners say of themselves and of their traces, and what they refuse.
+``python tests/contract/test_releases.py`` writes ``releases.json``, after a change of draws,
+engines or planners that is meant.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ import math
 import os
 import struct
 import warnings
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.bits import hashed, platform
 from tests.contract.variants import VARIANTS
 
+from dpoco import _core
+from dpoco._state import unpack
 from dpoco.audit import contract_checks
 from dpoco.audit._contract import _listed, _subject
 from dpoco.errors import StateError
@@ -34,14 +40,17 @@ WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
 
-def beyond(part):
-    """Return records of which some break any bound."""
+def beyond(part, *spoiled):
+    """Return records of which some break any bound; from the fourth on some are no numbers."""
     array = np.asarray(part)
     if array.dtype != np.float64:
         return part
-    return array * np.where(np.arange(len(array)) % 3 == 1, 9.0, 1.0).reshape(
+    wild = array * np.where(np.arange(len(array)) % 3 == 1, 9.0, 1.0).reshape(
         -1, *[1] * (array.ndim - 1)
     )
+    for at, value in enumerate(spoiled):
+        wild.reshape(len(wild), -1)[4 + 5 * at, -1] = value
+    return wild
 
 
 def restored(subject, state: bytes) -> list[bytes]:
@@ -81,6 +90,117 @@ def released(name: str) -> list[str]:
             hashed(*shapes)]  # fmt: skip
 
 
+# Ways to pass a record, of which the first is refused.
+CASTS = (
+    lambda row: row[:-1], lambda row: row.astype(np.float32), lambda row: np.repeat(row, 2)[::2],
+    lambda row: row.tolist(),
+)  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """Return what can be hashed of an argument or answer; of compiled objects their class."""
+    if isinstance(value, dict):
+        return [(key, plain(value[key])) for key in sorted(value) if key != "key"]
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.shape, value.tobytes()
+    return value if isinstance(value, str | int | float | bytes | None) else type(value).__name__
+
+
+def spoiled(value: Any) -> Iterator[Any]:
+    """Yield copies of settings, each with one number in them replaced by one to be refused."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield 0
+    elif isinstance(value, float):
+        yield from (math.nan, math.inf, -1.0, 0.0)
+    elif isinstance(value, dict | list | tuple):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in items:
+            for other in spoiled(each):
+                copy = dict(value) if isinstance(value, dict) else list(value)
+                copy[key] = other
+                yield copy
+
+
+@contextmanager
+def telling(seen: list[Any], refused: list[Any]) -> Iterator[None]:
+    """Append what compiled classes are built from, and what of it, if spoiled, they refuse."""
+    kept = {name: kind for name, kind in vars(_core).items() if type(kind) is type(_core.Domain)}
+
+    def wrapped(name: str, kind: Any) -> Callable[..., Any]:
+        def build(*given: Any, **named: Any) -> Any:
+            seen.append((name, plain(given), plain(named)))
+            refused.extend(answer(kind, *each) for each in spoiled(given))
+            return kind(*given, **named)
+
+        for key in vars(kind) if isinstance(kind, type) else ():
+            if not key.startswith("_"):  # other ways to build one
+                setattr(build, key, wrapped(f"{name}.{key}", getattr(kind, key)))
+        return build
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, kind in kept.items():
+            patch.setattr(_core, name, wrapped(name, kind))
+        yield
+
+
+def answer(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Return what a call returns, or the error that it ends in."""
+    try:
+        return plain(call(*given, **named))
+    except Exception as error:
+        return repr(error).partition("Invoked with")[0]
+
+
+def described(name: str) -> list[str]:
+    """Return hashes of settings, of what learners say and refuse, and of traces."""
+    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    settings: list[Any] = []
+    refused: list[Any] = []
+    with telling(settings, refused):
+        learner = subject.fresh()
+        if subject.plays == "batch":
+            subject.released(learner)
+    said = [repr(learner), learner.guarantee.regret_bound, plain(learner.guarantee.details)]
+    said += [str(subject.fresh(**each).guarantee) for each in ({"seed": None}, {"source": None})]
+    said += [answer(getattr(learner, each)) for each in ("_entries",) if hasattr(learner, each)]
+    said += [plain(getattr(learner, each, None)) for each in ("_width", "_direct", "alarms_left")]
+    with suppress(StateError, AttributeError):
+        header = unpack(learner._to_bytes())[0]["object"]
+        said += [learner._header_dimension(header), repr(header)]
+    if not subject.runs or not hasattr(learner, "run") or subject.plays == "sums":
+        return [hashed(settings), hashed(refused), hashed(said)]
+    wild = tuple(beyond(part, math.nan, -math.inf, math.inf) for part in subject.part(0, 24))
+    raising = "on_violation" in learner.get_params()
+    for rows in [slice(0, 24), slice(1, 2), slice(3, 4)] if raising else []:
+        strict = subject.fresh(on_violation="raise")
+        said.append([answer(strict.run, *(part[rows] for part in wild)), strict.round])
+    whole = subject.fresh(3)
+    trace, decision = whole.run(*wild), subject.released(subject.fresh(3))[0]
+    shown = [each for each in dir(trace) if not each.startswith("_")]
+    said += [str(trace), whole.round, *(answer(getattr, trace, each) for each in shown)]
+    for each in (decision, 1, np.arange(24) % 3, -1, [9] * 24, [0] * 3, [0.0] * 9):
+        calls = (getattr(trace, verb, None) for verb in ("regret", "comparator_losses"))
+        said += [answer(call, each) for call in calls if call is not None]
+    said.append(answer(lambda: repr(trace.nonprivate_records)))
+    for cast in CASTS if wild[0].ndim == 2 and subject.plays != "arms" else ():
+        first, *rest = subject.record(0)
+        given = cast(np.asarray(first)), *rest
+        asked = answer(subject.ask, whole := subject.fresh(4), 0)
+        said.append([asked, answer(whole.observe, *given), whole.round])
+    return [hashed(settings), hashed(refused), hashed(said)]
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.skipif(not SAME_PLATFORM, reason="parameters have other last digits here")
+@pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
+def test_descriptions_have_not_moved(name):
+    assert described(name) == WRITTEN["described"][name]
+
+
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
 def test_releases_have_not_moved(name):
@@ -92,5 +212,7 @@ def test_releases_have_not_moved(name):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    releases = {name: released(name) for name in [*LISTED, *VARIANTS]}
-    FILE.write_text(json.dumps({"platform": platform(), "releases": releases}, indent=0) + "\n")
+    names = [*LISTED, *VARIANTS]
+    written = {"releases": {name: released(name) for name in names}}
+    written["described"] = {name: described(name) for name in names}
+    FILE.write_text(json.dumps({"platform": platform(), **written}, indent=0) + "\n")

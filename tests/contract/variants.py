@@ -21,6 +21,7 @@ from dpoco.losses import (
 ROUNDS, D = 25, 3
 BUDGET = dpoco.Budget(4.0, 1e-5)
 LARGE = dpoco.Budget.from_dict({"epsilon": 20.0, "delta": 0.1})  # without a warning
+TINY = dpoco.Budget(1e-4, 1e-5)
 PURE = dpoco.Budget(4.0, 0.0)
 BALL, L1, BOX, SIMPLEX = LpBall(D), LpBall(D, 1.0), Box([-1.0] * D, [1.0] * D), Simplex(D)
 RNG = np.random.default_rng(3)
@@ -186,4 +187,43 @@ VARIANTS = {
     "sgd, lattice": of(frank_wolfe.NoisySGD, BALL, LogisticLoss(), steps=50, numerics="lattice"),
     "sgd, few steps": of(frank_wolfe.NoisySGD, BOX, SquaredLoss(), steps=200, start=[0.1] * D),
     "mirror, l_1.5": of(frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), LogisticLoss()),
+    # Without a budget, and where a budget buys nothing: then no noise is drawn.
+    "polyhedral, free": of(POLYHEDRAL, L1, SquaredLoss(), budget=None, weights="paper", batch=4),
+    "polyhedral, one point": of(POLYHEDRAL, Box([0.5] * D, [0.5] * D), LogisticLoss()),
+    "ftrl, squares, free": of(
+        oco.NoisyFTRL, BOX, SquaredLoss(), budget=None, statistics="quadratic", batch=2
+    ),
+    "newton, free": of(oco.NoisyNewton, BALL, LogisticLoss(), budget=None),
+    "detector, free": of(experts.ShiftDetector, 4, budget=None, expected_shifts=3),
+    "detector, idle": of(experts.ShiftDetector, 4, budget=TINY),
+    "detector, one expert": of(experts.ShiftDetector, 1),
+    "share, free": of(experts.BatchShare, 4, budget=None, batch=3, switches=2),
+    "share, one expert": of(experts.BatchShare, 1),
+    "tracker, idle": of(experts.ObliviousTracker, 4, budget=TINY, switches=30, prior="at_most"),
+    "hedge, free": of(experts.PrefixHedge, 4, budget=None, loss_range=(-2.0, 6.0)),
+    "lipschitz, free": of(oco.LipschitzLearner, LpBall(2), budget=None, lipschitz=1.0),
+    "frank-wolfe, free": of(frank_wolfe.NoisyFrankWolfe, BALL, SquaredLoss(), budget=None),
+    "statistics, free": of(
+        frank_wolfe.SufficientStatistics, Box([-0.2] * D, [0.1, 0.2, 0.3]),
+        SquaredLoss(3.0, 1.0), budget=None,
+    ),
+    # Nets of other shapes; problems that end elsewhere.
+    "lipschitz, flat": of(
+        oco.LipschitzLearner, Box([0.0, 0.5], [1.0, 0.5]), lipschitz=1.0, resolution=5
+    ),
+    "lipschitz, disc": of(
+        oco.LipschitzLearner, LpBall(2), lipschitz=1.0, resolution=5, enforce=False
+    ),
+    "lipschitz, segment": of(oco.LipschitzLearner, LpBall(1), lipschitz=1.0, transform="parent"),
+    "lipschitz, point": of(oco.LipschitzLearner, Box([0.5], [0.5]), lipschitz=1.0),
+    "linucb, one arm": of(bandits.LinUCB, 1, D, batch=7, sum_method="tree", numerics="float"),
+    "comw, free": of(COMW, BOX, HuberLoss(1.0, 1.0), budget=None),
+    "ctrl, free": of(CTRL, BALL, SquaredLoss(), budget=None, block=4),
+    "statistics, box": of(
+        frank_wolfe.SufficientStatistics, Box([-0.2] * D, [0.1, 0.2, 0.3]), SquaredLoss(1.0, 1.0)
+    ),
+    "phased, box": of(frank_wolfe.PhasedSGD, BOX, HuberLoss(1.0, 1.0), start=[0.1] * D),
+    "frank-wolfe, started": of(
+        frank_wolfe.NoisyFrankWolfe, SIMPLEX, SquaredLoss(), start=[0.2, 0.3, 0.5]
+    ),
 }  # fmt: skip

@@ -21,7 +21,7 @@ from dpoco.local import (
     ThresholdQuery,
 )
 from dpoco.local._bounds import loss_diameter
-from dpoco.local._randomizers import bit_randomizer
+from dpoco.local._randomizers import _values, bit_randomizer
 
 
 def test_only_coordinates_protect_contexts():
@@ -129,3 +129,49 @@ def test_no_label_is_evaluated_like_any(query, labels, monkeypatch):
         assert (value != 0.0) == (label == 1)
     assert work[0]
     assert all(own == work[0] for own in work)
+
+
+def likelihoods(x, y):
+    """As FA has them, with contexts that turn the labels; a label of text has none."""
+    return FA[:, (int(y) + int(x or 0)) % 4]
+
+
+LIKELIHOOD = Hypotheses(likelihoods, hypotheses=3)
+TABLE = Hypotheses(np.stack([FA, FA[:, ::-1]]))
+OWN = [0, 1, 1, 0, 1, 0]
+CASES = {  # hypotheses, what spec is made of, context or contexts, protection, likelihoods of all
+    "array": (fixed(FA), FA, None, "label", FA),
+    "table": (TABLE, FA, 1, "label", FA[:, ::-1]),
+    "callable": (Hypotheses(lambda x: FA[:, ::-1], hypotheses=3, labels=4), FA, 0, "label",
+                 FA[:, ::-1]),
+    "table, own contexts": (TABLE, FA, OWN, "label_and_context", FA),
+    "table, no context": (TABLE, FA, None, "label_and_context", np.zeros((3, 4))),
+    "likelihood": (LIKELIHOOD, None, 0, "label", FA),
+    "likelihood, no context": (LIKELIHOOD, None, None, "label_and_context", FA),
+    "one label": (fixed(np.ones((3, 1))), np.ones((3, 1)), None, "label", np.ones((3, 1))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [(name, family) for name, case in CASES.items() for family in ("loss", "threshold", "hadamard")
+     if family != "hadamard" or (case[1] is not None and case[1].shape[1] > 1)],
+)  # fmt: skip
+@pytest.mark.parametrize("count", [0, 1, 3, 6])
+def test_any_number_of_labels_meet_the_values_each_has_alone(name, count, family):
+    """The thresholds behind the bits, whether by tables, columns or one by one."""
+    hypotheses, matrix, x, protect, all_of_it = CASES[name]
+    labels, count_of = [2, 0, None, 3, 99, 1][:count], None if matrix is None else matrix.shape[1]
+    query = {"loss": LossQuery(1, 0.0, 2.0, 0.1), "hadamard": HadamardQuery(1),
+             "threshold": ThresholdQuery([1.0, 0.5, -1.0])}[family]  # fmt: skip
+    spec = RoundSpec(1, "bit", 1.0, 3, count_of, queries=(query,))
+    own = x[:count] if isinstance(x, list) else x
+    ((values, places),) = _values(spec, hypotheses, own, labels, protect)
+    assert len(places) == count
+    for at, y in enumerate(labels):
+        inside = y is not None and (count_of is None or y < count_of)
+        turned = all_of_it[:, ::-1] if isinstance(x, list) and x[at] else all_of_it
+        column = turned[:, y % turned.shape[1]] if inside else np.zeros(3)
+        silent = not inside or count_of == 1
+        alone = 0.0 if silent else query.phi(np.ascontiguousarray(column), y, count_of)
+        assert values[places[at]] == alone

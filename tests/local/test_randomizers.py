@@ -17,6 +17,7 @@ from dpoco.audit import exact_audit
 from dpoco.audit.exact import at_most_exp
 from dpoco.local import BitRandomizer, SubsetRandomizer
 from dpoco.local._randomizers import best_bits, best_subset_size
+from dpoco.privacy.mechanisms.local_report import Bits, Subset
 from dpoco.random import Source
 
 # -- bits ------------------------------------------------------------------------------------------
@@ -35,6 +36,38 @@ def test_bit_vectors(epsilon, low, high):
     assert (randomizer.low, randomizer.high) == (low, high)
     assert randomizer.threshold(1.0) == high
     assert randomizer.threshold(-1.0) == low
+
+
+def test_labels_are_counted_by_31_bits():
+    assert SubsetRandomizer(2**31 - 1, 1, 1.0).labels == 2**31 - 1
+    with pytest.raises(ValueError, match=r"labels must be .* 2147483647"):
+        SubsetRandomizer(2**31, 1, 1.0)
+    with pytest.raises(ValueError, match="at least 2 labels"):
+        best_subset_size(1, 1.0)
+    assert [best_subset_size(m, 1e-12) for m in range(2, 9)] == [1, 1, 2, 2, 3, 3, 4]
+    assert [best_bits(epsilon) for epsilon in (0.5, 1.0, 1.5, 2.0)] == [1] * 4
+    assert len(BitRandomizer(1.0, 13).pmf([0.5] * 13)) == 2**13
+
+
+@pytest.mark.parametrize("epsilon", [1e-17, 0.5, 20.0])
+def test_the_kernel_is_told_what_is_drawn(epsilon):
+    bits, subsets = BitRandomizer(epsilon, 3), SubsetRandomizer(7, 2, epsilon)
+    assert bits.law == Bits(bits.low, bits.high, 3)
+    assert subsets.law == Subset(7, 2, subsets._law.inside)
+    chances = [subsets.probability((1, 2), label) for label in (1, 0, None)]
+    assert chances[2] == Fraction(1, math.comb(7, 2))
+    assert math.isclose(chances[0] / chances[1], 1.0 + subsets.gain, rel_tol=1e-12)
+    assert (subsets.inside is None) == (subsets._law.inside == 0) == (epsilon < 1e-16)
+
+
+def test_audits_try_all_sixty_fourths_and_what_no_query_says():
+    randomizer = BitRandomizer(1.0)
+    phis = np.array(randomizer.PROBES)
+    assert set(phis[:129]) == {i / 64 for i in range(-64, 65)}
+    assert set(phis[130:]) >= {math.inf, -math.inf, 2.0, -2.0}
+    assert math.isnan(phis[129])
+    ends = {randomizer.low, 2**52, randomizer.high}
+    assert {randomizer.threshold(phi) for phi in phis[129:]} == ends
 
 
 def test_threshold_vector():
@@ -175,8 +208,9 @@ def test_arguments():
         for build in (BitRandomizer, lambda e: SubsetRandomizer(4, 1, e)):
             with pytest.raises(ValueError, match="epsilon"):
                 build(bad)
-    for labels, size in ((2, 2), (2, 0), (5, 5), (1, 1)):
-        with pytest.raises(ValueError, match=r"size|labels"):
+    last = (2, 2, r"size must be in \[1, 1\]"), (5, 5, r"size must be in \[1, 4\]")
+    for labels, size, message in (*last, (2, 0, "size must be"), (1, 1, "labels")):
+        with pytest.raises(ValueError, match=message):
             SubsetRandomizer(labels, size, 1.0)
     with pytest.raises(ValueError, match="bits"):
         BitRandomizer(1.0, 65)

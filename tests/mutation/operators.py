@@ -135,6 +135,8 @@ def _readable(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.FunctionDef) and "overload" in map(ast.unparse, node.decorator_list):
+        return  # for type checkers
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

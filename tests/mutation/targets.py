@@ -31,17 +31,50 @@ class Room:
 
 
 _PLAYED = "tests/contract/test_releases.py", "tests/state/test_same_bits.py"
+# Tests of learners that are quick, and look at more than what is released.
+_LEARNERS = (
+    "tests/experts/test_expert_learner.py", "tests/frank_wolfe/test_batch_protocol.py",
+    "tests/oco/test_lipschitz.py", "tests/oco/test_lipschitz_limits.py",
+    "tests/oco/test_lipschitz_plane.py", "tests/people/test_learners.py",
+    "tests/state/test_memory.py",
+)  # fmt: skip
+# Tests of engines against references of their own, and of what audits read in them.
+_ENGINES = (
+    "tests/bandits/test_linucb.py", "tests/bandits/test_rounds.py",
+    "tests/experts/test_batch_share.py", "tests/experts/test_epoch_selector.py",
+    "tests/experts/test_prefix_hedge.py", "tests/experts/test_shift_detector.py",
+    "tests/experts/test_shift_statistic.py", "tests/frank_wolfe/test_batch_audit.py",
+    "tests/frank_wolfe/test_batch_reference.py", "tests/frank_wolfe/test_polyhedral_audit.py",
+    "tests/frank_wolfe/test_polyhedral_reference.py", "tests/oco/test_comw_engine.py",
+    "tests/oco/test_comw_engine_protocol.py", "tests/oco/test_comw_engine_state.py",
+    "tests/oco/test_ctrl_engine.py", "tests/oco/test_ctrl_engine_law.py",
+    "tests/oco/test_ctrl_engine_state.py", "tests/oco/test_ctrl_solver.py",
+    "tests/oco/test_lipschitz_nets.py", "tests/oco/test_noisy_ftrl_audit.py",
+    "tests/oco/test_noisy_newton.py", "tests/people/test_limiter.py",
+)  # fmt: skip
 
 ROOMS = {
     "kernel": Room(("privacy/*.py", "privacy/*/*.py"), (), ("tests/privacy/test_vectors.py",)),
     "mechanisms": Room(
         ("mechanisms/_mechanisms.py", "_clipping.py"), (),
-        (*_PLAYED, "tests/mechanisms", "tests/losses"),
+        (
+            *_PLAYED, "tests/mechanisms/test_above_threshold.py",
+            "tests/mechanisms/test_continual_sum.py", "tests/mechanisms/test_engine_settings.py",
+            "tests/mechanisms/test_noisy_max.py", "tests/losses/test_clipping.py",
+            "tests/contract/test_reading.py", "tests/state/test_memory.py",
+        ),
     ),
     "settings": Room(
-        ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (), _PLAYED
+        ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (),
+        (*_PLAYED, *_LEARNERS),
     ),
-    "randomizers": Room(("local/_randomizers.py",), (), ("tests/local", "tests/privacy")),
+    "randomizers": Room(
+        ("local/_randomizers.py",), (),
+        tuple(f"tests/local/test_{name}.py" for name in (
+            "channel", "client", "edge_cases", "hostile_specs", "pool", "private_contexts",
+            "randomizers", "simulate", "subsets",
+        )),
+    ),
     "draws": Room(
         (), ("random/*.cpp", "noise/*.cpp", "mechanisms/*.cpp", "losses/record.cpp"),
         (*_PLAYED, "tests/noise", "tests/random", "tests/losses/test_clipping.py",
@@ -54,7 +87,7 @@ ROOMS = {
     ),
     "engines": Room(
         (), ("oco/*.cpp", "frank_wolfe/*.cpp", "experts/*.cpp", "bandits/*.cpp", "core/*.cpp"),
-        _PLAYED,
+        (*_PLAYED, *_LEARNERS, *_ENGINES),
     ),
 }  # fmt: skip
 

@@ -35,6 +35,8 @@ def transferred(name: str, index: int | None) -> None:
             for other in [each for each in sys.modules.values() if each is not None]:
                 if vars(other).get(key) is old:  # and what took the name from here
                     setattr(other, key, new)
+    # What is new as a whole (methods marked `direct`) finds what everybody else has.
+    vars(fresh).update({key: vars(module)[key] for key in vars(fresh) if key in vars(module)})
     for each in caches():
         each.cache_clear()
 
@@ -48,6 +50,15 @@ def caches() -> list[functools._lru_cache_wrapper[object]]:
 def _closed(value: object) -> int:
     code = getattr(value, "__code__", None)
     return len(code.co_freevars) if isinstance(code, CodeType) else 0
+
+
+def _belong(value: object, owner: type) -> None:
+    """Let `super()` in a method mean the class that the method is put into."""
+    if _closed(value):
+        cells = zip(value.__code__.co_freevars, value.__closure__, strict=True)  # type: ignore[attr-defined]
+        for name, cell in cells:
+            if name == "__class__":
+                cell.cell_contents = owner
 
 
 def _plain(value: object) -> bool:
@@ -77,6 +88,7 @@ def _put(old: object, new: object, name: str) -> bool:
                 own = old.__dataclass_fields__[key]  # type: ignore[attr-defined]
                 own.metadata, own.default = field.metadata, field.default
             for key, value in vars(new).items():
+                _belong(value, old)
                 own = vars(old).get(key)
                 # Code alone does not fit what closes over the class, or what only looks like code.
                 if _closed(own) != _closed(value) or (

@@ -88,6 +88,15 @@ def test_records_pass_as_the_rule_says(rounds, separation, people):
         together = other
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_is_forgotten_where_tables_are_crowded(seed):
+    """Thousands of people at a time: those beside one who is forgotten are found as before."""
+    names = np.random.default_rng(seed).integers(0, 9000, 40_000)
+    limiter = Limiter(Participation(None, 6000 + seed), 40_000, bytes([seed]) * 32)
+    passed = limiter.admit(0, limiter.digests(names, names.size))
+    assert passed.tolist() == list(allowed(names.tolist(), None, 6000 + seed))
+
+
 def test_one_person_never_changes_what_another_may_do():
     rng = np.random.default_rng(3)
     rule = Participation(2, 4)

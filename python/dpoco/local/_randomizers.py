@@ -50,7 +50,7 @@ def best_subset_size(labels: int, epsilon: float) -> int:
         raise ValueError("a subset needs at least 2 labels")
     # Client and server must agree: the same bits of e^eps on every machine.
     size = math.floor(labels / (float(_core.local_exp(value)) + 1.0) + 0.5)
-    return min(max(1, size), labels - 1)
+    return max(1, size)
 
 
 class BitRandomizer:
@@ -289,7 +289,7 @@ def _values(
         places = np.where(indices < 0, spec.labels, indices)
         return [(np.append(query.values(matrix), 0.0), places) for query in spec.queries]
     each = np.arange(count)
-    if spec.labels == 1 or count == 0:
+    if spec.labels == 1:
         return [(np.zeros(count), each) for _ in spec.queries]
     return [
         (np.where(indices < 0, 0.0, query.values_at(rows, indices)), each) for query in spec.queries
