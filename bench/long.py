@@ -12,6 +12,7 @@ one core, with ``--most 1e8`` about fifteen.
 from __future__ import annotations
 
 import argparse
+import io
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +151,7 @@ def least_price(rounds: int) -> float:
 
 def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
     from matplotlib.figure import Figure
+    from PIL import Image
 
     figure = Figure(figsize=(13.2, 4.4), layout="constrained")
     for axes, (title, learners) in zip(figure.subplots(1, 3), found.items(), strict=True):
@@ -162,7 +164,10 @@ def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
             xscale="log", yscale="log", title=title, xlabel="rounds", ylabel="regret per round"
         )
         axes.legend(fontsize=7)
-    figure.savefig(FIGURE, dpi=110)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=110, format="png")
+    # Flat colours: a palette keeps the file small.
+    Image.open(drawn).convert("RGB").quantize(64).save(FIGURE, optimize=True)
 
 
 def table_of(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> str:

@@ -215,7 +215,7 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
 
 def test_a_stream_without_an_end(table, invoke):
     common = ("run", *FILE, "--no-figure", "--checkpoint", "state")
-    invoke(*common, "--horizon", "unknown")
+    invoke(*common, "--horizon", "unknown", "--seed", 1)
     first = dpoco.load("state")
     assert first.horizon == 10**12
     assert first.parameters.batch < 100  # it has learned: its first decision is not for ever
