@@ -227,3 +227,9 @@ VARIANTS = {
         frank_wolfe.NoisyFrankWolfe, SIMPLEX, SquaredLoss(), start=[0.2, 0.3, 0.5]
     ),
 }  # fmt: skip
+# Played for their releases only: the contract plays more than one net with records of one, and
+# takes clipping and noise for granted.
+RELEASED = {
+    "frank-wolfe, free", "lipschitz, disc", "lipschitz, free", "lipschitz, point",
+    "lipschitz, segment",
+}  # fmt: skip

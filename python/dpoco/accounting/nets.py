@@ -94,7 +94,7 @@ def checked_counts(shape: NetShape, resolution: Any) -> tuple[int, ...]:
         if len(values) != axes:
             raise ValueError(f"resolution must be one int for each of {axes} axes, or one for all")
     else:
-        values = (resolution,) * axes
+        values = (positive_int("resolution", resolution, maximum=LARGEST_NET),) * axes
     counts = tuple(positive_int("resolution", value, maximum=LARGEST_NET) for value in values)
     if any(count < 2 for count in counts):
         raise ValueError("resolution must be at least 2 points an axis")

@@ -107,7 +107,7 @@ def parameters_may_be_restated(s: Subject) -> None:
             others: list[Any] = [not value]
         elif isinstance(value, (int, float)):
             others = [value + 1 if np.isfinite(value) else 0.5]
-        elif isinstance(value, str):
+        elif isinstance(value, str) and value != "none":  # which is no noise, of whatever law
             others = [word for word in _words(s.kind, name) if word not in (value, "auto")]
         else:
             others = []

@@ -347,8 +347,9 @@ def one_fit_is_one_release(s: Subject) -> None:
     refused("a second fit", BudgetExceeded, learner.fit, *data)
     require(np.array_equal(learner.theta, theta), "a refused fit changed theta")
     require(np.allclose(learner.predict(data[0]), data[0] @ theta), "predict() is no margin")
-    again = learner.clone()
-    require(not np.array_equal(again.fit(*data).theta, theta), "a clone has the original's noise")
+    clones = (learner.clone().fit(*data).theta for _ in range(40))  # vertices are few
+    other = any(not np.array_equal(each, theta) for each in clones)
+    require(other or not known.private, "a clone has the original's noise")
     late = s.fresh(records=None).fit(*data)
     require(np.array_equal(late.theta, theta), "records given beforehand changed the release")
 

@@ -313,6 +313,8 @@ class ExpertFamily(Family):
 
 def ratio(moved: float, scale: float) -> float:
     """Return a movement in units of the noise; infinite where there is none."""
+    if moved == 0.0:
+        return 0.0
     return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
 
 

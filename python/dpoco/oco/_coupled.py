@@ -277,7 +277,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     unbounded : bool, default False
         Decisions range over R^d, and only the regret is measured against the domain. With privacy
         this works only for losses that are Lipschitz on all of R^d.
-    max_switches : int, optional
+    max_switches : float, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
     sampler : {"auto", "exact", "mcmc"}
         "exact": only samplers whose draws have the stated distribution, at whatever cost. "auto"
@@ -344,7 +344,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         block: int | None = None,
         relation: literals.Relation = "replace",
         unbounded: bool = False,
-        max_switches: int | None = None,
+        max_switches: float | None = None,
         sampler: literals.Sampler = "auto",
         participation: Participation | None = None,
         on_violation: literals.Violation = "clip",
@@ -413,7 +413,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     unbounded : bool, default False
         Decisions range over R^d, and only the regret is measured against the domain. With privacy
         this works only for losses that are Lipschitz on all of R^d.
-    max_switches : int, optional
+    max_switches : float, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all her rounds together.
@@ -474,7 +474,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         block: int | None = None,
         relation: literals.Relation = "replace",
         unbounded: bool = False,
-        max_switches: int | None = None,
+        max_switches: float | None = None,
         participation: Participation | None = None,
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
