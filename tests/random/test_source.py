@@ -219,6 +219,19 @@ def test_a_forked_child_does_not_share_noise():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("numerics", ["float", "lattice"])
+def test_a_sum_is_not_continued_in_a_child(numerics):
+    """Not even with variates that were drawn before."""
+    sums = dpoco.mechanisms.ContinualSum(
+        3, horizon=1000, budget=dpoco.Budget(1.0, 1e-6), numerics=numerics
+    )
+    sums.push(np.zeros(3))
+    for rows in (1, 5):
+        assert in_child(lambda n=rows: sums.run(np.zeros((n, 3))).tobytes()) == b"StateError"
+    assert in_child(lambda: sums.push(np.zeros(3)).tobytes()) == b"StateError"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_compiled_generator_refuses_to_draw_in_a_child():
     engine = _core.Source(bytes(32), 1)
     engine.words(1)  # the buffer holds variates that the child must not use either
