@@ -164,11 +164,11 @@ def test_the_estimator_user_swaps_a_line_in_a_pipeline(run, tmp_path):
     (tmp_path / "batch.py").write_text(SCIKIT_LEARN)
     (tmp_path / "stream.py").write_text(RIVER)
     accuracy, rounds = run("-W", "error", "batch.py").split()
-    assert float(accuracy) > 0.95
+    assert float(accuracy) > 0.9  # of fresh noise: 0.966, and 0.007 more or less
     assert int(rounds) == 18_000
     assert "verified (epsilon 1 at delta" in run("-m", "dpoco", "verify", "guarantee.json")
     accuracy, epsilon = run("-W", "error", "stream.py").split()
-    assert float(accuracy) > 0.9
+    assert float(accuracy) > 0.85  # 0.957, and 0.01 more or less
     assert float(epsilon) == 1.0
 
 
