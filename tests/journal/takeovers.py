@@ -73,12 +73,16 @@ def old_writer(home):
 
 def new_writer(home, rng, timeout):
     journal = opened(home, timeout)
-    stream = journal.open("a")
-    for _ in range(rng.integers(1, 3)):
-        journal.rotate_key()
-        played(stream, min(ROUNDS, stream.round + 2))
-        if rng.integers(2):
-            journal.forget("a", stream.round - 2)
+    try:
+        stream = journal.open("a")
+        for _ in range(rng.integers(1, 3)):
+            journal.rotate_key()
+            played(stream, min(ROUNDS, stream.round + 2))
+            if rng.integers(2):
+                journal.forget("a", stream.round - 2)
+    except BaseException:
+        journal.close()
+        raise
     return journal
 
 
