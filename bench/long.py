@@ -12,14 +12,13 @@ one core, with ``--most 1e8`` about fifteen.
 from __future__ import annotations
 
 import argparse
-import io
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import replaced
+from pages import replaced, save_figure
 
 import dpoco
 
@@ -151,7 +150,6 @@ def least_price(rounds: int) -> float:
 
 def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
     from matplotlib.figure import Figure
-    from PIL import Image
 
     figure = Figure(figsize=(13.2, 4.4), layout="constrained")
     for axes, (title, learners) in zip(figure.subplots(1, 3), found.items(), strict=True):
@@ -164,10 +162,7 @@ def drawn(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> None:
             xscale="log", yscale="log", title=title, xlabel="rounds", ylabel="regret per round"
         )
         axes.legend(fontsize=7)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=110, format="png")
-    # Flat colours: a palette keeps the file small.
-    Image.open(drawn).convert("RGB").quantize(64).save(FIGURE, optimize=True)
+    save_figure(figure, FIGURE, dpi=110)
 
 
 def table_of(found: dict[str, dict[str, list[float]]], lengths: list[int]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from pages import save_figure
 from side_measure import BUDGETS, Line, Table
 
 # Okabe and Ito's colours; a shape each, so that colour is not needed.
@@ -22,7 +22,6 @@ def draw(tables: Sequence[Table], path: Path) -> None:
     """Write the figure of these tables."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
-    from PIL import Image
 
     by_key = {table.key: table for table in tables}
     rows = {key: [line for line in by_key[key].lines if shown(line)] for key in PANELS}
@@ -55,7 +54,4 @@ def draw(tables: Sequence[Table], path: Path) -> None:
     figure.legend(
         [first[name] for name in BUDGETS], list(BUDGETS), loc="outside upper center", ncols=3
     )
-    drawn = io.BytesIO()
-    figure.savefig(drawn, dpi=95, format="png")
-    # Flat colours: a palette keeps the file small.
-    Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)
+    save_figure(figure, path, dpi=95)

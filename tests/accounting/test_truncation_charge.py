@@ -20,11 +20,11 @@ from dpoco.accounting.truncation import (
     charged_gaussian_epsilon,
     charged_gaussian_mu,
     reserve,
-    truncation_charge,
     truncation_mass,
 )
 from dpoco.accounting.zcdp import zcdp_delta, zcdp_epsilon
 from dpoco.errors import CalibrationError
+from dpoco.privacy.losses.loss import charge
 
 
 def hockey_stick(p, q, epsilon):
@@ -35,9 +35,9 @@ def test_the_charge_is_the_formula():
     assert TAIL_MASS_PER_VARIATE == 2.0**-64
     assert truncation_mass(10) == 10 * 2.0**-64
     assert truncation_mass(1e30) == 1.0
-    assert truncation_charge(1e6, 2.0) == pytest.approx((1 + math.e**2) * 1e6 / 2**64)
-    assert truncation_charge(1.0, 1e6) == math.inf
-    assert truncation_charge(0.0, 1e6) == 0.0
+    assert charge(2.0, truncation_mass(1e6)) == pytest.approx((1 + math.e**2) * 1e6 / 2**64)
+    assert charge(1e6, truncation_mass(1.0)) == math.inf
+    assert charge(1e6, truncation_mass(0.0)) == 0.0
 
 
 @settings(max_examples=300, deadline=None)
@@ -129,13 +129,13 @@ def test_an_ordinary_charge_is_negligible():
 def test_a_huge_epsilon_still_calibrates():
     """At epsilon = 60 the plain charge exceeds delta; a smaller epsilon pays for itself."""
     mass = truncation_mass(2e5)
-    assert truncation_charge(2e5, 60.0) > 1.0
+    assert charge(60.0, truncation_mass(2e5)) > 1.0
     mu = charged_gaussian_mu(Budget(60.0, 1e-6), mass)
     assert mu >= charged_gaussian_mu(Budget(10.0, 1e-6), mass)
     assert charged_gaussian_delta(60.0, mu, mass) <= 1e-6
     rest = reserve(Budget(60.0, 1e-6), 2e5)
     assert 10.0 < rest.epsilon < 60.0
-    assert rest.delta + truncation_charge(2e5, rest.epsilon) < 0.9e-6
+    assert rest.delta + charge(rest.epsilon, truncation_mass(2e5)) < 0.9e-6
     ball, loss = dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss()
     fit = dpoco.frank_wolfe.NoisySGD(ball, loss, records=20, steps=100, budget=Budget(60.0, 1e-6))
     assert 30.0 < fit.guarantee.epsilon <= 60.0

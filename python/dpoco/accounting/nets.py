@@ -90,12 +90,11 @@ def checked_counts(shape: NetShape, resolution: Any) -> tuple[int, ...]:
     """Return points an axis from an int for all axes or a sequence of ints, or raise."""
     axes = len(shape.sides)
     if isinstance(resolution, Sequence) and not isinstance(resolution, (str, bytes)):
-        values = tuple(resolution)
-        if len(values) != axes:
+        if len(resolution) != axes:
             raise ValueError(f"resolution must be one int for each of {axes} axes, or one for all")
+        counts = tuple(positive_int("resolution", each, maximum=LARGEST_NET) for each in resolution)
     else:
-        values = (positive_int("resolution", resolution, maximum=LARGEST_NET),) * axes
-    counts = tuple(positive_int("resolution", value, maximum=LARGEST_NET) for value in values)
+        counts = (positive_int("resolution", resolution, maximum=LARGEST_NET),) * axes
     if any(count < 2 for count in counts):
         raise ValueError("resolution must be at least 2 points an axis")
     if axes == 2 and max(counts) > LARGEST_SIDE:

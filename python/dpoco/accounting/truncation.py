@@ -29,7 +29,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import TAIL
 
 __all__ = ["TAIL_MASS_PER_VARIATE", "charged_delta", "charged_epsilon",
            "charged_gaussian_delta", "charged_gaussian_epsilon", "charged_gaussian_mu",
-           "reserve", "truncation_charge", "truncation_mass"]  # fmt: skip
+           "reserve", "truncation_mass"]  # fmt: skip
 
 TAIL_MASS_PER_VARIATE = TAIL
 
@@ -42,19 +42,6 @@ def truncation_mass(variates: float) -> float:
     return min(1.0, variates * TAIL_MASS_PER_VARIATE)
 
 
-def truncation_charge(variates: float, epsilon: float) -> float:
-    """Return (1 + e^epsilon) * variates * 2^-64, the delta that truncated tails cost at epsilon.
-
-    Parameters
-    ----------
-    variates : float
-        Upper bound on the expected number of elementary variates drawn over the whole horizon.
-    epsilon : float
-        At least 0; an overflowing charge is infinite.
-    """
-    return charge(epsilon, truncation_mass(variates))
-
-
 def reserve(budget: Budget, variates: float) -> Budget:
     """Return `budget` with the truncation charge taken off its delta, for calibration.
 
@@ -65,9 +52,10 @@ def reserve(budget: Budget, variates: float) -> Budget:
     CalibrationError
         If nothing is left of delta.
     """
-    mass, epsilon = truncation_mass(variates), budget.epsilon
-    if charge(epsilon, mass) < budget.delta:
-        return Budget._derived(epsilon, budget.delta - charge(epsilon, mass))
+    mass = truncation_mass(variates)
+    left = budget.delta - charge(budget.epsilon, mass)
+    if left > 0.0:
+        return Budget._derived(budget.epsilon, left)
     if 10.0 * mass >= budget.delta:
         raise CalibrationError(
             f"the truncated tails (total variation {mass:.3g}) cost more than delta = "

@@ -395,12 +395,13 @@ def _state_bytes(learner: Any) -> int | None:
 def _memory(state_bytes: int | None, bytes_per_record: int | None) -> str | None:
     if bytes_per_record is None:
         return "all losses; a fresh decision asks them all"
-    if state_bytes is None or not bytes_per_record:
-        return None if state_bytes is None else f"{state_bytes:,} bytes of state"
-    return (
-        f"{state_bytes:,} bytes of state, and {bytes_per_record:,} for each distinct record; "
-        "a fresh decision passes over all of them"
-    )
+    if state_bytes is None:
+        return None
+    state = f"{state_bytes:,} bytes of state"
+    if bytes_per_record == 0:
+        return state
+    records = f"{bytes_per_record:,} for each distinct record"
+    return f"{state}, and {records}; a fresh decision passes over all of them"
 
 
 def _finite(value: float | None) -> float | None:

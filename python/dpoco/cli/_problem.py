@@ -150,6 +150,11 @@ def _covered(asked: Mapping[str, Any], rounds: int) -> int:
     return positive_int("horizon", rounds if asked["horizon"] is None else asked["horizon"])
 
 
+def _known_horizon(covered: int) -> int | None:
+    """Return how many rounds are covered, or None for a stream without an end."""
+    return None if covered == LARGEST_HORIZON else covered
+
+
 def _taken(
     entry: Learner, problem: Any, covered: int, asked: Mapping[str, Any], **more: Any
 ) -> tuple[Learner, dict[str, Any], str]:
@@ -157,9 +162,9 @@ def _taken(
     if entry.name != _AUTO.name:
         return entry, given_options(entry, asked), ""
     budget = Budget._over(asked["epsilon"], asked["delta"], covered)
-    people = participation_of(asked)
-    planned = None if covered == LARGEST_HORIZON else covered  # without an end: it must learn soon
-    ranked = choose(problem, horizon=planned, budget=budget, participation=people, **more)
+    # Without an end, it must learn soon.
+    more |= {"horizon": _known_horizon(covered), "participation": participation_of(asked)}
+    ranked = choose(problem, budget=budget, **more)
     resumed = asked.get("resumed")  # stays what it is, though another may be better by now
     same = (each for each in ranked if resumed is not None and each.is_of(resumed))
     chosen = next(same, ranked[0])
@@ -252,8 +257,8 @@ def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         domain, loss = _problem_of(asked, stream.dimension, entry.ball or 2.0)
         entry, options, why = _taken(entry, (domain, loss), covered, asked)
         if entry.name == "tree-frank-wolfe":
-            planned = UNKNOWN if covered == LARGEST_HORIZON else covered
-            batch = 1 if options["calibration"] == "paper" else max(1, planned // UPDATES)
+            rounds = _known_horizon(covered) or UNKNOWN
+            batch = 1 if options["calibration"] == "paper" else max(1, rounds // UPDATES)
             standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}
             options = {**standard, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":
