@@ -55,14 +55,15 @@ def test_shards_enforce_a_participation_and_refuse_before_any_plays(tmp_path, mo
     monkeypatch.setitem(sys.modules, "ray", Local)
     rule, budget = dpoco.Participation(2, max_persons=2), Budget(1.0, 1e-6)
     hedge = dpoco.experts.PrefixHedge(4, horizon=9, budget=budget, participation=rule)
-    keys, people = list("abcdefgh") * 3, ["x", "x", "y", "x", "y", "x", "y", "y"] * 3
+    people = ["x", "x", "y", "x", "y", "x", "y", "y"] * 3
     losses = np.random.default_rng(1).uniform(size=(24, 4))
     with RayPool(hedge, shards=2, journal_directory=tmp_path, max_keys=12) as pool:
-        assert len({pool._routing.shard(key) for key in keys}) == 2
+        names = four_of_each(pool)
+        keys = names * 3
         released = pool.process(keys, losses, person=people)
         again = pool.process(keys, losses, batch=0, person=people)
         assert (released == again).all()
-        more = [*keys[:16], *["a"] * 4, *["h"] * 4]  # only these two get too many people
+        more = [*keys[:16], *names[:1] * 4, *names[-1:] * 4]  # only these two get too many people
         for offered, batch, who, error in (
             (more, None, None, TypeError),
             (more, None, people[:-1], ValueError),
@@ -72,11 +73,17 @@ def test_shards_enforce_a_participation_and_refuse_before_any_plays(tmp_path, mo
         ):
             with pytest.raises(error):
                 pool.process(offered, losses, batch=batch, person=who)
-            assert [pool.round(key) for key in "abcdefgh"] == [3] * 8
+            assert [pool.round(key) for key in names] == [3] * 8
         states = [shard._opened()[key]._learner for shard, key in shards_of(pool, keys)]
         for learner in states:
             words = np.frombuffer(learner._limiter.state()[17:], "<u8")
             assert (words[2], words[5] >> 40) == (1, 2)
+
+
+def four_of_each(pool):
+    """Return eight keys: where a key goes is a secret of the pool, so the keys are looked for."""
+    keys = sorted((f"user {i}" for i in range(200)), key=pool._routing.shard)
+    return [*keys[:4], *keys[-4:]]
 
 
 def shards_of(pool, keys):
