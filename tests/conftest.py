@@ -1,8 +1,11 @@
-"""Ctrl-C as in a terminal, which tests are slow, and a measure of work for any machine."""
+"""Entropy by name, Ctrl-C as in a terminal, slow tests, and a measure of work for any machine."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +25,45 @@ SLOW = Path(__file__).with_name("slow.txt")
 
 def pytest_addoption(parser):
     parser.addoption("--timings", help="write the processor time of every test to this file")
+
+
+class Entropy:
+    """What tests get for the system's entropy: bytes that depend on a seed and the test's name.
+
+    A test that passes does so again, and one that fails by bad luck does so for whoever looks into
+    it. Processes that a test starts afresh have real entropy.
+    """
+
+    def __init__(self, seed):
+        self.seed, self.process = seed, os.getpid()
+        self.restart("collection")
+        os.urandom = self.token_bytes
+        secrets.token_bytes = self.token_bytes
+        secrets.randbits = self.randbits
+
+    def restart(self, name):
+        self.name, self.calls = name, itertools.count()
+
+    def token_bytes(self, nbytes=None):
+        process = os.getpid()
+        fork = 0 if process == self.process else process  # a forked child differs from its parent
+        words = f"{self.seed} {self.name} {fork} {next(self.calls)}"
+        return hashlib.shake_256(words.encode()).digest(32 if nbytes is None else nbytes)
+
+    def randbits(self, k):
+        return int.from_bytes(self.token_bytes((k + 7) // 8), "big") >> (-k % 8)
+
+
+ENTROPY = Entropy(os.environ.get("DPOCO_TEST_SEED", "0"))
+
+
+def pytest_report_header():
+    return f"entropy: DPOCO_TEST_SEED={ENTROPY.seed}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    ENTROPY.restart(item.nodeid)
 
 
 def pytest_configure(config):
