@@ -68,7 +68,7 @@ def test_a_checkpoint_goes_on_with_the_same_rule_only(visits, invoke, refused):
     keep = ("--checkpoint", "state")
     invoke(*asked, *keep, "--horizon", 2 * ROUNDS)
     invoke(*asked, *keep, "--resume")
-    assert "another participation" in refused(*asked, *keep, "--resume", "--separation", 4)
+    assert "participation: repeat" in refused(*asked, *keep, "--resume", "--separation", 4)
     assert dpoco.load("state").round == 2 * ROUNDS
 
 

@@ -226,9 +226,9 @@ def test_resume_of_another_problem_is_refused(tmp_path):
     for skip_played in (False, True):
         with pytest.raises(ValueError, match="horizon of 600 rounds is used up: no row is played"):
             compare(repeats=1, resume=finished, skip_played=skip_played)
-    with pytest.raises(ValueError, match="another parameters"):
+    with pytest.raises(ValueError, match="epsilon = 2, differs in its parameters"):
         compare(repeats=1, resume=finished, batch=2)
-    with pytest.raises(ValueError, match="another domain"):
+    with pytest.raises(ValueError, match="differs in its domain"):
         compare_private(STREAM, LpBall(D, 2.0, 4.0), LOSS, budget=BUDGET, resume=finished)
 
 

@@ -28,8 +28,6 @@ def started_learner(checkpoint: Path | None, resume: bool) -> Any:
     if not resume:
         if checkpoint.exists():
             raise ValueError(f"{checkpoint} exists: add --resume to continue it, or remove it")
-        if not checkpoint.parent.is_dir():
-            raise ValueError(f"no such directory: {checkpoint.parent}")
         return None
     return dpoco.load(checkpoint, key=shell.state_key())
 
@@ -252,7 +250,7 @@ def run_command(
         if synthetic is not None and not shell.was_given(context, "loss"):
             asked["loss"] = "squared"
         (entry,) = learners_of([learner], FAMILIES, asked)
-        check_writable(out, output, decision)
+        check_writable(out, output, decision, checkpoint)
         fits = entry.plays == "batch"
         if fits and (checkpoint is not None or resume):
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
@@ -304,9 +302,8 @@ def run_command(
         if output is not None:
             output.write_text(report.to_json() + "\n", encoding="utf-8")
             files.append(str(output))
-        for model in models:
-            assert decision is not None
-            model.save(decision)
+        if decision is not None:
+            models[0].save(decision)
             files.append(f"{decision}, which may be published")
         if as_json:
             typer.echo(report.to_json())

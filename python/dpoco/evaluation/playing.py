@@ -294,11 +294,14 @@ def _play(
 def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
     if type(resumed) is not type(fresh):
         raise ValueError("the saved learner is of another class than asked for")
+    differing = [name for name in game.fixes if getattr(resumed, name) != getattr(fresh, name)]
     if resumed.get_params()["participation"] != fresh.get_params()["participation"]:
-        raise ValueError("the saved learner has another participation than asked for")
-    for name in game.fixes:
-        if getattr(resumed, name) != getattr(fresh, name):
-            raise ValueError(f"the saved learner has another {name} than asked for")
+        differing.append("participation")
+    if differing:
+        raise ValueError(
+            f"the saved learner, of epsilon = {resumed.guarantee.epsilon:.6g}, differs in its "
+            f"{' and '.join(differing)}: repeat the options that it began with"
+        )
 
 
 def _plain(value: Any) -> Any:
