@@ -35,14 +35,14 @@ class Entropy:
     """
 
     def __init__(self, seed):
-        self.seed, self.process = seed, os.getpid()
+        self.seed = seed
         self.restart("collection")
         os.urandom = self.token_bytes
         secrets.token_bytes = self.token_bytes
         secrets.randbits = self.randbits
 
     def restart(self, name):
-        self.name, self.calls = name, itertools.count()
+        self.name, self.process, self.calls = name, os.getpid(), itertools.count()
 
     def token_bytes(self, nbytes=None):
         process = os.getpid()
