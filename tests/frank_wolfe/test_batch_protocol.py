@@ -94,3 +94,26 @@ def test_data_that_change_during_a_fit_are_read_once():
 
     got = make(NoisySGD, steps=400_000).fit(rows, Y, progress=spoil).theta
     assert np.array_equal(got, make(NoisySGD, steps=400_000).fit(X, Y).theta)
+
+
+@pytest.mark.parametrize("cls", [NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent,
+                                 SufficientStatistics])  # fmt: skip
+def test_what_is_said_before_and_after_a_fit(cls):
+    rows, labels = X / 9.0, Y / 9.0
+    learner = make(cls, on_violation="raise")
+    assert repr(learner).endswith(")")  # no guarantee yet
+    learner.fit(rows, labels)
+    assert not learner.theta.flags.writeable
+    assert "source" not in repr(learner)
+    assert repr(learner).endswith(f"\n  {learner.guarantee!r}")
+    rows[7] = 2.0
+    with pytest.raises(ValueError, match="record 7 is outside"):
+        make(cls, on_violation="raise").fit(rows, labels)
+    for source in (Source.seeded(1), None):  # one record, and any source
+        single = make(cls, source=source, budget=None).fit(rows[:1], labels[:1])
+        assert np.isfinite(single.theta).all()
+    with pytest.raises(ValueError, match="at least one row"):
+        make(cls).fit(rows[:0], labels[:0])
+    with pytest.warns(dpoco.LargeDeltaWarning) as caught:
+        make(cls, budget=dpoco.Budget(1.0, 0.5), records=N)
+    assert caught[0].filename == __file__

@@ -66,7 +66,11 @@ ROOMS = {
     ),
     "settings": Room(
         ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (),
-        (*_PLAYED, *_LEARNERS),
+        (
+            *_PLAYED, *_LEARNERS, "tests/contract/test_reading.py", "tests/experts/test_planner.py",
+            "tests/oco/test_coupled_custom.py", "tests/oco/test_coupled_state.py",
+            "tests/oco/test_settings.py",
+        ),
     ),
     "randomizers": Room(
         ("local/_randomizers.py",), (),
