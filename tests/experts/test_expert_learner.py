@@ -163,6 +163,7 @@ def test_how_many_experts_there_may_be(monkeypatch):
         assert told(monkeypatch, "ObliviousTracker", build)["switches"] == switches
     with pytest.raises(ValueError, match="too large for the prior"):
         make("ObliviousTracker", 2**20, **options, switches=2**13, prior="at_most")
+    assert 0 <= make("ObliviousTracker", horizon=None, share_rate=0.1).decide() < 4
     alone = make("ObliviousTracker", 1, **options, prior="at_most")
     header = unpack(alone._to_bytes())[0]["object"]
     for count, held in ((1, 1), (5, 15)):
