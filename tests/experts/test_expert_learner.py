@@ -155,7 +155,7 @@ def told(monkeypatch, name, build):
 
 def test_how_many_experts_there_may_be(monkeypatch):
     with pytest.raises(ValueError, match=rf"experts must be .*{2**32}\]"):
-        make("PrefixHedge", 2**32 + 1)
+        make("ObliviousTracker", 2**32 + 1)
     options = {"budget": None, "learning_rate": 0.1}
     for switches, prior in ((2**13 - 1, "at_most"), (2**13, "share")):
         more = {"switches": switches, "prior": prior, **options}

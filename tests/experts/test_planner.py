@@ -51,6 +51,7 @@ def test_every_plan_keeps_to_the_budget_and_plays():
                 learner = plan.make(source=Source.seeded(1), loss_range=(-1.0, 1.0))
                 assert type(learner).__name__ == plan.learner
                 assert learner.parameters == plan.parameters
+                assert learner.get_params()["budget"] is not None
                 trace = learner.run(np.zeros((300, 4)))
                 assert set(trace.decisions.tolist()) <= {0, 1, 2, 3}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 
@@ -102,10 +103,12 @@ def test_what_is_said_before_and_after_a_fit(cls):
     rows, labels = X / 9.0, Y / 9.0
     learner = make(cls, on_violation="raise")
     assert repr(learner).endswith(")")  # no guarantee yet
+    assert "source" not in repr(learner)
     learner.fit(rows, labels)
     assert not learner.theta.flags.writeable
-    assert "source" not in repr(learner)
     assert repr(learner).endswith(f"\n  {learner.guarantee!r}")
+    with pytest.raises(dpoco.BudgetExceeded, match="has been fitted"):
+        learner.fit(rows, labels)
     rows[7] = 2.0
     with pytest.raises(ValueError, match="record 7 is outside"):
         make(cls, on_violation="raise").fit(rows, labels)
@@ -115,5 +118,7 @@ def test_what_is_said_before_and_after_a_fit(cls):
     with pytest.raises(ValueError, match="at least one row"):
         make(cls).fit(rows[:0], labels[:0])
     with pytest.warns(dpoco.LargeDeltaWarning) as caught:
-        make(cls, budget=dpoco.Budget(1.0, 0.5), records=N)
+        make(cls, records=20_000)
+    lines, first = inspect.getsourcelines(make)
     assert caught[0].filename == __file__
+    assert caught[0].lineno - first in range(len(lines))

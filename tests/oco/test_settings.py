@@ -33,6 +33,15 @@ def test_without_bounds_there_is_no_radius(coupled):
         assert learner._loss_settings()["radius"] == radius
 
 
+def test_couplings_are_restated_but_where_nothing_is_decided(coupled):
+    for name, changes in (
+        ("leader scheduled ball linear", {"private": True}),
+        ("leader maximal ball linear", {"max_switches": 0}),
+    ):
+        with pytest.raises(ValueError, match="coupling"):
+            coupled.make(name, **changes, options={"coupling": "density_ratio"})
+
+
 def test_states_hold_a_coordinate_less_than_a_simplex_has():
     for dimension, held in ((1, 1), (2, 1), (5, 4)):
         header = {"arguments": {"domain": {"dimension": dimension}}}
