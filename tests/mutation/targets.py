@@ -61,7 +61,8 @@ ROOMS = {
             *_PLAYED, "tests/mechanisms/test_above_threshold.py",
             "tests/mechanisms/test_continual_sum.py", "tests/mechanisms/test_engine_settings.py",
             "tests/mechanisms/test_noisy_max.py", "tests/losses/test_clipping.py",
-            "tests/contract/test_reading.py", "tests/state/test_memory.py",
+            "tests/contract/test_reading.py", "tests/journal/test_budget.py",
+            "tests/state/test_memory.py",
         ),
     ),
     "settings": Room(
