@@ -118,7 +118,7 @@ def test_what_is_said_before_and_after_a_fit(cls):
     with pytest.raises(ValueError, match="at least one row"):
         make(cls).fit(rows[:0], labels[:0])
     with pytest.warns(dpoco.LargeDeltaWarning) as caught:
-        make(cls, records=20_000)
+        make(cls, budget=dpoco.Budget(1.0, 9e-4), records=2000)
     lines, first = inspect.getsourcelines(make)
     assert caught[0].filename == __file__
     assert caught[0].lineno - first in range(len(lines))
