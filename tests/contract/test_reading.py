@@ -16,6 +16,7 @@ from dpoco._clipping import (
     record_flags,
     record_multipliers,
 )
+from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.errors import HorizonExceeded
 from dpoco.mechanisms import ContinualSum
@@ -35,6 +36,9 @@ def test_what_is_at_a_bound_up_to_rounding_is_not_clipped():
     assert record_flags(factors)["clipped"].tolist() == [False] * 2 + [True] * 2 + [False] * 4 + [
         True
     ]
+    assert not record_flags(np.array([1.0 - VIOLATION_SLACK]))["clipped"].any()
+    assert not record_flags(factors, labels)["label_out_of_range"].any()
+    assert not context_flags(np.ones((1, 2)), np.array([1.0 + VIOLATION_SLACK]))["clipped"].any()
     contexts = np.array([[0.0, 1.0], [math.nan, 1.0], [0.0, math.inf], [0.0, 0.0], [0.0, 9.0]])
     norms = np.array([AT, BEYOND, BEYOND, 0.0, BEYOND])
     seen = context_flags(contexts, norms)
@@ -42,6 +46,14 @@ def test_what_is_at_a_bound_up_to_rounding_is_not_clipped():
     assert seen["empty"].tolist() == [False, True, True, False, False]
     assert seen["clipped"].tolist() == [False, False, False, False, True]
     assert context_flags(contexts, None).keys() == {"missing", "empty"}
+
+
+def test_contexts_are_measured_in_the_norm_of_their_learner():
+    contexts, rewards = np.array([[0.8, 0.8], [0.6, 0.6]]), np.zeros((2, 3))
+    euclidean = LinUCB(3, 2, horizon=2, budget=None)
+    largest = HighDimensionalBandit(3, LpBall(2, 1.0), horizon=2, budget=None)
+    for learner, share in ((euclidean, 0.5), (largest, 0.0)):
+        assert learner.run(contexts, rewards).nonprivate_records.shares["clipped"] == share
 
 
 def test_losses_are_read_within_their_range():

@@ -7,6 +7,11 @@
 #include <cstring>
 #include <vector>
 
+#ifndef _WIN32
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
+
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
 #include "dpoco/random/source.hpp"
@@ -450,3 +455,21 @@ TEST_CASE("partners of Gaussian variates are the other members of their pairs") 
     }
   }
 }
+
+#ifndef _WIN32
+TEST_CASE("a forked child draws nothing, not even a single variate") {
+  Source source(Key{}, 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      source.uniform();
+    } catch (const dpoco::StateError&) {
+      _exit(0);
+    }
+    _exit(1);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+#endif

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 import dpoco
 from dpoco import _core, experts
+from dpoco._state import unpack
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.random import Source
 
@@ -114,10 +116,59 @@ def test_traces_compare_with_experts_and_sequences(name):
     best = dpoco.evaluation.best_switching_sequence(losses, 3)
     assert trace.regret(best)[-1] == pytest.approx(trace.losses.sum() - best.total_loss)
     assert trace.regret(trace.decisions)[-1] == 0.0
-    for bad, error in ((4, ValueError), (-1, ValueError), (0.5, TypeError), ([0, 1], ValueError)):
+    one = [-1, *[0] * 39]
+    for bad, error in ((4, ValueError), (one, ValueError), (0.5, TypeError), ([0, 1], ValueError)):
         with pytest.raises(error):
             trace.regret(bad)
     assert "not private" in repr(trace)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_losses_are_good_up_to_the_ends_of_their_range(name):
+    rows = np.tile([-1.0, 2.0], (9, 2))
+    learner = make(name, horizon=20, loss_range=(-1.0, 2.0), on_violation="raise")
+    assert learner.run(rows).nonprivate_records.shares["out_of_range"] == 0.0
+    for at, value in ((5, np.nextafter(2.0, 3.0)), (8, np.nextafter(-1.0, -2.0))):
+        rows[at, 3] = value
+        with pytest.raises(ValueError, match=f"round {9 + at} are outside"):
+            learner.run(rows)
+        rows[at, 3] = 0.0
+    assert learner.round == 9
+
+
+class ToldError(Exception):
+    """Carries the settings of an engine that is not built."""
+
+
+def told(monkeypatch, name, build):
+    """Return what an engine is built from, without building it."""
+
+    def stop(settings):
+        raise ToldError(settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_core, name, stop)
+        with pytest.raises(ToldError) as caught:
+            build()
+    return caught.value.args[0]
+
+
+def test_how_many_experts_there_may_be(monkeypatch):
+    with pytest.raises(ValueError, match=rf"experts must be .*{2**32}\]"):
+        make("ObliviousTracker", 2**32 + 1)
+    options = {"budget": None, "learning_rate": 0.1}
+    for switches, prior in ((2**13 - 1, "at_most"), (2**13, "share")):
+        more = {"switches": switches, "prior": prior, **options}
+        build = partial(make, "ObliviousTracker", 2**20, **more)
+        assert told(monkeypatch, "ObliviousTracker", build)["switches"] == switches
+    with pytest.raises(ValueError, match="too large for the prior"):
+        make("ObliviousTracker", 2**20, **options, switches=2**13, prior="at_most")
+    assert 0 <= make("ObliviousTracker", horizon=None, share_rate=0.1).decide() < 4
+    alone = make("ObliviousTracker", 1, **options, prior="at_most")
+    header = unpack(alone._to_bytes())[0]["object"]
+    for count, held in ((1, 1), (5, 15)):
+        header["arguments"]["experts"] = header["parameters"]["experts"] = count
+        assert alone._header_dimension(header) == held
 
 
 def without_tests(mechanism):
@@ -125,13 +176,28 @@ def without_tests(mechanism):
     return dataclasses.replace(mechanism, parts=(mechanism.part(Selections),))
 
 
-def test_the_detector_is_built_as_described(monkeypatch):
+@pytest.mark.parametrize("options", [{"threshold_scale": 0.5}, {"calibration": "paper"}])
+def test_the_detector_is_built_as_described(monkeypatch, options):
     """Other numbers: the contract's `descriptions_reach_engines`."""
-    learner, seen = make("ShiftDetector", horizon=40), []
+    learner = make("ShiftDetector", horizon=40, budget=dpoco.Budget(90.0, 1e-6), **options)
+    build = partial(learner._build_engine, Source.seeded(1)._claim())
+    seen, p = told(monkeypatch, "ShiftDetector", build), learner.parameters
+    assert seen["threshold"] == p.threshold * p.threshold_scale
+    noise = 0.0 if "calibration" in options else p.bias_noise()
+    assert seen["bias"] == {
+        "log_union": p.log_selection or 0.0, "noise": noise, "unselected": p.bias(0),
+    }  # fmt: skip
+    assert seen["detects"] is True
     learner._mechanism = without_tests(learner._mechanism)
-    monkeypatch.setattr(_core, "ShiftDetector", seen.append)
-    learner._build_engine(Source.seeded(1)._claim())
-    assert seen[0]["detects"] is False
+    assert told(monkeypatch, "ShiftDetector", build)["detects"] is False
+
+
+@pytest.mark.parametrize("budget", [BUDGET, None])
+@pytest.mark.parametrize("noise", ["knorm", "coordinate_rr", "gaussian", "laplace"])
+def test_noise_may_be_named_again_beside_parameters(noise, budget):
+    options = {"horizon": 40, "budget": budget, "noise": noise}
+    parameters = make("BatchShare", **options).parameters
+    assert make("BatchShare", **options, parameters=parameters).parameters == parameters
 
 
 PURE, ENDLESS = dpoco.Budget(1.0, 0.0), {"horizon": None, "share_rate": 0.1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,7 @@ def test_every_plan_keeps_to_the_budget_and_plays():
                 learner = plan.make(source=Source.seeded(1), loss_range=(-1.0, 1.0))
                 assert type(learner).__name__ == plan.learner
                 assert learner.parameters == plan.parameters
+                assert learner.get_params()["budget"] is not None
                 trace = learner.run(np.zeros((300, 4)))
                 assert set(trace.decisions.tolist()) <= {0, 1, 2, 3}
 
@@ -60,6 +63,9 @@ def test_static_experts_are_for_hedge():
     assert plans[0].useful
     small = plan_experts(10, horizon=50, budget=dpoco.Budget(0.01, 1e-6), switches=5)
     assert not any(plan.useful for plan in small)
+    assert not replace(plans[0], regret_bound=float(10**5)).useful
+    for plan in plan_experts(1, horizon=50, budget=BUDGET):  # no data are read
+        assert plan.make().guarantee.epsilon == 0.0
 
 
 def test_a_gap_brings_windows_to_the_front():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 
@@ -94,3 +95,30 @@ def test_data_that_change_during_a_fit_are_read_once():
 
     got = make(NoisySGD, steps=400_000).fit(rows, Y, progress=spoil).theta
     assert np.array_equal(got, make(NoisySGD, steps=400_000).fit(X, Y).theta)
+
+
+@pytest.mark.parametrize("cls", [NoisyFrankWolfe, NoisySGD, PhasedSGD, LocalizedMirrorDescent,
+                                 SufficientStatistics])  # fmt: skip
+def test_what_is_said_before_and_after_a_fit(cls):
+    rows, labels = X / 9.0, Y / 9.0
+    learner = make(cls, on_violation="raise")
+    assert repr(learner).endswith(")")  # no guarantee yet
+    assert "source" not in repr(learner)
+    learner.fit(rows, labels)
+    assert not learner.theta.flags.writeable
+    assert repr(learner).endswith(f"\n  {learner.guarantee!r}")
+    with pytest.raises(dpoco.BudgetExceeded, match="has been fitted"):
+        learner.fit(rows, labels)
+    rows[7] = 2.0
+    with pytest.raises(ValueError, match="record 7 is outside"):
+        make(cls, on_violation="raise").fit(rows, labels)
+    for source in (Source.seeded(1), None):  # one record, and any source
+        single = make(cls, source=source, budget=None).fit(rows[:1], labels[:1])
+        assert np.isfinite(single.theta).all()
+    with pytest.raises(ValueError, match="at least one row"):
+        make(cls).fit(rows[:0], labels[:0])
+    with pytest.warns(dpoco.LargeDeltaWarning) as caught:
+        make(cls, budget=dpoco.Budget(1.0, 9e-4), records=2000)
+    lines, first = inspect.getsourcelines(make)
+    assert caught[0].filename == __file__
+    assert caught[0].lineno - first in range(len(lines))

@@ -198,6 +198,9 @@ def test_without_noise():
     watch = AboveThreshold(horizon=3, budget=None)
     assert not watch.guarantee.private
     assert [watch.test(x, threshold=2.0) for x in (1.0, 1.9, 2.0)] == [False, False, True]
+    for value in (math.nan, math.inf, -math.inf):  # count as 0
+        watch = AboveThreshold(horizon=2, budget=None)
+        assert [watch.test(value, threshold=x) for x in (0.5, -0.5)] == [False, True]
 
 
 def test_bad_arguments():

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import dpoco
-from dpoco.mechanisms import ContinualSum
+from dpoco.mechanisms import ContinualSum, _mechanisms
 from dpoco.random import Source
 
 METHODS = ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
@@ -83,6 +83,13 @@ def test_auto_takes_the_smallest_error_and_says_so():
     assert make(horizon=1000).standard_deviation(1000) * 1.5 < make(
         "tree", horizon=1000
     ).standard_deviation(1023 - 512)
+
+
+def test_pieces_of_a_run_are_the_whole_run(monkeypatch):
+    rows = np.random.default_rng(4).normal(size=(23, 3))
+    whole = make().run(rows)
+    monkeypatch.setattr(_mechanisms, "_CHUNK_ENTRIES", 6)
+    assert np.array_equal(make().run(rows), whole)
 
 
 def test_unknown_horizon():

@@ -176,6 +176,7 @@ def test_without_noise_and_without_choice():
     assert plain.select([1.0, 5.0, 2.0]) == 1
     assert not plain.guarantee.private
     assert make(3, budget=None, largest=False).select([1.0, 5.0, 0.5]) == 2
+    assert NoisyMax(3, budget=None).horizon == 1
     alone = make(1)
     before = alone._engine.state()
     assert alone.select([math.nan]) == 0

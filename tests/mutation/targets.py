@@ -61,12 +61,17 @@ ROOMS = {
             *_PLAYED, "tests/mechanisms/test_above_threshold.py",
             "tests/mechanisms/test_continual_sum.py", "tests/mechanisms/test_engine_settings.py",
             "tests/mechanisms/test_noisy_max.py", "tests/losses/test_clipping.py",
-            "tests/contract/test_reading.py", "tests/state/test_memory.py",
+            "tests/contract/test_reading.py", "tests/journal/test_budget.py",
+            "tests/state/test_memory.py",
         ),
     ),
     "settings": Room(
         ("oco/_*.py", "frank_wolfe/_*.py", "experts/_*.py", "bandits/_learners.py"), (),
-        (*_PLAYED, *_LEARNERS),
+        (
+            *_PLAYED, *_LEARNERS, "tests/contract/test_reading.py", "tests/experts/test_planner.py",
+            "tests/oco/test_coupled_custom.py", "tests/oco/test_coupled_state.py",
+            "tests/oco/test_settings.py",
+        ),
     ),
     "randomizers": Room(
         ("local/_randomizers.py",), (),

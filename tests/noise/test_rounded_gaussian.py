@@ -76,11 +76,15 @@ def test_corners_of_the_square_of_uniforms(radius, near):
             assert used >= start
 
 
+@pytest.mark.parametrize("far", [1, 8])
 @pytest.mark.parametrize("second", [False, True])
 @pytest.mark.parametrize("scale", SCALES)
-def test_boundaries_cut_at_the_last_of_many_digits(scale, second):
-    """Radii just below and just above where a value turns into the next, 150 digits on."""
-    for angle in words(4):
+def test_boundaries_cut_at_the_last_of_many_digits(scale, second, far):
+    """Radii just below and just above where a value turns into the next, 150 digits on.
+
+    Doubles that estimate far and large ones err by more than 2^-20.
+    """
+    for angle in words(4 * far):
         further = words(40)
         turn, places = digits(angle % ANGLE, 62, further[1::2])
         with mpmath.workprec(3000):
@@ -88,7 +92,7 @@ def test_boundaries_cut_at_the_last_of_many_digits(scale, second):
             near = min(v, 1 - v) * mpmath.pi / 2
             odd = (v >= 0.5) ^ bool((angle >> 62) & 1)
             part = mpmath.sin(near) if odd ^ second else mpmath.cos(near)
-            k = int(scale * part) + 1
+            k = int(far * scale * part) + 1
             edge = mpmath.exp(-((k - mpmath.mpf("0.5")) ** 2) / (2 * (scale * part) ** 2))
             for fixed in (1, 2):
                 bits = 64 * (fixed + 1)

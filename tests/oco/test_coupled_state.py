@@ -25,6 +25,7 @@ SAVED = [
     "leader density_ratio l3 squared",
     "leader density_ratio simplex quadratic",
     "leader scheduled ball huber",
+    "leader scheduled simplex logistic",
 ]
 CUSTOM = ["weights dartboard ball custom", "leader density_ratio ball custom"]
 

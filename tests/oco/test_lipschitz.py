@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco import _learner
 from dpoco._state import pack, unpack
 from dpoco.domains import Box, LpBall, Polytope, Simplex
 from dpoco.oco import LipschitzLearner
@@ -41,6 +42,7 @@ def sensitivity(name, shape, counts, lipschitz):
 
 def make(case="line", horizon=20, *, seed=1, **options):
     domain, own = CASES[case]
+    domain = options.pop("domain", domain)
     arguments = {"lipschitz": 1.0, "budget": BUDGET, "source": Source.seeded(seed)}
     return LipschitzLearner(domain, horizon=horizon, **{**arguments, **own, **options})
 
@@ -102,10 +104,35 @@ def test_common_shifts_change_nothing(case):
     assert np.array_equal(plain.weights, shifted.weights)
 
 
+def test_single_losses_are_played_like_a_table(monkeypatch):
+    monkeypatch.setattr(_learner, "_CHUNK_ROUNDS", 4)
+    whole, mixed = make(), make()
+    rows = table(whole, 20)
+    trace, apart = whole.run(list(rows)), mixed.run([*rows[:9], *map(wave, range(9, 20))])
+    assert np.array_equal(trace.decisions, apart.decisions)
+    assert np.array_equal(trace.losses, apart.losses)
+    assert np.allclose(trace.regret([0.5]), apart.regret([0.5]))
+    assert not any(each.flags.writeable for each in (trace.losses, trace.decisions))
+    assert len(make().run([])) == 0
+    with pytest.raises((TypeError, ValueError), match="losses must"):
+        make().run(3.0)
+    # The first differs too much at one place only.
+    steep = [np.eye(9)[8], *rows[1:9], lambda x: 5.0 * x[:, 0], *rows[10:12]]
+    assert make().run(steep).nonprivate_records.shares["clipped"] == 2 / 12
+    for given, at, played in ((steep[1:], 11, 11), (steep, 3, 3), (np.diag(np.ones(9))[8:], 3, 3)):
+        learner = make(on_violation="raise")
+        learner.run(rows[:3])
+        with pytest.raises(ValueError, match=f"losses of round {at} are"):
+            learner.run(given)
+        assert learner.round == played
+
+
 def test_states_of_other_nets_are_refused():
     learner = make("square")
     learner.run(table(learner, 5))
     header, payload = unpack(learner._to_bytes())
+    own = LipschitzLearner._from_bytes(pack(header, payload)).get_params()
+    assert own["resolution"] == (5, 6)
     for name, value in (("resolution", [5, 5]), ("resolution", [50_000, 50_000]), ("horizon", 3)):
         lie = copy.deepcopy(header)
         lie["object"]["parameters"][name] = value
@@ -128,6 +155,7 @@ def test_domains_and_their_nets():
         Box([0.0, 3.0], [1.0, 3.0]), lipschitz=1.0, horizon=10, budget=BUDGET, resolution=5
     )
     assert np.array_equal(flat.points, [[x, 3.0] for x in (0.0, 0.25, 0.5, 0.75, 1.0)])
+    assert make("simplex", resolution=None, domain=Simplex(1)).points.tolist() == [[1.0]]
     triangle = Polytope([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]], [0.0, 0.0, 1.0])
     learner = LipschitzLearner(
         triangle, lipschitz=1.0, horizon=10, budget=BUDGET, resolution=(4, 5)

@@ -71,6 +71,8 @@ def test_a_billion_coordinates_need_more_than_a_laptop(monkeypatch):
         LpBall(10**9)
     with pytest.raises(MemoryError, match="the running sum"):
         mechanisms.ContinualSum(10**9, horizon=100, budget=BUDGET)
+    monkeypatch.setenv("DPOCO_MEMORY_LIMIT", "1.5e6")
+    mechanisms.ContinualSum(60_000, horizon=1, budget=BUDGET, method="tree")  # one node, no more
 
 
 def test_the_limit_is_the_machine_s_memory_unless_it_is_set(monkeypatch):

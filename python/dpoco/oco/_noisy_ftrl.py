@@ -164,12 +164,12 @@ class NoisyFTRL(RecordLearner):
         """Return a compiled learner in round 0 on the stream of `claim`."""
         parameters, domain, total = self.parameters, self._domain, self._mechanism
         summand, loss = total.summand, self._loss
-        if isinstance(loss, losses.SquaredLoss) and isinstance(summand, SecondMoments):
-            loss = replace(loss, label_bound=summand.label)
         own: _core.FtrlRule = {"step_size": parameters.step_size, "scalar_bound": 0.0}
         if isinstance(summand, GlmGradient):
             own["scalar_bound"] = summand.slope
         elif isinstance(summand, SecondMoments):
+            assert isinstance(loss, losses.SquaredLoss)
+            loss = replace(loss, label_bound=summand.label)
             ridge = accountant.ridge_of(domain, loss, parameters)
             own = {
                 "vector_scale": summand.weight,
@@ -282,7 +282,6 @@ class NoisyNewton(RecordLearner):
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = noisy_newton
     _noise: ClassVar[str] = "fresh"
-    _looks_back = False
 
     def __init__(
         self,

@@ -136,8 +136,6 @@ def coefficients_column(
 
 def _placed(spaced: Callable[[int, int], Any], batch: int, k: int, separation: int) -> Any:
     """Return a bound of S from that of pushes: exact where `batch` divides `separation`."""
-    if separation % batch == 0:
-        return spaced(k, separation // batch)
     crowd = min(k, -(-batch // separation))  # of hers in one batch
     return crowd * spaced(-(-k // crowd), max(1, separation // batch))
 
