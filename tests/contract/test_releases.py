@@ -1,7 +1,8 @@
 """What every learner releases, and the state it ends in, stay as they are, to the last bit.
 
 For every option of ``variants.py`` and for the defaults, played round by round and, where there is
-a call for it, in one go on records beyond all bounds. So does what engines are built from, what
+a call for it, in one go on records beyond all bounds. So do states of several rounds, what follows
+them, and what of them, if spoiled, is refused. So does what engines are built from, what
 learners say of themselves and of their traces, and what they refuse.
 ``python tests/contract/test_releases.py`` writes ``releases.json``, after a change of draws,
 engines or planners that is meant.
@@ -36,6 +37,7 @@ LISTED = {each.name: each for each in LEARNERS if contract_checks(each.plays)}
 WORDS = [struct.pack("<d", x) for x in (math.nan, math.inf, -1.0, 1e300)] + [
     struct.pack("<Q", n) for n in (0, 1, 2**63)
 ]
+MOST = 1500  # states that are tried of a round
 WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
@@ -88,6 +90,40 @@ def released(name: str) -> list[str]:
     shapes = [each.shape for each in found], [each == b"refused" for each in states]
     return [hashed([(each.shape, each.tobytes()) for each in found]), hashed(states),
             hashed(*shapes)]  # fmt: skip
+
+
+def others(state: bytes, at: int, another: bytes) -> Iterator[bytes]:
+    """Yield words for a place of a state: what never is there, and neighbours of what is."""
+    yield from WORDS
+    (count,), (real,) = struct.unpack_from("<Q", state, at), struct.unpack_from("<d", state, at)
+    for other in (count + 1, count - 1, count ^ 2**63, count << 1):
+        yield struct.pack("<Q", other % 2**64)
+    for change in (-1.5e-6, -0.7e-6, 0.7e-6, 1.5e-6):  # engines tolerate 1e-6
+        yield struct.pack("<d", real + change)
+        yield struct.pack("<d", real * (1.0 + change))
+    if len(another) == len(state):
+        yield another[at : at + 8]
+
+
+def continued(name: str) -> list[str]:
+    """Return hashes of states of several rounds, what follows them, and what of them is refused."""
+    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    learner, taker = subject.fresh(), subject.fresh()
+    play = subject.run if subject.runs else subject.play
+    states, ends, taken = [b""], [], []
+    for stop in (0, 1, 7, 12, 24):
+        subject.play(learner, learner.round, stop)
+        state = learner._payload()
+        after = subject.kind._from_bytes(learner._to_bytes())
+        ends += [plain(list(play(after, stop))), after._payload()]
+        tried = [state + bytes(8), state[:-1], *(state[:at] for at in range(0, len(state), 8))]
+        for at in range(0, len(state) - 7, 8):
+            words = others(state, at, states[-1])
+            tried += [state[:at] + word + state[at + 8 :] for word in words]
+        for each in tried[:: 1 + len(tried) // MOST]:
+            taken.append(answer(taker._go_on, each) or taker._payload())
+        states.append(state)
+    return [hashed(states), hashed(ends), hashed(taken)]
 
 
 # Ways to pass a record, of which the first is refused.
@@ -202,6 +238,13 @@ def test_descriptions_have_not_moved(name):
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.skipif(not SAME_PLATFORM, reason="parameters have other last digits here")
+@pytest.mark.parametrize("name", WRITTEN.get("continued", {}))
+def test_states_have_not_moved(name):
+    assert continued(name) == WRITTEN["continued"][name]
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
 def test_releases_have_not_moved(name):
     now, was = released(name), WRITTEN["releases"][name]
@@ -215,4 +258,8 @@ if __name__ == "__main__":
     names = [*LISTED, *VARIANTS]
     written = {"releases": {name: released(name) for name in names}}
     written["described"] = {name: described(name) for name in names}
+    written["continued"] = {}
+    for name in names:
+        with suppress(StateError, AttributeError):  # batch methods have no states either
+            written["continued"][name] = continued(name)
     FILE.write_text(json.dumps({"platform": platform(), **written}, indent=0) + "\n")
