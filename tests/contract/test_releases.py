@@ -105,6 +105,14 @@ def others(state: bytes, at: int, another: bytes) -> Iterator[bytes]:
         yield another[at : at + 8]
 
 
+def shown(engine: Any) -> list[Any]:
+    """Return what an engine answers to whoever asks without arguments."""
+    names = (each for each in dir(engine) if not each.startswith("_"))
+    asked = (getattr(engine, each) for each in names)
+    answers = (answer(each) if callable(each) else plain(each) for each in asked)
+    return [each for each in answers if not str(each).startswith("TypeError")]
+
+
 def continued(name: str) -> list[str]:
     """Return hashes of states of several rounds, what follows them, and what of them is refused."""
     subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
@@ -115,7 +123,7 @@ def continued(name: str) -> list[str]:
         subject.play(learner, learner.round, stop)
         state = learner._payload()
         after = subject.kind._from_bytes(learner._to_bytes())
-        ends += [plain(list(play(after, stop))), after._payload()]
+        ends += [shown(after._engine), plain(list(play(after, stop))), after._payload()]
         tried = [state + bytes(8), state[:-1], *(state[:at] for at in range(0, len(state), 8))]
         for at in range(0, len(state) - 7, 8):
             words = others(state, at, states[-1])

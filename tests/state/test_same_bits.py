@@ -8,6 +8,7 @@ file: after a change of noise, of states or of arithmetic, and never to make a p
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable
@@ -40,6 +41,10 @@ def numbers(*shape: int, of: int) -> FloatArray:
 
 
 def domain(name: str, d: int) -> _core.Domain:
+    if name == "cut":  # a box without two of its corners
+        rows, ends = np.vstack([np.eye(d), np.full(d, 0.5)]), np.full(d, 1.0)
+        bounds = np.tile(np.append(ends, 0.7), 2)
+        return _core.Polytope(np.vstack([rows, -rows]), bounds, 0.0 * ends, -ends, ends, 2.0)
     if name == "box":
         return _core.Box(np.full(d, -1.0), np.full(d, 2.0))
     return _core.Simplex(d, 1.0) if name == "simplex" else _core.LpBall(d, float(name[1:]), 1.0)
@@ -72,6 +77,18 @@ LEADER = SHARED | {
     "step_size": 0.2, "noise_scale": 2.0, "noise_growth": False, "barrier_weight": 0.1,
     "strong_convexity": 0.0,
 }  # fmt: skip
+HARD = {
+    "faint barrier": {"barrier_weight": 1e-7, "noise_scale": 1e-3},
+    "strong barrier": {"barrier_weight": 1e3, "noise_scale": 1e-2},
+    "long steps": {"step_size": 1e8, "barrier_weight": 1e-3},
+    "growing noise": {
+        "noise_growth": True, "step_size": float("inf"), "strong_convexity": 0.5,
+        "max_switches": 9, "forced_switch": 0.1,
+    },
+    "no noise": {"noise_scale": 0.0, "coupling": "scheduled", "forced_switch": 1.0, "block": 3},
+    "maximal": {"coupling": "maximal", "forced_switch": 0.0, "block": 1},
+    "one block": {"rounds": 700, "block": 600},
+}  # fmt: skip
 WEIGHTS = SHARED | {
     "inverse_temperature": 0.5, "regularization": 4.0, "exact_only": False,
     "sampler_tolerance": 1e-6, "factor_range": 0.0, "anchors": 0, "clip_error": 1e-4,
@@ -100,6 +117,34 @@ def coupled(
             engine.observe_quadratic(t, np.ascontiguousarray(square), rows[t])
         return hash_of(decisions, engine.state())
     return ran(engine, rows, labels if loss != "linear" else None)
+
+
+def solved(loss: str, where: str, d: int, **changes: Any) -> str:
+    """A leader's points for noise of every size and kind, on a stream that pushes one way."""
+    own: dict[str, Any] = {**LEADER, "rounds": 33, **CLAIM, **changes}
+    losses = loss_sum(loss, d) | {"unbounded": where == "space"}
+    place = domain("l2" if where == "space" else where, d)
+    engine = _core.CoupledRegularizedLeader(place, losses, own)
+    n, last = len(engine.nonprivate_point()), own["rounds"] - 1
+    ways = [np.eye(n)[0], -np.ones(n), numbers(n, of=5), np.zeros(n)]
+    row, square = np.full(d, 1.0 / d), np.diag(np.arange(d) / d)
+    found = []
+    for t in range(last + 1):
+        if t in (0, 1, 2, 9, last):
+            for size in (1e-12, 1e-3, 1.0, 30.0, 1e3, 1e6, 1e12):
+                found += [engine.nonprivate_solve(size * way) for way in ways]
+            points = [0.02 * way for way in ways] + [engine.nonprivate_point() * 0.999]
+            for point in points if t > 1 and own["noise_scale"] > 0.0 else ():
+                found.append(engine.nonprivate_log_density(point))
+                found.append(engine.nonprivate_log_ratio_at(point))
+            found += [engine.nonprivate_point(), engine.nonprivate_residual(), engine.decision()]
+        if loss == "quadratic":
+            engine.observe_quadratic(t, square, row)
+        else:
+            engine.observe(t, 9.0 * row, 1.0)
+        found += [engine.nonprivate_log_ratio(), engine.clip_width(t)]
+    assert all(np.isfinite(each).all() for each in found)
+    return hash_of(*map(np.asarray, found), engine.state())
 
 
 def ran(engine: Any, rows: FloatArray, labels: FloatArray | None) -> str:
@@ -191,6 +236,17 @@ def _cases() -> dict[str, Callable[[], str]]:
         add(weights, loss, "box", 5)
         add(weights, loss, "simplex", 5)
         add(weights, loss, "l2", 17)
+    for loss in ("logistic", "huber", "squared", "quadratic"):
+        for where, d in (("l2", 1), ("box", 4), ("simplex", 5), ("l4", 3), ("cut", 4)):
+            add(solved, loss, where, d)
+    for name, changes in HARD.items():
+        for loss, where, d in (
+            ("logistic", "simplex", 4),
+            ("quadratic", "cut", 4),
+            ("huber", "l2", 3),
+        ):
+            add(functools.partial(solved, **changes), loss, where, d, name=f"solved, {name},")
+    add(functools.partial(solved, barrier_weight=0.0), "quadratic", "space", 3, name="solved")
     for loss in ("logistic", "squared"):
         for where, d in (("l2", 10), ("box", 33), ("simplex", 6), ("l3", 7)):
             add(noisy_ftrl, loss, where, d)
