@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import struct
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.bits import hashed, platform
+from tests.bits import WORDS, hashed, platform, spoiled_states
 from tests.contract.variants import VARIANTS
 
 from dpoco import _core
@@ -34,10 +33,6 @@ from dpoco.learners import LEARNERS
 
 FILE = Path(os.environ.get("DPOCO_RELEASES", Path(__file__).with_name("releases.json")))
 LISTED = {each.name: each for each in LEARNERS if contract_checks(each.plays)}
-WORDS = [struct.pack("<d", x) for x in (math.nan, math.inf, -1.0, 1e300)] + [
-    struct.pack("<Q", n) for n in (0, 1, 2**63)
-]
-MOST = 1500  # states that are tried of a round
 WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
@@ -92,24 +87,16 @@ def released(name: str) -> list[str]:
             hashed(*shapes)]  # fmt: skip
 
 
-def others(state: bytes, at: int, another: bytes) -> Iterator[bytes]:
-    """Yield words for a place of a state: what never is there, and neighbours of what is."""
-    yield from WORDS
-    (count,), (real,) = struct.unpack_from("<Q", state, at), struct.unpack_from("<d", state, at)
-    for other in (count + 1, count - 1, count ^ 2**63, count << 1):
-        yield struct.pack("<Q", other % 2**64)
-    for change in (-1.5e-6, -0.7e-6, 0.7e-6, 1.5e-6):  # engines tolerate 1e-6
-        yield struct.pack("<d", real + change)
-        yield struct.pack("<d", real * (1.0 + change))
-    if len(another) == len(state):
-        yield another[at : at + 8]
-
-
-def shown(engine: Any) -> list[Any]:
-    """Return what an engine answers to whoever asks without arguments."""
-    names = (each for each in dir(engine) if not each.startswith("_"))
-    asked = (getattr(engine, each) for each in names)
-    answers = (answer(each) if callable(each) else plain(each) for each in asked)
+def shown(engine: Any, record: tuple[Any, ...] = ()) -> list[Any]:
+    """Return what an engine answers to whoever asks without arguments, or for this record."""
+    names = [each for each in dir(engine) if not each.startswith("_")]
+    row = [np.array(each) for each in record if np.ndim(each) == 1]
+    calls = [(each, ()) for each in names]
+    for each in {"leaf", "nonprivate_kernel", "clip_width"} & {*names} if row else ():
+        forms = ((row[0],), (0.1 * row[0], row[0], row[0], 0.4), (1, row[0], 0.4), (3,))
+        calls += [(each, form) for form in forms]
+    asked = [(getattr(engine, each), form) for each, form in calls]
+    answers = (answer(each, *form) if callable(each) else plain(each) for each, form in asked)
     return [each for each in answers if not str(each).startswith("TypeError")]
 
 
@@ -123,12 +110,12 @@ def continued(name: str) -> list[str]:
         subject.play(learner, learner.round, stop)
         state = learner._payload()
         after = subject.kind._from_bytes(learner._to_bytes())
-        ends += [shown(after._engine), plain(list(play(after, stop))), after._payload()]
-        tried = [state + bytes(8), state[:-1], *(state[:at] for at in range(0, len(state), 8))]
-        for at in range(0, len(state) - 7, 8):
-            words = others(state, at, states[-1])
-            tried += [state[:at] + word + state[at + 8 :] for word in words]
-        for each in tried[:: 1 + len(tried) // MOST]:
+        ends += [
+            shown(after._engine, subject.record(0)),
+            plain(list(play(after, stop))),
+            after._payload(),
+        ]
+        for each in spoiled_states(state, states[-1]):
             taken.append(answer(taker._go_on, each) or taker._payload())
         states.append(state)
     return [hashed(states), hashed(ends), hashed(taken)]
@@ -179,9 +166,11 @@ def moved(value: Any) -> Iterator[Any]:
     if isinstance(value, int) and not isinstance(value, bool):
         yield from (value + 1, value - 1, 2 * value)
     elif isinstance(value, float):
-        yield from (0.5 * value, 2.0 * value, 1.0, 1.0 + 1e-9, 1e-101, 1e200)
+        yield from (0.5 * value, 2.0 * value, 1.0, 1.0 + 1e-9, 1e-100, 0.6e-100, 1e200)
     elif isinstance(value, np.ndarray):
         yield from (value[:-1], np.full_like(value, np.nan), np.zeros_like(value))
+    elif isinstance(value, str):
+        yield from ("tree", "honaker", "maximal", "density_ratio", "anchored", "dartboard")
     elif isinstance(value, DOMAIN):
         yield from OTHER_DOMAINS
     elif isinstance(value, CLIPPER):

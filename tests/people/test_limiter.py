@@ -96,6 +96,7 @@ def test_nobody_is_forgotten_where_tables_are_crowded(seed):
     limiter = Limiter(Participation(None, 6000 + seed), 40_000, bytes([seed]) * 32)
     passed = limiter.admit(0, limiter.digests(names, names.size))
     assert passed.tolist() == list(allowed(names.tolist(), None, 6000 + seed))
+    assert limiter._people.people == passed[-5999 - seed :].sum()  # and nobody else is kept
 
 
 def test_one_person_never_changes_what_another_may_do():
@@ -233,11 +234,12 @@ def test_rules_that_entries_hold(rule, good):
         (words(2, 3, 3, 1, 1, 1 << 40, 2, 1, 2 << 40, 3, 1, 1 << 40, 0), False),  # too many
         (words(2, 3, 2, 1, 1, 1 << 40, 1, 1, 1 << 40, 0), False),  # one twice
         (words(2, 3, 1, 1, 1, 3 << 40, 0), False), (words(2, 3, 1, 1, 1, 7, 0), False),
+        (words(1, 3, 1, 1, 1, 1 << 40, 0), True), (words(1, 3, 1, 1, 1, 2 << 40, 0), False),
         (words(0, 3, 0, 0, 0, 0, 0, 0), True), (words(0, 3, 1, 1, 1, 3 << 40, 0, 0, 0, 0, 0), True),
     ],
 )  # fmt: skip
 def test_states_of_people_that_cannot_be(state, good):
-    people = _core.Participants(2 if state[0] else 0, 3, 2)
+    people = _core.Participants(min(state[0], 2), 3, 2)
     assert passes(people.restore, state) == good
     if good:
         assert people.state() == state

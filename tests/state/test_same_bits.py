@@ -18,15 +18,57 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.bits import spoiled_states
 
 import dpoco
 from dpoco import _core
+from dpoco.errors import StateError
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
 
 GOLDEN = Path(__file__).with_name("same_bits.json")
 CLAIM = {"key": bytes(range(32)), "stream": 1}
+
+COUPLED = {
+    "density ratio": {"max_switches": 5, "forced_switch": 0.0, "block": 1},
+    "maximal": {"coupling": "maximal", "forced_switch": 0.0, "block": 1},
+    "capped": {"max_switches": 3, "block": 3},
+    "cold": {"inverse_temperature": 1e10, "regularization": 1e-8, "clip_high": 9.0},
+}  # fmt: skip
+ANCHORED = {
+    "coupling": "anchored", "anchors": 6, "clip_high": 8.0, "clip_low": 8.0, "lipschitz": 1.5,
+    "inverse_temperature": 0.02, "regularization": 30.0, "forced_switch": 0.0, "block": 1,
+}  # fmt: skip
+SELECTION = {"candidates": 4, "largest": False, "noise": "exponential", "scale": 0.5}
+STATISTIC = {
+    "experts": 4, "offsets": [2.0, 4.0, 6.0], "reach": 64, "slopes": [0.5, 0.2, 0.05],
+    "windows": "tangent",
+}  # fmt: skip
+DETECTOR = {
+    "bias": {"log_union": 0.9, "noise": 0.5, "unselected": 1.0}, "detects": True, "first": None,
+    "selection": SELECTION, "statistic": STATISTIC, "threshold": 1.0,
+    "test": {
+        "alarms": 1, "noise": "exponential", "query_scale": 0.2, "threshold_scale": 0.2,
+    },
+}  # fmt: skip
+SHARE = {
+    "batch": 5, "floor": 0.0, "grid": 0.0, "learning_rate": 0.2, "noise": "knorm",
+    "noise_scale": 0.25, "share_rate": 0.0,
+}  # fmt: skip
+EXPERTS = {
+    "ShiftDetector": DETECTOR,
+    "ShiftDetector, dyadic": {
+        **DETECTOR, "statistic": {**STATISTIC, "windows": "dyadic", "slopes": []},
+    },
+    "ShiftDetector, naive": {**DETECTOR, "statistic": {**STATISTIC, "windows": "naive"}},
+    "EpochSelector": {"first": 2, "longest": 2**62, "selection": SELECTION},
+    "EpochSelector, windows": {"first": None, "longest": 24, "selection": SELECTION},
+    "BatchShare": SHARE,
+    "BatchShare, shared": {**SHARE, "share_rate": 1e-100, "learning_rate": 300.0},
+    "BatchShare, floored": {**SHARE, "floor": 0.05, "learning_rate": 2.0},
+    "BatchShare, on a grid": {**SHARE, "grid": 2.0**-9, "noise": "laplace", "batch": 7},
+}  # fmt: skip
 
 
 def hash_of(*parts: FloatArray | NDArray[Any] | bytes) -> str:
@@ -87,6 +129,7 @@ HARD = {
     },
     "no noise": {"noise_scale": 0.0, "coupling": "scheduled", "forced_switch": 1.0, "block": 3},
     "maximal": {"coupling": "maximal", "forced_switch": 0.0, "block": 1},
+    "capped": {"max_switches": 3, "forced_switch": 0.1, "clip_high": 0.01},
     "one block": {"rounds": 700, "block": 600},
 }  # fmt: skip
 WEIGHTS = SHARED | {
@@ -144,7 +187,55 @@ def solved(loss: str, where: str, d: int, **changes: Any) -> str:
             engine.observe(t, 9.0 * row, 1.0)
         found += [engine.nonprivate_log_ratio(), engine.clip_width(t)]
     assert all(np.isfinite(each).all() for each in found)
-    return hash_of(*map(np.asarray, found), engine.state())
+    return hash_of(*map(np.asarray, found), engine.state(), taken(engine, engine.state()))
+
+
+def taken(engine: Any, state: bytes) -> NDArray[Any]:
+    """Which of the states that differ from this one in a word an engine takes."""
+    found = []
+    for each in spoiled_states(state):
+        try:
+            engine.restore(each)
+            found.append(True)
+        except StateError:
+            found.append(False)
+    return np.array(found)
+
+
+def weighed(loss: str, where: str, d: int, rounds: int, **changes: Any) -> str:
+    """Decisions, factors and states of weights that couple in some way, pushed to a wall or not."""
+    own = {**WEIGHTS, "rounds": rounds, **CLAIM, **changes}
+    losses = loss_sum(loss, d) | {"unbounded": where == "space"}
+    place = domain("l2" if where == "space" else where, d)
+    engine = _core.ContinuousMultiplicativeWeights(place, losses, own)
+    rows, labels = records(d, rounds)
+    found: list[Any] = []
+    for t in range(rounds):
+        row = np.abs(rows[t]) if changes.get("inverse_temperature", 0.0) > 1e6 else rows[t]
+        if loss == "quadratic":
+            engine.observe_quadratic(t, np.diag(np.abs(rows[t])), row)
+        elif loss == "linear":
+            engine.observe_gradient(t, row)
+        else:
+            engine.observe(t, row, labels[t])
+        found += [engine.decision(), engine.nonprivate_log_factor(), engine.nonprivate_log_change()]
+    return hash_of(*map(np.asarray, found), engine.state(), taken(engine, engine.state()))
+
+
+def chosen(name: str, rounds: int, **own: Any) -> str:
+    """What a learner of four experts chooses, the best of whom changes from time to time."""
+    settings = {"experts": 4, "low": 0.0, "high": 1.0, "rounds": rounds, **CLAIM, **own}
+    engine = getattr(_core, name)(settings)
+    losses, own_losses = 0.5 + 0.5 * numbers(rounds, 4, of=7), np.empty(rounds)
+    for t in range(rounds):
+        losses[t, 3 * t // rounds] *= 0.1
+    decisions, half = np.empty(rounds, dtype=np.int64), rounds // 2 + 3
+    engine.run(losses[:half], own_losses[:half], decisions[:half])
+    for t in range(half, rounds):
+        decisions[t], own_losses[t] = engine.decision(), 0.0
+        engine.observe(t, losses[t])
+    more = [np.array(engine.alarms())] if name == "ShiftDetector" else []
+    return hash_of(decisions, own_losses, *more, engine.state(), taken(engine, engine.state()))
 
 
 def ran(engine: Any, rows: FloatArray, labels: FloatArray | None) -> str:
@@ -247,6 +338,20 @@ def _cases() -> dict[str, Callable[[], str]]:
         ):
             add(functools.partial(solved, **changes), loss, where, d, name=f"solved, {name},")
     add(functools.partial(solved, barrier_weight=0.0), "quadratic", "space", 3, name="solved")
+    for name, more in COUPLED.items():
+        for loss, where, d in (
+            ("linear", "box", 3),
+            ("linear", "l2", 4),
+            ("quadratic", "space", 2),
+        ):
+            rounds = 530 if (loss, name) == ("quadratic", "density ratio") else 40
+            add(
+                functools.partial(weighed, **more), loss, where, d, rounds, name=f"weighed, {name},"
+            )
+    for loss in ("linear", "huber", "logistic"):
+        add(functools.partial(weighed, **ANCHORED), loss, "box", 3, 40, name="weighed, anchored,")
+    for name, own in EXPERTS.items():
+        add(functools.partial(chosen, **own), name.split(",")[0], 400, name=f"chosen, {name},")
     for loss in ("logistic", "squared"):
         for where, d in (("l2", 10), ("box", 33), ("simplex", 6), ("l3", 7)):
             add(noisy_ftrl, loss, where, d)
