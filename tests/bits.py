@@ -13,7 +13,7 @@ from scipy import special
 WORDS = [struct.pack("<d", x) for x in (math.nan, math.inf, -1.0, 1e300)] + [
     struct.pack("<Q", n) for n in (0, 1, 2**63)
 ]
-MOST = 1500  # states that are tried of one
+MOST = 2000  # states that are tried of one
 
 
 def spoiled_states(state: bytes, another: bytes = b"") -> list[bytes]:
@@ -29,7 +29,7 @@ def _words(state: bytes, at: int, another: bytes) -> Iterator[bytes]:
     """Yield words for a place of a state: what never is there, and neighbours of what is."""
     yield from WORDS
     (count,), (real,) = struct.unpack_from("<Q", state, at), struct.unpack_from("<d", state, at)
-    for other in (count + 1, count - 1, count ^ 2**63, count << 1):
+    for other in (count + 1, count - 1, count ^ 2**63, count << 1, count // 2, 3 * count // 4):
         yield struct.pack("<Q", other % 2**64)
     for change in (-1.5e-6, -0.7e-6, 0.7e-6, 1.5e-6):  # engines tolerate 1e-6
         yield struct.pack("<d", real + change)

@@ -166,7 +166,8 @@ def moved(value: Any) -> Iterator[Any]:
     if isinstance(value, int) and not isinstance(value, bool):
         yield from (value + 1, value - 1, 2 * value)
     elif isinstance(value, float):
-        yield from (0.5 * value, 2.0 * value, 1.0, 1.0 + 1e-9, 1e-100, 0.6e-100, 1e200)
+        scaled = (0.5 * value, 0.95 * value, 1.05 * value, 2.0 * value)
+        yield from (*scaled, 1.0, 1.0 + 1e-9, 1e-100, 0.6e-100, 2.0**-49, 1e200)
     elif isinstance(value, np.ndarray):
         yield from (value[:-1], np.full_like(value, np.nan), np.zeros_like(value))
     elif isinstance(value, str):

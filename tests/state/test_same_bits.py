@@ -129,7 +129,9 @@ HARD = {
     },
     "no noise": {"noise_scale": 0.0, "coupling": "scheduled", "forced_switch": 1.0, "block": 3},
     "maximal": {"coupling": "maximal", "forced_switch": 0.0, "block": 1},
-    "capped": {"max_switches": 3, "forced_switch": 0.1, "clip_high": 0.01},
+    "capped": {
+        "max_switches": 3, "forced_switch": 0.2, "clip_high": 0.01, "block": 1, "noise_scale": 20.0,
+    },
     "one block": {"rounds": 700, "block": 600},
 }  # fmt: skip
 WEIGHTS = SHARED | {
@@ -337,6 +339,7 @@ def _cases() -> dict[str, Callable[[], str]]:
             ("huber", "l2", 3),
         ):
             add(functools.partial(solved, **changes), loss, where, d, name=f"solved, {name},")
+    add(functools.partial(solved, barrier_weight=1e-5), "logistic", "box", 24, name="solved")
     add(functools.partial(solved, barrier_weight=0.0), "quadratic", "space", 3, name="solved")
     for name, more in COUPLED.items():
         for loss, where, d in (
