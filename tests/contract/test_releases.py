@@ -177,6 +177,8 @@ def moved(value: Any) -> Iterator[Any]:
     elif isinstance(value, CLIPPER):
         yield from OTHER_CLIPPERS
     elif isinstance(value, dict | list | tuple):
+        if isinstance(value, list):
+            yield from ([], value[:-1])
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, each in items:
             for other in moved(each):
