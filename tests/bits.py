@@ -4,10 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy import special
+
+WORDS = [struct.pack("<d", x) for x in (math.nan, math.inf, -1.0, 1e300)] + [
+    struct.pack("<Q", n) for n in (0, 1, 2**63)
+]
+MOST = 2000  # states that are tried of one
+
+
+def spoiled_states(state: bytes, another: bytes = b"") -> list[bytes]:
+    """Return states that end early or late, or in which one word is another."""
+    tried = [state + bytes(8), state[:-1], *(state[:at] for at in range(0, len(state), 8))]
+    for at in range(0, len(state) - 7, 8):
+        words = _words(state, at, another)
+        tried += [state[:at] + word + state[at + 8 :] for word in words]
+    return tried[:: 1 + len(tried) // MOST]
+
+
+def _words(state: bytes, at: int, another: bytes) -> Iterator[bytes]:
+    """Yield words for a place of a state: what never is there, and neighbours of what is."""
+    yield from WORDS
+    (count,), (real,) = struct.unpack_from("<Q", state, at), struct.unpack_from("<d", state, at)
+    for other in (count + 1, count - 1, count ^ 2**63, count << 1, count // 2, 3 * count // 4):
+        yield struct.pack("<Q", other % 2**64)
+    for change in (-1.5e-6, -0.7e-6, 0.7e-6, 1.5e-6):  # engines tolerate 1e-6
+        yield struct.pack("<d", real + change)
+        yield struct.pack("<d", real * (1.0 + change))
+    if len(another) == len(state):
+        yield another[at : at + 8]
 
 
 def hashed(*parts: object) -> str:

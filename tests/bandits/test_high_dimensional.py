@@ -132,6 +132,20 @@ def test_advice_follows_the_estimates_in_forced_rounds_too():
     assert list(learner.recommend(np.eye(2))) == [0, 1]
 
 
+def test_whom_a_forced_round_is_due_to():
+    engine = make(3, LpBall(2, 1.0), 12, forced_rounds=2, batch=1)._engine
+    for promised, arm in (
+        ((0, 0, 0), 0), ((1, 0, 0), 0), ((2, 0, 0), 1), ((2, 2, 1), 2), ((5, 3, 2), 2),
+        ((2, 2, 2), 0), ((4, 2, 2), 1),
+    ):  # fmt: skip
+        assert engine.due(np.array(promised, dtype=float)) == arm
+    for t in range(6):
+        engine.decide(t, np.eye(2)[0])
+        engine.observe(t, 0.5)
+        assert engine.due(np.zeros(3)) == ((t + 1) // 2 if t < 5 else -1)
+    assert engine.due(np.full(3, 9.0)) == -1
+
+
 def first_vertices(scale, repetitions):
     """Vertices that arms 0 and 1 select first, after a record of arm 0 and a zero record."""
     base = make(2, LpBall(2, 1.0), 2, dpoco.Budget(6.0, 1e-3), forced_rounds=0, batch=1,

@@ -1,7 +1,8 @@
 """What every learner releases, and the state it ends in, stay as they are, to the last bit.
 
 For every option of ``variants.py`` and for the defaults, played round by round and, where there is
-a call for it, in one go on records beyond all bounds. So does what engines are built from, what
+a call for it, in one go on records beyond all bounds. So do states of several rounds, what follows
+them, and what of them, if spoiled, is refused. So does what engines are built from, what
 learners say of themselves and of their traces, and what they refuse.
 ``python tests/contract/test_releases.py`` writes ``releases.json``, after a change of draws,
 engines or planners that is meant.
@@ -12,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import struct
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.bits import hashed, platform
+from tests.bits import WORDS, hashed, platform, spoiled_states
 from tests.contract.variants import VARIANTS
 
 from dpoco import _core
@@ -33,9 +33,6 @@ from dpoco.learners import LEARNERS
 
 FILE = Path(os.environ.get("DPOCO_RELEASES", Path(__file__).with_name("releases.json")))
 LISTED = {each.name: each for each in LEARNERS if contract_checks(each.plays)}
-WORDS = [struct.pack("<d", x) for x in (math.nan, math.inf, -1.0, 1e300)] + [
-    struct.pack("<Q", n) for n in (0, 1, 2**63)
-]
 WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
@@ -90,6 +87,40 @@ def released(name: str) -> list[str]:
             hashed(*shapes)]  # fmt: skip
 
 
+def shown(engine: Any, record: tuple[Any, ...] = ()) -> list[Any]:
+    """Return what an engine answers to whoever asks without arguments, or for this record."""
+    names = [each for each in dir(engine) if not each.startswith("_")]
+    row = [np.array(each) for each in record if np.ndim(each) == 1]
+    calls = [(each, ()) for each in names]
+    for each in {"leaf", "nonprivate_kernel", "clip_width"} & {*names} if row else ():
+        forms = ((row[0],), (0.1 * row[0], row[0], row[0], 0.4), (1, row[0], 0.4), (3,))
+        calls += [(each, form) for form in forms]
+    asked = [(getattr(engine, each), form) for each, form in calls]
+    answers = (answer(each, *form) if callable(each) else plain(each) for each, form in asked)
+    return [each for each in answers if not str(each).startswith("TypeError")]
+
+
+def continued(name: str) -> list[str]:
+    """Return hashes of states of several rounds, what follows them, and what of them is refused."""
+    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    learner, taker = subject.fresh(), subject.fresh()
+    play = subject.run if subject.runs else subject.play
+    states, ends, taken = [b""], [], []
+    for stop in (0, 1, 7, 12, 24):
+        subject.play(learner, learner.round, stop)
+        state = learner._payload()
+        after = subject.kind._from_bytes(learner._to_bytes())
+        ends += [
+            shown(after._engine, subject.record(0)),
+            plain(list(play(after, stop))),
+            after._payload(),
+        ]
+        for each in spoiled_states(state, states[-1]):
+            taken.append(answer(taker._go_on, each) or taker._payload())
+        states.append(state)
+    return [hashed(states), hashed(ends), hashed(taken)]
+
+
 # Ways to pass a record, of which the first is refused.
 CASTS = (
     lambda row: row[:-1], lambda row: row.astype(np.float32), lambda row: np.repeat(row, 2)[::2],
@@ -125,15 +156,69 @@ def spoiled(value: Any) -> Iterator[Any]:
                 yield copy
 
 
+DOMAIN, CLIPPER = _core.Domain, _core.RecordClipper
+OTHER_DOMAINS = [_core.LpBall(d, 2.0, 1.0) for d in (1, 4)]
+OTHER_CLIPPERS = [_core.RecordClipper(d, 1.0, 1.0, 1.0) for d in (1, 4)]
+
+
+def moved(value: Any) -> Iterator[Any]:
+    """Yield copies of settings, each with one number or object replaced by one that is near."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield from (value + 1, value - 1, 2 * value)
+    elif isinstance(value, float):
+        scaled = (0.5 * value, 0.95 * value, 1.05 * value, 2.0 * value)
+        yield from (*scaled, 1.0, 1.0 + 1e-9, 1e-100, 0.6e-100, 2.0**-49, 1e200)
+    elif isinstance(value, np.ndarray):
+        yield from (value[:-1], np.full_like(value, np.nan), np.zeros_like(value))
+    elif isinstance(value, str):
+        yield from ("tree", "honaker", "maximal", "density_ratio", "anchored", "dartboard")
+    elif isinstance(value, DOMAIN):
+        yield from OTHER_DOMAINS
+    elif isinstance(value, CLIPPER):
+        yield from OTHER_CLIPPERS
+    elif isinstance(value, dict | list | tuple):
+        if isinstance(value, list):
+            yield from ([], value[:-1])
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in items:
+            for other in moved(each):
+                copy = dict(value) if isinstance(value, dict) else list(value)
+                copy[key] = other
+                yield copy
+
+
+def built(name: str) -> list[str]:
+    """Return hashes of what engines refuse of settings near their own, and of what fits hold."""
+    subject = _listed(name) if name in LISTED else _subject(*VARIANTS[name])
+    refused: list[Any] = []
+    with telling([], refused, moved):
+        learner = subject.fresh()
+        if subject.plays == "batch":
+            subject.released(learner)
+    if subject.plays != "batch":
+        return [hashed(refused)]
+    part = subject.part(0, 24)
+    engine, d = learner._engine(*part), part[0].shape[1]
+    held = [answer(engine.result), shown(engine)]
+    for at, before in ((np.zeros(d), np.full(d, 0.1)), (np.eye(d)[0], np.zeros(d))):
+        held += [answer(engine.nonprivate_release, k, at, before) for k in (*range(9), 23, 24, 999)]
+    for count in (1, 5, 24, 100_000):
+        engine.advance(count)
+        held += [engine.completed, engine.variates_drawn(), answer(engine.result) is None]
+    return [hashed(refused), hashed(held)]
+
+
 @contextmanager
-def telling(seen: list[Any], refused: list[Any]) -> Iterator[None]:
+def telling(
+    seen: list[Any], refused: list[Any], spoil: Callable[[Any], Iterator[Any]] = spoiled
+) -> Iterator[None]:
     """Append what compiled classes are built from, and what of it, if spoiled, they refuse."""
     kept = {name: kind for name, kind in vars(_core).items() if type(kind) is type(_core.Domain)}
 
     def wrapped(name: str, kind: Any) -> Callable[..., Any]:
         def build(*given: Any, **named: Any) -> Any:
             seen.append((name, plain(given), plain(named)))
-            refused.extend(answer(kind, *each) for each in spoiled(given))
+            refused.extend(answer(kind, *each) for each in spoil(given))
             return kind(*given, **named)
 
         for key in vars(kind) if isinstance(kind, type) else ():
@@ -202,6 +287,20 @@ def test_descriptions_have_not_moved(name):
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.skipif(not SAME_PLATFORM, reason="parameters have other last digits here")
+@pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
+def test_refusals_have_not_moved(name):
+    assert built(name) == WRITTEN["built"][name]
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+@pytest.mark.skipif(not SAME_PLATFORM, reason="parameters have other last digits here")
+@pytest.mark.parametrize("name", WRITTEN.get("continued", {}))
+def test_states_have_not_moved(name):
+    assert continued(name) == WRITTEN["continued"][name]
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", [*LISTED, *VARIANTS])
 def test_releases_have_not_moved(name):
     now, was = released(name), WRITTEN["releases"][name]
@@ -215,4 +314,9 @@ if __name__ == "__main__":
     names = [*LISTED, *VARIANTS]
     written = {"releases": {name: released(name) for name in names}}
     written["described"] = {name: described(name) for name in names}
+    written["built"] = {name: built(name) for name in names}
+    written["continued"] = {}
+    for name in names:
+        with suppress(StateError, AttributeError):  # batch methods have no states either
+            written["continued"][name] = continued(name)
     FILE.write_text(json.dumps({"platform": platform(), **written}, indent=0) + "\n")

@@ -195,6 +195,7 @@ VARIANTS = {
     ),
     "newton, free": of(oco.NoisyNewton, BALL, LogisticLoss(), budget=None),
     "detector, free": of(experts.ShiftDetector, 4, budget=None, expected_shifts=3),
+    "detector, naive": of(experts.ShiftDetector, 4, windows="naive"),
     "detector, idle": of(experts.ShiftDetector, 4, budget=TINY),
     "detector, one expert": of(experts.ShiftDetector, 1),
     "share, free": of(experts.BatchShare, 4, budget=None, batch=3, switches=2),
@@ -207,6 +208,11 @@ VARIANTS = {
         frank_wolfe.SufficientStatistics, Box([-0.2] * D, [0.1, 0.2, 0.3]),
         SquaredLoss(3.0, 1.0), budget=None,
     ),
+    "sgd, free": of(frank_wolfe.NoisySGD, BALL, SquaredLoss(), steps=60, budget=None),
+    "mirror, free": of(
+        frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), SquaredLoss(), budget=None
+    ),
+    "phased, free": of(frank_wolfe.PhasedSGD, BALL, SquaredLoss(), budget=None),
     # Nets of other shapes; problems that end elsewhere.
     "lipschitz, flat": of(
         oco.LipschitzLearner, Box([0.0, 0.5], [1.0, 0.5]), lipschitz=1.0, resolution=5
@@ -231,5 +237,5 @@ VARIANTS = {
 # takes clipping and noise for granted.
 RELEASED = {
     "frank-wolfe, free", "lipschitz, disc", "lipschitz, free", "lipschitz, point",
-    "lipschitz, segment",
+    "lipschitz, segment", "mirror, free", "phased, free", "sgd, free",
 }  # fmt: skip

@@ -124,5 +124,25 @@ TEST_CASE("impossible settings are refused") {
                   std::invalid_argument);
   CHECK_THROWS_AS(make_noisy_frank_wolfe(problem(), {20, 4, 5, 1.2, 1.0, 1.0, 1.0}),
                   std::invalid_argument);
+  // A single batch is the first; records, step sizes and bounds at their ends.
+  CHECK_NOTHROW(make_noisy_frank_wolfe(problem(), {1, 0, 1, 1.0, 1.0, 1.0, 1.0}));
+  CHECK_NOTHROW(make_noisy_frank_wolfe(problem(), {1, 1, 2, 1.0, 1.0, 1.0, 1.0}));
+  CHECK_NOTHROW(make_noisy_frank_wolfe(problem(), {20, 4, 6, 0.2, 1.0, 1.0, 1.0}));
+  CHECK_THROWS_AS(make_noisy_frank_wolfe(problem(), {1, 0, 2, 1.0, 1.0, 1.0, 1.0}),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(make_noisy_frank_wolfe(problem(), {0, 1, 2, 1.0, 1.0, 1.0, 1.0}),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(make_noisy_frank_wolfe(problem(), {1, 1, 2, 1.0, 0.0, 1.0, 1.0}),
+                  std::invalid_argument);
+  CHECK_NOTHROW(make_phased_sgd(problem(), {{39, 0.1, 1.0}, {1, 0.1, 0.0}}));
+  CHECK_THROWS_AS(make_phased_sgd(problem(), {{39, 0.1, 1.0}, {0, 0.1, 1.0}}),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(make_phased_sgd(problem(), {}), std::invalid_argument);
+  using frank_wolfe::make_localized_mirror_descent;
+  CHECK_NOTHROW(make_localized_mirror_descent(problem(), 2.0, 1.0, 1, {{40, 1.0, 0.5, 0.1}}));
+  for (const double p : {1.0, 2.1}) {
+    CHECK_THROWS_AS(make_localized_mirror_descent(problem(), p, 1.0, 1, {{40, 1.0, 0.5, 0.1}}),
+                    std::invalid_argument);
+  }
   CHECK_THROWS_AS(mechanisms::SampledGaussian(0, 1, 1.0), std::invalid_argument);
 }

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "dpoco/experts/oblivious_tracker.hpp"
 #include "dpoco/random/source.hpp"
 #include "dpoco/samplers/categorical.hpp"
 #include "dpoco/simd/kernels.hpp"
@@ -75,4 +76,15 @@ TEST_CASE("races draw by weight, and never what has none") {
     // Six standard deviations.
     CHECK(std::abs(counts[2] - 0.75 * kDraws) < 6.0 * std::sqrt(kDraws * 0.75 * 0.25));
   }
+}
+
+TEST_CASE("paths and coins of a tracker are for its own experts and rounds") {
+  const auto make = [](std::uint64_t experts, std::uint64_t horizon) {
+    dpoco::experts::ObliviousTracker({.experts = 3, .horizon = 5, .range = {}},
+                                     dpoco::samplers::make_share_paths(experts, 0.1, 1.0),
+                                     {.horizon = horizon}, 1.0, std::make_unique<Source>(Key{}, 1));
+  };
+  CHECK_NOTHROW(make(3, 5));
+  CHECK_THROWS_AS(make(4, 5), std::invalid_argument);
+  CHECK_THROWS_AS(make(3, 6), std::invalid_argument);
 }

@@ -158,6 +158,17 @@ TEST_CASE("high-dimensional bandit: settings that do not fit are refused") {
   CHECK_THROWS_AS(make(false, 2, kRounds + 1, 1), std::invalid_argument);
   CHECK_THROWS_AS(make(false, 2, 1, 1, -1.0), std::invalid_argument);
   CHECK_THROWS_AS(make(false, 2, 1, 1, kMissing), std::invalid_argument);
+  const auto empty = [](std::uint64_t arms, std::uint64_t rounds, std::uint64_t forced) {
+    const auto d = static_cast<Index>(kDimension);
+    HighDimensionalBandit({arms, rounds, -1.0, 1.0}, losses::RecordClipper(d, 1.0, 1.0),
+                          {.forced = forced}, std::make_shared<domains::LpBall>(d, 1.0, 1.0), {});
+  };
+  const char* none = "every arm must have a model of the context's dimension";
+  const char* many = "too many arms or rounds";
+  CHECK_THROWS_WITH(empty(1ULL << 20, 1ULL << 42, 1ULL << 42), none);
+  CHECK_THROWS_WITH(empty((1ULL << 20) + 1, 5, 1), many);
+  CHECK_THROWS_WITH(empty(1, (1ULL << 42) + 1, 1), many);
+  CHECK_THROWS_WITH(empty(1, 5, 6), many);
   auto learner = make(false, 2, 20, 1);  // never a choice
   CHECK(learner->clock(0, kRounds) == 20);
   CHECK(learner->clock(1, kRounds) == 11);

@@ -9,6 +9,7 @@ import pytest
 from tests.forged import Forged
 
 import dpoco
+from dpoco import _core
 from dpoco.experts import BatchShare
 from dpoco.privacy.mechanisms.batch_release import movement
 from dpoco.random import Source
@@ -169,3 +170,17 @@ def test_sums_of_long_batches_do_not_drift_apart():
     sums = [np.frombuffer(state, dtype="<f8")[-5:-3] for state in states]
     assert sums[1][0] - sums[0][0] == 1.0
     assert sums[0][1] == sums[1][1]
+
+
+@pytest.mark.parametrize(("exponent", "fine"), [(0, True), (-48, True), (-49, False), (1, False)])
+def test_a_grid_holds_the_sum_of_a_batch(exponent, fine):
+    settings = {
+        "batch": 7, "experts": 4, "floor": 0.0, "grid": 2.0**exponent, "high": 1.0, "low": 0.0,
+        "learning_rate": 0.1, "noise": "laplace", "noise_scale": 1e-6 if exponent < 0 else 99.0,
+        "rounds": 50, "share_rate": 0.0, "key": bytes(32), "stream": 1,
+    }  # fmt: skip
+    if fine:
+        assert _core.BatchShare(settings).round == 0
+    else:
+        with pytest.raises(ValueError, match="power of two up to 1"):
+            _core.BatchShare(settings)

@@ -284,7 +284,9 @@ def _others(data: bytes, node: tree_sitter.Node) -> Iterator[str | None]:
         yield "false" if kind == "true" else "true"
     elif kind == "identifier" and re.fullmatch(r"k[A-Z]\w*", _text(data, node)):
         parent, name = node.parent, _text(data, node)
-        if parent is not None and parent.type not in ("init_declarator", "qualified_identifier"):
+        infinite = name in ("kInfinity", "kNever", "kLowest")  # twice, it is the same
+        placed = parent is None or parent.type in ("init_declarator", "qualified_identifier")
+        if not infinite and not placed:
             yield f"static_cast<std::remove_cvref_t<decltype({name})>>(2 * {name})"
     elif kind in ("binary_expression", "assignment_expression"):
         yield from _other_operations(data, node)

@@ -40,14 +40,18 @@ _LEARNERS = (
 )  # fmt: skip
 # Tests of engines against references of their own, and of what audits read in them.
 _ENGINES = (
-    "tests/bandits/test_linucb.py", "tests/bandits/test_rounds.py",
+    "tests/bandits/test_high_dimensional.py", "tests/bandits/test_linucb.py",
+    "tests/bandits/test_linucb_limits.py", "tests/bandits/test_rounds.py",
+    "tests/bandits/test_states.py",
     "tests/experts/test_batch_share.py", "tests/experts/test_epoch_selector.py",
     "tests/experts/test_prefix_hedge.py", "tests/experts/test_shift_detector.py",
-    "tests/experts/test_shift_statistic.py", "tests/frank_wolfe/test_batch_audit.py",
+    "tests/experts/test_shift_statistic.py", "tests/experts/test_tracker.py",
+    "tests/frank_wolfe/test_batch_audit.py", "tests/frank_wolfe/test_batch_limits.py",
     "tests/frank_wolfe/test_batch_reference.py", "tests/frank_wolfe/test_polyhedral_audit.py",
     "tests/frank_wolfe/test_polyhedral_reference.py", "tests/oco/test_comw_engine.py",
     "tests/oco/test_comw_engine_protocol.py", "tests/oco/test_comw_engine_state.py",
     "tests/oco/test_ctrl_engine.py", "tests/oco/test_ctrl_engine_law.py",
+    "tests/oco/test_coupled_custom.py", "tests/oco/test_coupled_engines.py",
     "tests/oco/test_ctrl_engine_state.py", "tests/oco/test_ctrl_solver.py",
     "tests/oco/test_lipschitz_nets.py", "tests/oco/test_noisy_ftrl_audit.py",
     "tests/oco/test_noisy_newton.py", "tests/people/test_limiter.py",
@@ -92,7 +96,14 @@ ROOMS = {
     ),
     "engines": Room(
         (), ("oco/*.cpp", "frank_wolfe/*.cpp", "experts/*.cpp", "bandits/*.cpp", "core/*.cpp"),
-        (*_PLAYED, *_LEARNERS, *_ENGINES),
+        (*_PLAYED, *_LEARNERS, *_ENGINES, "tests/mutation/programs.py"),
+        (
+            ("test_ctrl.cpp", "test_comw.cpp", "test_comw_couplings.cpp", "test_oco_parts.cpp",
+             "test_noisy_ftrl.cpp"),
+            ("test_participants.cpp", "test_experts.cpp", "test_batch_share.cpp", "test_nets.cpp",
+             "test_prefix_hedge.cpp", "test_linucb.cpp", "test_high_dimensional_bandit.cpp",
+             "test_frank_wolfe.cpp", "test_polyhedral.cpp", "test_batch_fit.cpp"),
+        ),
     ),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpoco
+from dpoco import _core
 from dpoco._participation import Limiter, Participation
 from dpoco.errors import RoundOrderError, StateError
 
@@ -95,6 +96,7 @@ def test_nobody_is_forgotten_where_tables_are_crowded(seed):
     limiter = Limiter(Participation(None, 6000 + seed), 40_000, bytes([seed]) * 32)
     passed = limiter.admit(0, limiter.digests(names, names.size))
     assert passed.tolist() == list(allowed(names.tolist(), None, 6000 + seed))
+    assert limiter._people.people == passed[-5999 - seed :].sum()  # and nobody else is kept
 
 
 def test_one_person_never_changes_what_another_may_do():
@@ -193,6 +195,64 @@ def test_broken_states_are_refused(cut):
     limiter.admit(0, limiter.digests([1, 2], 2))
     with pytest.raises(StateError):
         Limiter(Participation(2), 100).restore(limiter.state()[:cut])
+
+
+def words(*numbers):
+    return b"".join(int(number).to_bytes(8, "little") for number in numbers)
+
+
+def passes(call, *given):
+    """Return whether a call neither refuses a number nor a state."""
+    try:
+        call(*given)
+    except (ValueError, StateError, RoundOrderError):
+        return False
+    return True
+
+
+# What entries hold: 24 bits of records, 40 of rounds; where only the separation binds (0 rounds),
+# people of its last rounds.
+@pytest.mark.parametrize(
+    ("rule", "good"),
+    [
+        ((1, 0, 1), False), ((1, 1, 0), False), ((1, 1, 1), True), ((2**24 - 1, 1, 1), True),
+        ((2**24, 1, 1), False), ((1, 2**40 - 1, 1), True), ((1, 2**40, 1), False),
+        ((1, 1, 2**40 - 1), True), ((1, 1, 2**40), False), ((0, 8, 6), False), ((0, 8, 7), True),
+        ((5, 8, 6), True),
+    ],
+)  # fmt: skip
+def test_rules_that_entries_hold(rule, good):
+    assert passes(_core.Participants, *rule) == good
+
+
+@pytest.mark.parametrize(
+    ("state", "good"),
+    [
+        (words(2, 3, 0, 0), True), (words(3, 3, 0, 0), False), (words(2, 4, 0, 0), False),
+        (words(2, 3, 0, 2**40 - 1), True), (words(2, 3, 0, 2**40), False),
+        (words(2, 3, 2, 1, 1, 1 << 40, 2, 1, 2 << 40 | 7, 0), True),
+        (words(2, 3, 3, 1, 1, 1 << 40, 2, 1, 2 << 40, 3, 1, 1 << 40, 0), False),  # too many
+        (words(2, 3, 2, 1, 1, 1 << 40, 1, 1, 1 << 40, 0), False),  # one twice
+        (words(2, 3, 1, 1, 1, 3 << 40, 0), False), (words(2, 3, 1, 1, 1, 7, 0), False),
+        (words(1, 3, 1, 1, 1, 1 << 40, 0), True), (words(1, 3, 1, 1, 1, 2 << 40, 0), False),
+        (words(0, 3, 0, 0, 0, 0, 0, 0), True), (words(0, 3, 1, 1, 1, 3 << 40, 0, 0, 0, 0, 0), True),
+    ],
+)  # fmt: skip
+def test_states_of_people_that_cannot_be(state, good):
+    people = _core.Participants(min(state[0], 2), 3, 2)
+    assert passes(people.restore, state) == good
+    if good:
+        assert people.state() == state
+
+
+def test_there_is_room_for_the_last_person_and_not_for_one_more():
+    people = _core.Participants(2, 1, 3)
+    digests = [bytes([n]) * 16 for n in range(1, 6)]
+    people.admit(0, digests[0])
+    for count, good in ((2, True), (3, True), (4, False), (5, False)):
+        assert passes(people.require_room, b"".join(digests[:count])) == good
+    assert passes(people.require_room, b"".join([*digests[:3], *digests[:3]]))
+    _core.Participants(0, 3, 2).require_room(b"".join(digests))  # forgets them in time
 
 
 @pytest.mark.parametrize(

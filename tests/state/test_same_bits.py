@@ -8,6 +8,7 @@ file: after a change of noise, of states or of arithmetic, and never to make a p
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable
@@ -17,15 +18,57 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.bits import spoiled_states
 
 import dpoco
 from dpoco import _core
+from dpoco.errors import StateError
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
 
 GOLDEN = Path(__file__).with_name("same_bits.json")
 CLAIM = {"key": bytes(range(32)), "stream": 1}
+
+COUPLED = {
+    "density ratio": {"max_switches": 5, "forced_switch": 0.0, "block": 1},
+    "maximal": {"coupling": "maximal", "forced_switch": 0.0, "block": 1},
+    "capped": {"max_switches": 3, "block": 3},
+    "cold": {"inverse_temperature": 1e10, "regularization": 1e-8, "clip_high": 9.0},
+}  # fmt: skip
+ANCHORED = {
+    "coupling": "anchored", "anchors": 6, "clip_high": 8.0, "clip_low": 8.0, "lipschitz": 1.5,
+    "inverse_temperature": 0.02, "regularization": 30.0, "forced_switch": 0.0, "block": 1,
+}  # fmt: skip
+SELECTION = {"candidates": 4, "largest": False, "noise": "exponential", "scale": 0.5}
+STATISTIC = {
+    "experts": 4, "offsets": [2.0, 4.0, 6.0], "reach": 64, "slopes": [0.5, 0.2, 0.05],
+    "windows": "tangent",
+}  # fmt: skip
+DETECTOR = {
+    "bias": {"log_union": 0.9, "noise": 0.5, "unselected": 1.0}, "detects": True, "first": None,
+    "selection": SELECTION, "statistic": STATISTIC, "threshold": 1.0,
+    "test": {
+        "alarms": 1, "noise": "exponential", "query_scale": 0.2, "threshold_scale": 0.2,
+    },
+}  # fmt: skip
+SHARE = {
+    "batch": 5, "floor": 0.0, "grid": 0.0, "learning_rate": 0.2, "noise": "knorm",
+    "noise_scale": 0.25, "share_rate": 0.0,
+}  # fmt: skip
+EXPERTS = {
+    "ShiftDetector": DETECTOR,
+    "ShiftDetector, dyadic": {
+        **DETECTOR, "statistic": {**STATISTIC, "windows": "dyadic", "slopes": []},
+    },
+    "ShiftDetector, naive": {**DETECTOR, "statistic": {**STATISTIC, "windows": "naive"}},
+    "EpochSelector": {"first": 2, "longest": 2**62, "selection": SELECTION},
+    "EpochSelector, windows": {"first": None, "longest": 24, "selection": SELECTION},
+    "BatchShare": SHARE,
+    "BatchShare, shared": {**SHARE, "share_rate": 1e-100, "learning_rate": 300.0},
+    "BatchShare, floored": {**SHARE, "floor": 0.05, "learning_rate": 2.0},
+    "BatchShare, on a grid": {**SHARE, "grid": 2.0**-9, "noise": "laplace", "batch": 7},
+}  # fmt: skip
 
 
 def hash_of(*parts: FloatArray | NDArray[Any] | bytes) -> str:
@@ -40,6 +83,10 @@ def numbers(*shape: int, of: int) -> FloatArray:
 
 
 def domain(name: str, d: int) -> _core.Domain:
+    if name == "cut":  # a box without two of its corners
+        rows, ends = np.vstack([np.eye(d), np.full(d, 0.5)]), np.full(d, 1.0)
+        bounds = np.tile(np.append(ends, 0.7), 2)
+        return _core.Polytope(np.vstack([rows, -rows]), bounds, 0.0 * ends, -ends, ends, 2.0)
     if name == "box":
         return _core.Box(np.full(d, -1.0), np.full(d, 2.0))
     return _core.Simplex(d, 1.0) if name == "simplex" else _core.LpBall(d, float(name[1:]), 1.0)
@@ -72,6 +119,21 @@ LEADER = SHARED | {
     "step_size": 0.2, "noise_scale": 2.0, "noise_growth": False, "barrier_weight": 0.1,
     "strong_convexity": 0.0,
 }  # fmt: skip
+HARD = {
+    "faint barrier": {"barrier_weight": 1e-7, "noise_scale": 1e-3},
+    "strong barrier": {"barrier_weight": 1e3, "noise_scale": 1e-2},
+    "long steps": {"step_size": 1e8, "barrier_weight": 1e-3},
+    "growing noise": {
+        "noise_growth": True, "step_size": float("inf"), "strong_convexity": 0.5,
+        "max_switches": 9, "forced_switch": 0.1,
+    },
+    "no noise": {"noise_scale": 0.0, "coupling": "scheduled", "forced_switch": 1.0, "block": 3},
+    "maximal": {"coupling": "maximal", "forced_switch": 0.0, "block": 1},
+    "capped": {
+        "max_switches": 3, "forced_switch": 0.2, "clip_high": 0.01, "block": 1, "noise_scale": 20.0,
+    },
+    "one block": {"rounds": 700, "block": 600},
+}  # fmt: skip
 WEIGHTS = SHARED | {
     "inverse_temperature": 0.5, "regularization": 4.0, "exact_only": False,
     "sampler_tolerance": 1e-6, "factor_range": 0.0, "anchors": 0, "clip_error": 1e-4,
@@ -100,6 +162,82 @@ def coupled(
             engine.observe_quadratic(t, np.ascontiguousarray(square), rows[t])
         return hash_of(decisions, engine.state())
     return ran(engine, rows, labels if loss != "linear" else None)
+
+
+def solved(loss: str, where: str, d: int, **changes: Any) -> str:
+    """A leader's points for noise of every size and kind, on a stream that pushes one way."""
+    own: dict[str, Any] = {**LEADER, "rounds": 33, **CLAIM, **changes}
+    losses = loss_sum(loss, d) | {"unbounded": where == "space"}
+    place = domain("l2" if where == "space" else where, d)
+    engine = _core.CoupledRegularizedLeader(place, losses, own)
+    n, last = len(engine.nonprivate_point()), own["rounds"] - 1
+    ways = [np.eye(n)[0], -np.ones(n), numbers(n, of=5), np.zeros(n)]
+    row, square = np.full(d, 1.0 / d), np.diag(np.arange(d) / d)
+    found = []
+    for t in range(last + 1):
+        if t in (0, 1, 2, 9, last):
+            for size in (1e-12, 1e-3, 1.0, 30.0, 1e3, 1e6, 1e12):
+                found += [engine.nonprivate_solve(size * way) for way in ways]
+            points = [0.02 * way for way in ways] + [engine.nonprivate_point() * 0.999]
+            for point in points if t > 1 and own["noise_scale"] > 0.0 else ():
+                found.append(engine.nonprivate_log_density(point))
+                found.append(engine.nonprivate_log_ratio_at(point))
+            found += [engine.nonprivate_point(), engine.nonprivate_residual(), engine.decision()]
+        if loss == "quadratic":
+            engine.observe_quadratic(t, square, row)
+        else:
+            engine.observe(t, 9.0 * row, 1.0)
+        found += [engine.nonprivate_log_ratio(), engine.clip_width(t)]
+    assert all(np.isfinite(each).all() for each in found)
+    return hash_of(*map(np.asarray, found), engine.state(), taken(engine, engine.state()))
+
+
+def taken(engine: Any, state: bytes) -> NDArray[Any]:
+    """Which of the states that differ from this one in a word an engine takes."""
+    found = []
+    for each in spoiled_states(state):
+        try:
+            engine.restore(each)
+            found.append(True)
+        except StateError:
+            found.append(False)
+    return np.array(found)
+
+
+def weighed(loss: str, where: str, d: int, rounds: int, **changes: Any) -> str:
+    """Decisions, factors and states of weights that couple in some way, pushed to a wall or not."""
+    own = {**WEIGHTS, "rounds": rounds, **CLAIM, **changes}
+    losses = loss_sum(loss, d) | {"unbounded": where == "space"}
+    place = domain("l2" if where == "space" else where, d)
+    engine = _core.ContinuousMultiplicativeWeights(place, losses, own)
+    rows, labels = records(d, rounds)
+    found: list[Any] = []
+    for t in range(rounds):
+        row = np.abs(rows[t]) if changes.get("inverse_temperature", 0.0) > 1e6 else rows[t]
+        if loss == "quadratic":
+            engine.observe_quadratic(t, np.diag(np.abs(rows[t])), row)
+        elif loss == "linear":
+            engine.observe_gradient(t, row)
+        else:
+            engine.observe(t, row, labels[t])
+        found += [engine.decision(), engine.nonprivate_log_factor(), engine.nonprivate_log_change()]
+    return hash_of(*map(np.asarray, found), engine.state(), taken(engine, engine.state()))
+
+
+def chosen(name: str, rounds: int, **own: Any) -> str:
+    """What a learner of four experts chooses, the best of whom changes from time to time."""
+    settings = {"experts": 4, "low": 0.0, "high": 1.0, "rounds": rounds, **CLAIM, **own}
+    engine = getattr(_core, name)(settings)
+    losses, own_losses = 0.5 + 0.5 * numbers(rounds, 4, of=7), np.empty(rounds)
+    for t in range(rounds):
+        losses[t, 3 * t // rounds] *= 0.1
+    decisions, half = np.empty(rounds, dtype=np.int64), rounds // 2 + 3
+    engine.run(losses[:half], own_losses[:half], decisions[:half])
+    for t in range(half, rounds):
+        decisions[t], own_losses[t] = engine.decision(), 0.0
+        engine.observe(t, losses[t])
+    more = [np.array(engine.alarms())] if name == "ShiftDetector" else []
+    return hash_of(decisions, own_losses, *more, engine.state(), taken(engine, engine.state()))
 
 
 def ran(engine: Any, rows: FloatArray, labels: FloatArray | None) -> str:
@@ -191,6 +329,32 @@ def _cases() -> dict[str, Callable[[], str]]:
         add(weights, loss, "box", 5)
         add(weights, loss, "simplex", 5)
         add(weights, loss, "l2", 17)
+    for loss in ("logistic", "huber", "squared", "quadratic"):
+        for where, d in (("l2", 1), ("box", 4), ("simplex", 5), ("l4", 3), ("cut", 4)):
+            add(solved, loss, where, d)
+    for name, changes in HARD.items():
+        for loss, where, d in (
+            ("logistic", "simplex", 4),
+            ("quadratic", "cut", 4),
+            ("huber", "l2", 3),
+        ):
+            add(functools.partial(solved, **changes), loss, where, d, name=f"solved, {name},")
+    add(functools.partial(solved, barrier_weight=1e-5), "logistic", "box", 24, name="solved")
+    add(functools.partial(solved, barrier_weight=0.0), "quadratic", "space", 3, name="solved")
+    for name, more in COUPLED.items():
+        for loss, where, d in (
+            ("linear", "box", 3),
+            ("linear", "l2", 4),
+            ("quadratic", "space", 2),
+        ):
+            rounds = 530 if (loss, name) == ("quadratic", "density ratio") else 40
+            add(
+                functools.partial(weighed, **more), loss, where, d, rounds, name=f"weighed, {name},"
+            )
+    for loss in ("linear", "huber", "logistic"):
+        add(functools.partial(weighed, **ANCHORED), loss, "box", 3, 40, name="weighed, anchored,")
+    for name, own in EXPERTS.items():
+        add(functools.partial(chosen, **own), name.split(",")[0], 400, name=f"chosen, {name},")
     for loss in ("logistic", "squared"):
         for where, d in (("l2", 10), ("box", 33), ("simplex", 6), ("l3", 7)):
             add(noisy_ftrl, loss, where, d)

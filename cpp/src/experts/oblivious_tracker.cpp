@@ -63,11 +63,8 @@ TrackerKernel ObliviousTracker::nonprivate_kernel(const double* losses) const {
   }
   const bool decides = coins.open() && (coins.round() + 1) % coins.settings().block == 0;
   if (decides && experts() > 1) {
-    const double forced = coins.settings().forced;
-    kernel.keep =
-        forced < 1.0 ? (1.0 - forced) * elementary::exp(coins.log_stay() -
-                                                        rate_ * paths_->loss(losses, state_.expert))
-                     : 0.0;
+    kernel.keep = (1.0 - coins.settings().forced) *
+                  elementary::exp(coins.log_stay() - rate_ * paths_->loss(losses, state_.expert));
   }
   return kernel;
 }

@@ -71,9 +71,6 @@ void ContinuousMultiplicativeWeights::check_settings() const {
   const auto positive = [](double x) { return x > 0.0 && std::isfinite(x); };
   const auto non_negative = [](double x) { return x >= 0.0 && std::isfinite(x); };
   const mechanisms::SwitchSettings& rule = settings_.rule;
-  require_that(
-      positive(settings_.gibbs.inverse_temperature) && positive(settings_.gibbs.regularization),
-      "inverse temperature and regularisation must be positive");
   require_that(settings_.smoothness >= 0.0, "smoothness must not be negative");
   refuse_smaller(settings_.lipschitz, sum_->bounds().lipschitz, "lipschitz");
   refuse_smaller(settings_.smoothness, sum_->bounds().smoothness, "smoothness");

@@ -29,7 +29,7 @@ std::unique_ptr<LeaderLaw> make_law(const LossSum& sum,
   if (sum.kind() == LossSum::Kind::linear) return make_shifted_gaussian(sum);
   return make_leader_law(
       sum, {.dimension = sum.dimension(),
-            .inverse_step = std::isinf(settings.step_size) ? 0.0 : 1.0 / settings.step_size,
+            .inverse_step = 1.0 / settings.step_size,  // which may be infinite
             .weight = settings.barrier_weight,
             .barrier = settings.barrier_weight > 0.0 ? sum.body().barrier() : nullptr});
 }

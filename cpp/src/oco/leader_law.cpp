@@ -243,8 +243,8 @@ class RegularizedLeader final : public LeaderLaw {
     updates_ = archive.word_below(kMostUpdates);
     residual_ = archive.real();
     regularizer().gradient(at_.u.data(), pull_.data());
-    const bool inside = !regularizer().barrier || std::isfinite(regularizer().value(at_.u.data()));
-    if (!inside || !are_rests(at_.slope.data(), slope_rest_.data(), n_) ||
+    if (!regularizer().inside(at_.u.data()) ||
+        !are_rests(at_.slope.data(), slope_rest_.data(), n_) ||
         !are_rests(at_.curvature.data(), curvature_rest_.data(), n_ * n_) ||
         !finite(factor_.entries()) || !finite(pull_)) {
       throw StateError("state holds no decision");

@@ -15,14 +15,6 @@ using ConstMap = Eigen::Map<const Vector>;
 
 }  // namespace
 
-double Regularizer::value(const double* u) const {
-  const ConstMap at(u, dimension);
-  double sum = 0.0;
-  for (Index i = 0; i < dimension; ++i) sum += u[i] * u[i];
-  sum *= 0.5 * inverse_step;
-  return barrier ? sum + weight * barrier->value(at) : sum;
-}
-
 void Regularizer::gradient(const double* u, double* out) const {
   if (!barrier) {
     for (Index i = 0; i < dimension; ++i) out[i] = inverse_step * u[i];

@@ -48,7 +48,6 @@ struct Regularizer {
   RowMatrix rows = {};
   Vector bounds = {};
 
-  double value(const double* u) const;  // infinite outside the barrier's interior
   void gradient(const double* u, double* out) const;
   void add_hessian(const double* u, double* matrix) const;
   // The factor of `curvature`, positive semidefinite, plus the Hessian at u, which it leaves in
