@@ -6,13 +6,13 @@ constexpr double kLargest = 0x1.fffffffffffffp1023;
 template <bool kUnit, class V>
 DPOCO_INLINE V admitted(V x, V low, V high, double inverse, V& count) {
   const V one = V{} + 1.0;
-  const V above = x > low ? x : low;
-  const V clipped = x <= kLargest ? (above < high ? above : high) : low;
+  const V above = x < low ? low : x;
+  const V clipped = x <= kLargest ? (above > high ? high : above) : low;
   count = clipped == x ? count : count + one;  // not equal for NaN and infinities, too
   if constexpr (kUnit) return clipped;
   // The product may round above 1 although the clipped value is in the range.
   const V unit = (clipped - low) * inverse;
-  return unit < one ? unit : one;
+  return unit > one ? one : unit;
 }
 
 std::uint64_t admit_losses(const double* x, std::size_t n, double low, double high, double inverse,
