@@ -48,7 +48,6 @@ LinUcb::LinUcb(BanditSettings settings, losses::RecordClipper clipper, LinUcbSet
   rest_.assign(all, 0.0);
   released_.assign(all, 0.0);
   row_.assign(entries_, 0.0);
-  matrix_.assign(d * d, 0.0);
   coefficients_.assign(static_cast<std::size_t>(arms()) * d, 0.0);
   white_.assign(d, 0.0);
   factors_.assign(static_cast<std::size_t>(arms()), oco::CholeskyFactor(static_cast<Index>(d)));
@@ -85,16 +84,17 @@ void LinUcb::factor(std::uint64_t arm) {
   const auto index = static_cast<std::size_t>(arm);
   const double* packed = released_.data() + index * entries_;
   oco::CholeskyFactor& cholesky = factors_[index];
+  const auto scale = simd::kernels().scale;
   // With the confidence of the guarantee on regret the first shift suffices.
   double shift = own_.shift;
   for (;;) {
     const double* from = packed;
-    for (std::size_t i = 0; i < d; ++i) {
-      double* row = matrix_.data() + i * d;
-      row[i] = *from++ + shift;
-      for (std::size_t j = i + 1; j < d; ++j) row[j] = *from++ * kSqrtHalf;
+    double* row = cholesky.entries().data();
+    for (std::size_t i = 0; i < d; from += d - i, ++i, row += d) {
+      row[i] = from[0] + shift;
+      scale(kSqrtHalf, from + 1, d - i - 1, row + i + 1);
     }
-    if (cholesky.compute(matrix_.data())) break;
+    if (cholesky.compute(cholesky.entries().data())) break;
     shift *= 2.0;  // ends soon: sums stay far below the largest double, see `read_own`
     if (!std::isfinite(shift)) throw StateError("the released statistics cannot be solved");
   }

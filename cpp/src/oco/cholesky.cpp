@@ -12,7 +12,7 @@ CholeskyFactor::CholeskyFactor(Index n)
 
 bool CholeskyFactor::compute(const double* matrix) {
   const simd::Kernels& kernel = simd::kernels();
-  std::copy(matrix, matrix + n_ * n_, u_.data());
+  if (matrix != u_.data()) std::copy(matrix, matrix + n_ * n_, u_.data());
   for (std::size_t k = 0; k < n_; ++k) {
     double* row = u_.data() + k * n_;
     kernel.eliminate(u_.data() + k, n_, k, n_ - k, row + k);

@@ -1,18 +1,19 @@
 // ---- losses and weights of experts; a part of kernels.inl ---------------------------------------
 
+constexpr double kLargest = 0x1.fffffffffffffp1023;
+
 // V = Doubles or double, whose comparisons select entry by entry alike. kUnit: the range is [0, 1].
 template <bool kUnit, class V>
 DPOCO_INLINE V admitted(V x, V low, V high, double inverse, V& count) {
-  const V zero = low - low;
-  const V one = zero + 1.0;
-  const V above = x < low ? low : x;
-  const V clipped = above > high ? high : above;
-  count += clipped == x ? zero : one;  // not equal for NaN and infinities, too
-  if constexpr (kUnit) return x - x == zero ? clipped : zero;
+  const V one = V{} + 1.0;
+  // In [0, 1] minus zero becomes zero, which adds the same and is a little faster.
+  const V above = kUnit ? (x > low ? x : low) : (x < low ? low : x);
+  const V clipped = x <= kLargest ? (above > high ? high : above) : low;
+  count = clipped == x ? count : count + one;  // not equal for NaN and infinities, too
+  if constexpr (kUnit) return clipped;
   // The product may round above 1 although the clipped value is in the range.
   const V unit = (clipped - low) * inverse;
-  const V bounded = unit > one ? one : unit;
-  return x - x == zero ? bounded : zero;  // 0 unless finite
+  return unit > one ? one : unit;
 }
 
 std::uint64_t admit_losses(const double* x, std::size_t n, double low, double high, double inverse,
@@ -32,41 +33,56 @@ std::uint64_t admit_losses(const double* x, std::size_t n, double low, double hi
   return static_cast<std::uint64_t>(rest);
 }
 
-template <bool kUnit>
+// Rows are added a few at a time, each with counts of its own, which do not wait for one another.
+// The last vector of a row ends with it; its sums stay in a register, since columns that it shares
+// with the one before are added twice.
+template <bool kUnit, class V>
 DPOCO_INLINE std::uint64_t admit_rows(std::size_t rounds, const double* x, std::size_t n,
                                       double low, double high, double inverse, double grid,
                                       double* sum) {
+  constexpr std::size_t kColumns = sizeof(V) / sizeof(double);
+  constexpr std::size_t kAtOnce = 4;
+  const V zero = {};
+  const V lows = low + zero;
+  const V highs = high + zero;
   const double magic = el::kRoundMagic * grid;  // exact
+  const std::size_t last = n - kColumns;
+  V counts[kAtOnce] = {};
+  V last_counts = {};
+  V last_sums = get<V>(sum + last);
+  const auto add = [=](const double* from, V old, V& count) {
+    const V loss = admitted<kUnit>(get<V>(from), lows, highs, inverse, count);
+    return old + ((loss + magic) - magic);
+  };
+  const auto add_rows = [&](std::size_t rows) {
+    for (std::size_t i = 0; i < last; i += kColumns) {
+      V sums = get<V>(sum + i);
+      for (std::size_t r = 0; r < rows; ++r) sums = add(x + r * n + i, sums, counts[r]);
+      put(sum + i, sums);
+    }
+    for (std::size_t r = 0; r < rows; ++r, x += n) {
+      last_sums = add(x + last, last_sums, last_counts);
+    }
+  };
+  for (; rounds >= kAtOnce; rounds -= kAtOnce) add_rows(kAtOnce);
+  for (; rounds > 0; --rounds) add_rows(1);
+  put(sum + last, last_sums);
+  double lanes[2][kColumns];
+  put(lanes[0], (counts[0] + counts[1]) + (counts[2] + counts[3]));
+  put(lanes[1], last_counts);
   double changed = 0.0;
-  Doubles many = {};
-  for (std::size_t r = 0; r < rounds; ++r, x += n) {
-    by_columns(n, [&]<class V>(V zero, const std::size_t* at) {
-      V counts[2] = {};
-      V s[2];
-      for (int k = 0; k < 2; ++k) {
-        const V loss =
-            admitted<kUnit>(get<V>(x + at[k]), low + zero, high + zero, inverse, counts[k]);
-        s[k] = get<V>(sum + at[k]) + ((loss + magic) - magic);
-      }
-      for (int k = 0; k < 2; ++k) put(sum + at[k], s[k]);
-      const std::size_t own = at[1] - at[0];  // columns of the second that are not the first's
-      if constexpr (sizeof(V) == sizeof(double)) {
-        changed += counts[0] + (own > 0 ? counts[1] : 0.0);
-      } else {
-        many += own < kWidth ? counts[0] : counts[0] + counts[1];
-        if (own >= kWidth) return;
-        for (std::size_t lane = kWidth - own; lane < kWidth; ++lane) changed += counts[1][lane];
-      }
-    });
-  }
-  for (std::size_t lane = 0; lane < kWidth; ++lane) changed += many[lane];
+  for (std::size_t lane = 0; lane < kColumns; ++lane) changed += lanes[0][lane];
+  const std::size_t shared = (kColumns - n % kColumns) % kColumns;
+  for (std::size_t lane = shared; lane < kColumns; ++lane) changed += lanes[1][lane];
   return static_cast<std::uint64_t>(changed);
 }
 
 std::uint64_t admit_sums(std::size_t rounds, const double* x, std::size_t n, double low,
                          double high, double inverse, double grid, double* sum) {
-  const auto rows = low == 0.0 && high == 1.0 ? admit_rows<true> : admit_rows<false>;
-  return rows(rounds, x, n, low, high, inverse, grid, sum);
+  const bool unit = low == 0.0 && high == 1.0;
+  const auto wide = unit ? admit_rows<true, Doubles> : admit_rows<false, Doubles>;
+  const auto narrow = unit ? admit_rows<true, double> : admit_rows<false, double>;
+  return (n < kWidth ? narrow : wide)(rounds, x, n, low, high, inverse, grid, sum);
 }
 
 double smallest(const double* x, std::size_t n) {

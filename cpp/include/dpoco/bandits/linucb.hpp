@@ -80,7 +80,6 @@ class LinUcb final : public BanditLearner {
   std::vector<double> rest_;      // what rounding has lost of it
   std::vector<double> released_;  // all arms
   std::vector<double> row_;       // statistics of one record
-  std::vector<double> matrix_;
   std::vector<double> coefficients_;
   std::vector<double> white_;
   std::vector<oco::CholeskyFactor> factors_;

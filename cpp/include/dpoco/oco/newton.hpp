@@ -16,8 +16,8 @@ class CholeskyFactor {
  public:
   explicit CholeskyFactor(Index n);
 
-  // Reads the upper triangle. False, and the factor is of no use, unless the matrix is positive
-  // definite. O(n^3 / 3).
+  // Reads the upper triangle; matrix may be entries(). False, and the factor is of no use, unless
+  // the matrix is positive definite. O(n^3 / 3).
   bool compute(const double* matrix);
   // H <- H + scale v v' for scale >= 0. O(n^2).
   void update(double scale, const double* v);
