@@ -127,7 +127,7 @@ void bench_noise(const std::string& set, std::chrono::milliseconds epoch) {
   constexpr Index kDimension = 10;
   dpoco::noise::GeneralizedGaussian generalized(kDimension, 3.0, 1.0);
   bench.batch(kDimension).run("generalized Gaussian r = 3, d = 10", [&] {
-    generalized.sample(source, 1, out.data());
+    generalized.sample(source, out.data());
     doNotOptimizeAway(out.data());
   });
 }

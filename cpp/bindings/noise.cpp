@@ -44,7 +44,7 @@ void register_noise(py::module_& m) {
         double* to = out.mutable_data();
         const py::gil_scoped_release nogil;
         GeneralizedGaussian sampler(d, order, scale);
-        sampler.sample(source, static_cast<std::size_t>(rows), to);
+        for (py::ssize_t i = 0; i < rows; ++i) sampler.sample(source, to + i * d);
       },
       "source"_a, "order"_a, "scale"_a, "out"_a.noconvert());
   m.def(

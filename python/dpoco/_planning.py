@@ -133,9 +133,7 @@ class Planned:
             signature = inspect.signature(calibrate)
             cls._parameters_class = getattr(cls._accountant, signature.return_annotation)
             taken = signature.parameters
-            # Not of the class: Python 3.10 shows __new__ if both are inherited.
-            mine = inspect.signature(cls.__init__).parameters
-            own = (name for name in mine if name in taken)
+            own = (name for name in inspect.signature(cls).parameters if name in taken)
             cls._options = tuple(name for name in own if name != "participation")
             cls._plans_people = "participation" in taken
 

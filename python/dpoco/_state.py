@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from inspect import signature
+from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -176,6 +176,9 @@ class Stateful(_core.Live):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._kind = cls.__name__
+        # Python 3.10 and early 3.11 show that of `__new__` if both are inherited.
+        own = [*signature(cls.__init__).parameters.values()][1:]
+        cls.__signature__ = Signature(own)  # type: ignore[attr-defined]
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, a lock of its own."""
@@ -258,8 +261,7 @@ class Stateful(_core.Live):
     @classmethod
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return saved arguments with those that older states lack, and what they stood for."""
-        names = signature(cls).parameters
-        return {**{k: v for k, v in _ADDED.items() if k in names}, **arguments}
+        return {**{k: v for k, v in _ADDED.items() if k in signature(cls).parameters}, **arguments}
 
     @classmethod
     def _check_restated(

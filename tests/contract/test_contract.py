@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from contextlib import suppress
 
 import numpy as np
@@ -89,6 +90,11 @@ def test_every_reason_for_an_unread_number_is_needed(monkeypatch):
 
 class Mine(TreeFrankWolfe):
     pass
+
+
+def test_a_users_class_has_the_arguments_of_its_base():
+    """In every Python: 3.10 and early 3.11 would show those of `__new__`."""
+    assert inspect.signature(Mine) == inspect.signature(TreeFrankWolfe)
 
 
 def test_a_users_class_is_checked_as_its_base():

@@ -594,7 +594,7 @@ TEST_CASE("vectors of a norm's law are directions, signs and a radius") {
       const bool roots = order != 1.0 && std::isfinite(order);
       for (std::uint64_t k = 1; k <= 2; ++k) {
         Reals out(d), expected(d);
-        law.sample(source, 1, out.data());
+        law.sample(source, out.data());
         if (order == 2.0) {
           expected = drawn(same, Variate::gaussian, d);
           for (double& each : expected) each *= 1.7;

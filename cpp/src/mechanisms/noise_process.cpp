@@ -78,7 +78,7 @@ class Draws {
   void next(Source& source, std::uint64_t rows, double* out) {
     if (current_) return current_->fill(source, out, rows * d_);
     if (gaussian()) return source.fill(random::Variate::gaussian, out, rows * d_);
-    sampler_.sample(source, rows, out);
+    for (std::uint64_t r = 0; r < rows; ++r) sampler_.sample(source, out + r * d_);
   }
 
   bool account_for(std::uint64_t vectors, const Source& source) const {

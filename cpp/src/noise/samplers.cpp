@@ -31,77 +31,32 @@ double gamma(Source& source, double shape) {
   }
 }
 
-namespace {
-
-constexpr std::size_t kMost = 128;
-
-// Many attempts at Gamma(shape), shape >= 1, from Gaussian and exponential variates.
-struct Attempts {
-  explicit Attempts(double shape) : d(shape - 1.0 / 3.0), c(1.0 / std::sqrt(9.0 * d)) {}
-
-  void make(const double* x, const double* e, std::size_t n) {
-    double logs[kMost];
-    for (std::size_t i = 0; i < n; ++i) {
-      const double t = 1.0 + c * x[i];
-      values[i] = t > 0.0 ? t * t * t : 1.0;
-    }
-    simd::kernels().log(values, n, logs);
-    for (std::size_t i = 0; i < n; ++i) {
-      const bool accepts = -e[i] < 0.5 * x[i] * x[i] + d * (1.0 - values[i] + logs[i]);
-      accepted[i] = accepts & (1.0 + c * x[i] > 0.0);
-      values[i] *= d;
-    }
-  }
-
-  double d;
-  double c;
-  double values[kMost];
-  bool accepted[kMost];
-};
-
-// For each of `rows`: n variates of Gamma(1 + inverse), then one of Gamma(shape), shape >= 1; the
-// same values as one by one. An attempt is made at both, and the one whose turn it is takes it.
-void gamma_rows(Source& source, double inverse, double shape, std::size_t rows, std::size_t n,
-                double* out, double* last) {
-  Attempts each[2] = {Attempts(1.0 + inverse), Attempts(shape)};
-  double* to[2] = {out, last};
-  double x[kMost];
-  double e[kMost];
-  std::size_t column = 0;
-  for (std::size_t left = rows * (n + 1); left > 0;) {
-    const std::size_t attempts = std::min(left, kMost);  // no more than will be made in any case
-    source.fill(Variate::gaussian, x, attempts);
-    source.fill(Variate::exponential, e, attempts);
-    for (Attempts& law : each) law.make(x, e, attempts);
-    for (std::size_t i = 0; i < attempts; ++i) {
-      const std::size_t turn = column == n ? 1 : 0;
-      if (!each[turn].accepted[i]) continue;
-      *to[turn]++ = each[turn].values[i];
-      column = turn == 1 ? 0 : column + 1;
-      --left;
-    }
-  }
-}
-
-}  // namespace
-
 void gammas(Source& source, double shape, std::size_t n, double* out) {
   if (shape < 1.0) {  // attempts and boosts take turns
     for (std::size_t i = 0; i < n; ++i) out[i] = gamma(source, shape);
     return;
   }
-  Attempts law(shape);
+  const double d = shape - 1.0 / 3.0;
+  const double c = 1.0 / std::sqrt(9.0 * d);
+  constexpr std::size_t kMost = 128;
   double x[kMost];
   double e[kMost];
+  double v[kMost];
+  double logs[kMost];
   while (n > 0) {
     const std::size_t attempts = std::min(n, kMost);  // no more than will be made in any case
     source.fill(Variate::gaussian, x, attempts);
     source.fill(Variate::exponential, e, attempts);
-    law.make(x, e, attempts);
+    for (std::size_t i = 0; i < attempts; ++i) {
+      const double t = 1.0 + c * x[i];
+      v[i] = t > 0.0 ? t * t * t : 1.0;
+    }
+    simd::kernels().log(v, attempts, logs);
     std::size_t kept = 0;
     for (std::size_t i = 0; i < attempts; ++i) {
-      out[kept] = law.values[i];
-      kept += law.accepted[i] ? 1 : 0;
+      const bool accepted = -e[i] < 0.5 * x[i] * x[i] + d * (1.0 - v[i] + logs[i]);
+      out[kept] = d * v[i];
+      kept += (accepted & (1.0 + c * x[i] > 0.0)) ? 1 : 0;
     }
     out += kept;
     n -= kept;
@@ -163,52 +118,21 @@ void gaussian(Source& source, double scale, std::size_t n, double* out) {
   for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
 }
 
-// A vector in the direction of the magnitudes, with those signs, whose norm's square is given in
-// halves of scale^2.
-void GeneralizedGaussian::place(double half_square, const double* magnitudes,
-                                const std::uint64_t* signs, double* out) const {
+void GeneralizedGaussian::sample(Source& source, double* out) {
   const auto d = static_cast<std::size_t>(dimension_);
-  const double radius = scale_ * std::sqrt(2.0 * half_square);
+  if (order_ == 2.0) {
+    gaussian(source, scale_, d, out);
+    return;
+  }
+  double* magnitudes = magnitudes_.data();
+  sample_magnitudes(source, magnitudes);
+  source.fill_words(signs_.data(), signs_.size());
+  const double radius =
+      scale_ * std::sqrt(2.0 * gamma(source, 0.5 * static_cast<double>(dimension_)));
   const double factor = radius / domains::norm(magnitudes, dimension_, order_);
   for (std::size_t i = 0; i < d; ++i) {
-    const bool negative = ((signs[i / 64] >> (i % 64)) & 1) != 0;
+    const bool negative = ((signs_[i / 64] >> (i % 64)) & 1) != 0;
     out[i] = negative ? -factor * magnitudes[i] : factor * magnitudes[i];
-  }
-}
-
-// Rows with one word of signs, many at once: the kernels are made for long arrays.
-void GeneralizedGaussian::sample_short(Source& source, std::size_t rows, double* out) {
-  constexpr std::size_t kPiece = 512;
-  const auto d = static_cast<std::size_t>(dimension_);
-  const double inverse = 1.0 / order_;
-  double magnitudes[kPiece];
-  double roots[kPiece];
-  double half_squares[kPiece / 2];
-  std::uint64_t signs[kPiece / 2];
-  while (rows > 0) {
-    const std::size_t count = std::min(rows, kPiece / d);
-    source.fill(Variate::uniform, magnitudes, count * d);
-    gamma_rows(source, inverse, 0.5 * static_cast<double>(d), count, d, roots, half_squares);
-    source.fill_words(signs, count);
-    simd::kernels().signed_power(roots, count * d, 1.0, inverse, roots);
-    for (std::size_t i = 0; i < count * d; ++i) magnitudes[i] *= roots[i];
-    for (std::size_t r = 0; r < count; ++r, out += d) {
-      place(half_squares[r], magnitudes + r * d, signs + r, out);
-    }
-    rows -= count;
-  }
-}
-
-void GeneralizedGaussian::sample(Source& source, std::size_t rows, double* out) {
-  const auto d = static_cast<std::size_t>(dimension_);
-  if (order_ == 2.0) return gaussian(source, scale_, rows * d, out);
-  const bool finite = order_ > 1.0 && !std::isinf(order_);
-  if (finite && d >= 2 && d <= 64) return sample_short(source, rows, out);
-  for (std::size_t r = 0; r < rows; ++r, out += d) {
-    sample_magnitudes(source, magnitudes_.data());
-    source.fill_words(signs_.data(), signs_.size());
-    const double half_square = gamma(source, 0.5 * static_cast<double>(dimension_));
-    place(half_square, magnitudes_.data(), signs_.data(), out);
   }
 }
 

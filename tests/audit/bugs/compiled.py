@@ -108,8 +108,8 @@ MUTATIONS = [
     ),
     Mutation(
         "radius-as-printed", "The radius of a norm's noise is Gamma(d/2, 2 sigma).",
-        "noise/samplers.cpp", "= scale_ * std::sqrt(2.0 * half_square)",
-        "= std::sqrt(scale_) * std::sqrt(2.0 * half_square)", "published:the_radius", "checks:law",
+        "noise/samplers.cpp", "scale_ * std::sqrt(2.0 * gamma(",
+        "std::sqrt(scale_) * std::sqrt(2.0 * gamma(", "published:the_radius", "checks:law",
     ),
     Mutation(
         "proposal-thinned-too-little", "A draw between walls is kept too often far from the mean.",

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "dpoco/core/types.hpp"
@@ -28,8 +26,7 @@ class GeneralizedGaussian {
   // Throws std::invalid_argument for dimension < 1, order < 1 or scale < 0.
   GeneralizedGaussian(Index dimension, double order, double scale);
 
-  // Writes `rows` vectors; the same as one by one.
-  void sample(Source& source, std::size_t rows, double* out);
+  void sample(Source& source, double* out);
 
   // Whether a source that served nothing else can be where `vectors` samples leave it. Exact but
   // for the number of attempts in the gamma rejections, which is only bounded from below.
@@ -41,9 +38,6 @@ class GeneralizedGaussian {
 
  private:
   void sample_magnitudes(Source& source, double* out);
-  void sample_short(Source& source, std::size_t rows, double* out);
-  void place(double half_square, const double* magnitudes, const std::uint64_t* signs,
-             double* out) const;
 
   Index dimension_;
   double order_;
