@@ -277,8 +277,8 @@ def starts(repetitions: int = 7) -> Iterator[str]:
     """CPU time of whole processes, with compiled modules as an installation has them."""
     spent = dict.fromkeys(STARTS, math.inf)
     with tempfile.TemporaryDirectory() as folder:
-        own = {name: value for name, value in os.environ.items() if name not in THREADS}
-        own = {name: value for name, value in own.items() if not name.startswith("PYTHON")}
+        left = {name for name in os.environ if name in THREADS or name.startswith("PYTHON")}
+        own = {name: value for name, value in os.environ.items() if name not in left}
         environment = own | {"PYTHONPYCACHEPREFIX": folder, "PYTHONWARNINGS": "ignore"}
         for _ in range(1 + repetitions):  # the first writes the compiled modules
             for name, what in STARTS.items():

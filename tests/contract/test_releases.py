@@ -139,6 +139,16 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bytes | None) else type(value).__name__
 
 
+def with_one_replaced(value: Any, others: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """Yield copies of a dict, list or tuple, each with one of its values replaced by another."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in items:
+        for other in others(each):
+            copy = dict(value) if isinstance(value, dict) else list(value)
+            copy[key] = other
+            yield copy
+
+
 def spoiled(value: Any) -> Iterator[Any]:
     """Yield copies of settings, each with one number in them replaced by one to be refused."""
     if isinstance(value, bool):
@@ -148,12 +158,7 @@ def spoiled(value: Any) -> Iterator[Any]:
     elif isinstance(value, float):
         yield from (math.nan, math.inf, -1.0, 0.0)
     elif isinstance(value, dict | list | tuple):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, each in items:
-            for other in spoiled(each):
-                copy = dict(value) if isinstance(value, dict) else list(value)
-                copy[key] = other
-                yield copy
+        yield from with_one_replaced(value, spoiled)
 
 
 DOMAIN, CLIPPER = _core.Domain, _core.RecordClipper
@@ -179,12 +184,7 @@ def moved(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict | list | tuple):
         if isinstance(value, list):
             yield from ([], value[:-1])
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, each in items:
-            for other in moved(each):
-                copy = dict(value) if isinstance(value, dict) else list(value)
-                copy[key] = other
-                yield copy
+        yield from with_one_replaced(value, moved)
 
 
 def built(name: str) -> list[str]:
