@@ -20,17 +20,6 @@ double sum_of(const double* x, Index n, Term term) noexcept {
   return ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
 }
 
-// sum (|x| scale)^order; order 3 is the dual of the common p = 3/2 and needs no logarithms.
-double power_sum(const double* x, Index n, double scale, double order) noexcept {
-  if (order == 3.0) {
-    return sum_of(x, n, [scale](double value) {
-      const double t = std::fabs(value) * scale;
-      return t * t * t;
-    });
-  }
-  return simd::kernels().abs_power_sum(x, static_cast<std::size_t>(n), scale, order);
-}
-
 double root(double sum, double order) noexcept {
   if (order == 1.0) return sum;
   if (order == 2.0) return std::sqrt(sum);
@@ -53,6 +42,16 @@ double rescaled_norm(const double* x, Index n, double order, double max_abs) noe
 }
 
 }  // namespace
+
+double power_sum(const double* x, Index n, double scale, double order) noexcept {
+  if (order == 3.0) {
+    return sum_of(x, n, [scale](double value) {
+      const double t = std::fabs(value) * scale;
+      return t * t * t;
+    });
+  }
+  return simd::kernels().abs_power_sum(x, static_cast<std::size_t>(n), scale, order);
+}
 
 PowerOfTwoScale power_of_two_scale(double max_abs) noexcept {
   int exponent = 0;

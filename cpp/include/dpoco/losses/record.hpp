@@ -44,6 +44,7 @@ class RecordClipper {
   double bound_l2_;
   double safe_bound_;
   double safe_bound_l2_;
+  double inside_ = 0.0;  // a sum of cubes below this is of a record inside the bound of order 3
 };
 
 }  // namespace dpoco::losses
