@@ -660,3 +660,42 @@ TEST_CASE("blocks of short and of long rows, and exact sums of more than 53 bits
   CHECK(real_at(state, 5) == 1.0);  // the scale of the noise
   CHECK_FALSE(takes_sum(5, 1.5));
 }
+
+TEST_CASE("noise drawn for many calls at once is that of one call after the other") {
+  for (const Factorisation kind : kFactorisations) {
+    for (const NoiseLaw& law :
+         {NoiseLaw{2.0, 1.7}, NoiseLaw{1.0, 0.3}, NoiseLaw{2.0, 1.7, kGrid}}) {
+      for (const Index d : {1, 3, 8, 200}) {
+        const SumSettings settings = settings_of(kind, law, d);
+        ContinualSum plain = make_sum(settings, std::make_unique<Source>(Key{}, 3));
+        ContinualSum ahead = make_sum(settings, std::make_unique<Source>(Key{}, 3));
+        const std::size_t width = plain.width();
+        std::vector<double> row(width), one(width), many(width);
+        // Between the first calls, once all are over, and for more calls than there are rounds.
+        std::uint64_t t = 0;
+        for (const std::uint64_t calls : {0, 1, 2, 20, 100}) {
+          ahead.expect(calls);
+          const std::uint64_t end = std::min(kRounds, t + std::max<std::uint64_t>(1, calls));
+          const std::uint64_t first = t;
+          const std::uint64_t block = std::max<std::uint64_t>(1, 2048 / width);
+          while (t < end) {
+            for (Index i = 0; i < d; ++i) {
+              row[static_cast<std::size_t>(i)] = std::ldexp(static_cast<double>(t + 1), -5);
+            }
+            plain.add_one(0.5, row.data(), one.data());
+            ahead.add_one(0.5, row.data(), many.data());
+            ++t;
+            CHECK(one == many);
+            if (t == end || (t - first) % block == 0) {
+              CHECK(state_of(plain) == state_of(ahead));
+            } else {
+              CHECK_THROWS_AS(state_of(ahead), StateError);
+            }
+          }
+        }
+        CHECK(t == kRounds);
+        CHECK_THROWS_AS(ahead.add_one(0.5, row.data(), many.data()), HorizonExceeded);
+      }
+    }
+  }
+}

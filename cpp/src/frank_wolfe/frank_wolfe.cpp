@@ -25,7 +25,6 @@ FrankWolfe::FrankWolfe(std::shared_ptr<const domains::Domain> domain, LeafRule l
   }
   decision_.assign(start, start + decision_.size());
   decision_.resize(vertex_.size(), 0.0);
-  row_.resize(vertex_.size(), 0.0);
   previous_ = decision_;
 }
 
@@ -47,7 +46,7 @@ void FrankWolfe::leaf(const double* at, const double* previous, const double* fe
 }
 
 double FrankWolfe::admit(const double* record, const double* label, bool) {
-  const std::size_t width = row_.size();
+  const std::size_t width = vertex_.size();
   const LeafRule::Leaf leaf =
       label == nullptr
           ? leaves_.of_gradient(decision_.data(), record, width)
@@ -59,10 +58,10 @@ double FrankWolfe::admit(const double* record, const double* label, bool) {
 void FrankWolfe::take(double factor) {
   if (batch_.batches().single()) {
     factor_ = factor;
-    if (factor == 0.0) std::fill(row_.begin(), row_.end(), 0.0);  // it may hold a NaN
+    if (factor == 0.0) std::fill_n(row_, vertex_.size(), 0.0);  // it may hold a NaN
   } else if (factor != 0.0) {
-    simd::kernels().accumulate(factor, row_.data(), static_cast<std::size_t>(dimension()),
-                               batch_.sum(), batch_.rest());
+    simd::kernels().accumulate(factor, row_, static_cast<std::size_t>(dimension()), batch_.sum(),
+                               batch_.rest());
   }
 }
 
@@ -76,7 +75,7 @@ void FrankWolfe::observe_gradients(std::uint64_t decided, const double* at_decis
     for (std::size_t i = 0; i < d; ++i) {
       row_[i] = w * at_decision[i] - (w - 1.0) * at_previous[i];
     }
-    admit(row_.data(), nullptr, false);
+    admit(row_, nullptr, false);
   });
 }
 
@@ -87,11 +86,11 @@ void FrankWolfe::skip(std::uint64_t decided) {
 bool FrankWolfe::close_round() {
   if (!batch_.close_round()) return false;
   if (!batch_.batches().single()) {
-    std::copy(batch_.values().begin(), batch_.values().end(), row_.begin());
+    std::copy(batch_.values().begin(), batch_.values().end(), row_);
     factor_ = 1.0;
     batch_.clear();
   }
-  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), factor_, row_.data(),
+  rule_->next(step_, static_cast<double>(settings_.batch) * weight(), factor_, row_,
               vertex_.data());
   const double s = settings_.step_scale;
   const double eta = s / (static_cast<double>(step_) + s);
@@ -99,6 +98,12 @@ bool FrankWolfe::close_round() {
   ++step_;
   return simd::kernels().approach(eta, previous_.data(), vertex_.data(), vertex_.size(),
                                   decision_.data());
+}
+
+void FrankWolfe::play(const double* features, const double* labels, std::uint64_t rounds,
+                      double* losses, double* decisions, std::uint8_t* changed) {
+  rule_->expect((round() + rounds) / settings_.batch - round() / settings_.batch);
+  RecordLearner::play(features, labels, rounds, losses, decisions, changed);
 }
 
 void FrankWolfe::write_state(Archive& archive) const {

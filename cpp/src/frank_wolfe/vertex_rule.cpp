@@ -32,6 +32,7 @@ class SumRule final : public VertexRule {
     domain_->minimize_padded(direction_.data(), direction_.size(), vertex);
   }
 
+  void expect(std::uint64_t updates) noexcept override { sum_.expect(updates); }
   Index dimension() const noexcept override { return sum_.dimension(); }
   const mechanisms::ContinualSum* sum() const noexcept override { return &sum_; }
   const random::Source& source() const noexcept override { return sum_.source(); }

@@ -67,7 +67,7 @@ ContinualSum::ContinualSum(Index dimension, std::uint64_t horizon,
       lattice_(lattice),
       sum_(dimension < 1 ? 0 : simd::padded(static_cast<std::size_t>(dimension)), 0.0),
       rest_(sum_),
-      padded_noise_(sum_) {
+      noise_(sum_) {
   if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
   if (!process_ || !source_) throw std::invalid_argument("process and source are required");
   if (!on_lattice()) return;
@@ -95,7 +95,7 @@ void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint6
                        double* out) {
   require(rounds);
   const auto d = static_cast<std::size_t>(dimension_);
-  const std::uint64_t most = std::max<std::uint64_t>(1, kBlockEntries / d);
+  const std::uint64_t most = ahead_ > 0 ? 1 : std::max<std::uint64_t>(1, kBlockEntries / d);
   while (rounds > 0) {
     const std::uint64_t count = std::min(rounds, most);
     add(values, count, out);
@@ -108,29 +108,52 @@ void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint6
 void ContinualSum::add(const double* g, std::uint64_t rounds, double* out) {
   const auto d = static_cast<std::size_t>(dimension_);
   const std::size_t entries = rounds * d;
-  if (noise_.size() < entries) {
+  if (rows_.size() < entries) {
     rows_.resize(entries);
-    noise_.resize(entries);
     factors_.resize(rounds);
   }
   // Were a summand to change between the reading of its norm and its addition, the bound would not
   // hold.
   std::copy(g, g + entries, rows_.data());
-  process_->advance(round_ + 1, rounds, *source_, noise_.data());
+  const double* noise = rounds == 1 ? next_noise() : draw(rounds);
   round_ = round_ + rounds;
   for (std::uint64_t r = 0; r < rounds; ++r) {
     double* row = rows_.data() + r * d;
     factors_[r] = clipper_ ? clipper_->multiplier(row) : 1.0;
     if (factors_[r] == 0.0) std::fill(row, row + d, 0.0);  // it may hold a NaN
   }
-  release(rounds, factors_.data(), rows_.data(), noise_.data(), d, out);
+  release(rounds, factors_.data(), rows_.data(), noise, d, out);
 }
 
 void ContinualSum::add_one(double factor, const double* row, double* out) {
   require(1);
-  process_->advance(round_ + 1, 1, *source_, padded_noise_.data());
+  const double* noise = next_noise();
   round_ = round_ + 1;
-  release(1, &factor, row, padded_noise_.data(), width(), out);
+  release(1, &factor, row, noise, width(), out);
+}
+
+const double* ContinualSum::draw(std::uint64_t rounds) {
+  if (noise_.size() < rounds * width()) noise_.resize(rounds * width());
+  process_->advance(round_ + 1, rounds, *source_, noise_.data());
+  return noise_.data();
+}
+
+const double* ContinualSum::next_noise() {
+  if (ahead_ == 0) {
+    const std::uint64_t most = std::min(horizon_ - round_, kBlockEntries / width());
+    const std::uint64_t rows = std::max<std::uint64_t>(1, std::min(expected_, most));
+    next_ = draw(rows);
+    const auto d = static_cast<std::size_t>(dimension_);
+    for (std::size_t r = rows; r-- > 0;) {  // from the last on: rows become longer
+      double* end = noise_.data() + r * width() + d;
+      std::copy_backward(next_ + r * d, next_ + (r + 1) * d, end);
+      std::fill_n(end, width() - d, 0.0);
+    }
+    ahead_ = rows;
+    expected_ -= std::min(expected_, rows);
+  }
+  --ahead_;
+  return std::exchange(next_, next_ + width());
 }
 
 void ContinualSum::release(std::uint64_t rounds, const double* factors, const double* rows,
@@ -166,6 +189,7 @@ void ContinualSum::write(Archive& archive) const {
   std::vector<double> sum = sum_;
   std::vector<double> rest = rest_;
   split(sum, rest);
+  if (ahead_ > 0) throw StateError("noise of rounds to come has been drawn");
   archive.word(round_);
   archive.reals(sum.data(), static_cast<std::size_t>(dimension_));
   archive.reals(rest.data(), static_cast<std::size_t>(dimension_));

@@ -18,9 +18,6 @@ namespace {
 // the exact norm of the statistics inside the declared one.
 constexpr double kShrink = 1.0 - 16.0 * std::numeric_limits<double>::epsilon();
 
-// As in mechanisms/continual_sum.cpp: as many short rounds at once as stay in the cache.
-constexpr std::size_t kBlockEntries = 2048;
-
 void add_scaled(double factor, const double* x, std::size_t n, double* to, double* rest) {
   const simd::Kernels& k = simd::kernels();
   if (rest == nullptr) {
@@ -48,7 +45,8 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
       batch_(sum_dimension(decision_.size(), settings.statistics), settings.batches),
       clipped_(decision_),
       released_(batch_.values()) {
-  if (static_cast<std::size_t>(sum_.dimension()) != released_.size()) {
+  const std::size_t entries = sum_dimension(decision_.size(), settings_.statistics);
+  if (static_cast<std::size_t>(sum_.dimension()) != entries) {
     throw std::invalid_argument("the sum must have the dimension of the statistics");
   }
   if (settings_.statistics == Statistics::quadratic) {
@@ -123,13 +121,13 @@ double NoisyFtrl::admit(const double* record, const double* label, bool) {
     return add_leaf(decision_.data(), record, *label, batch_.sum(), batch_.rest());
   }
   refuse_gradients();
-  clip(row_.data());
-  add_scaled(1.0, row_.data(), row_.size(), batch_.sum(), batch_.rest());
-  return simd::kernels().dot(decision_.data(), row_.data(), row_.size());
+  clip(row_);
+  add_scaled(1.0, row_, decision_.size(), batch_.sum(), batch_.rest());
+  return simd::kernels().dot(decision_.data(), row_, decision_.size());
 }
 
 void NoisyFtrl::leaf(const double* at, const double* features, double label, double* out) const {
-  std::fill(out, out + released_.size(), 0.0);
+  std::fill_n(out, sum_.dimension(), 0.0);
   add_leaf(at, features, label, out, nullptr);
 }
 
@@ -155,40 +153,15 @@ bool NoisyFtrl::close_round() {
     batch_.clear();
     return false;
   }
-  sum_.push(batch_.sum(), released_.data());
+  sum_.add_one(1.0, batch_.sum(), released_.data());
   batch_.clear();
   return lead(released_.data());
 }
 
-// Gradients of linear losses do not depend on decisions: all sums of a block come first.
-void NoisyFtrl::run_linear(const double* gradients, std::uint64_t rounds, double* losses,
-                           double* decisions, std::uint8_t* changed) {
-  const simd::Kernels& k = simd::kernels();
-  const std::size_t d = decision_.size();
-  const std::size_t most = std::max<std::size_t>(1, kBlockEntries / d);
-  rows_.resize(most * d);
-  sums_.resize(most * d);
-  for (std::uint64_t t = 0; t < rounds;) {
-    const std::size_t count = std::min<std::uint64_t>(most, rounds - t);
-    std::copy(gradients + t * d, gradients + (t + count) * d, rows_.data());
-    for (std::size_t r = 0; r < count; ++r) clip(rows_.data() + r * d);
-    sum_.run(sum_.enter(), rows_.data(), count, sums_.data());
-    for (std::size_t r = 0; r < count; ++r, ++t) {
-      if (decisions != nullptr) std::copy(decision_.begin(), decision_.end(), decisions + t * d);
-      if (losses != nullptr) losses[t] = k.dot(decision_.data(), rows_.data() + r * d, d);
-      const bool moved = lead(sums_.data() + r * d);
-      if (changed != nullptr) changed[t] = moved ? 1 : 0;
-    }
-    count_rounds(count);
-  }
-}
-
 void NoisyFtrl::play(const double* features, const double* labels, std::uint64_t rounds,
                      double* losses, double* decisions, std::uint8_t* changed) {
-  if (labels == nullptr) {
-    refuse_gradients();
-    if (settings_.batches.single()) return run_linear(features, rounds, losses, decisions, changed);
-  }
+  if (labels == nullptr) refuse_gradients();
+  if (settings_.batches.single()) sum_.expect(rounds);
   RecordLearner::play(features, labels, rounds, losses, decisions, changed);
 }
 

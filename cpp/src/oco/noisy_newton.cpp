@@ -60,7 +60,7 @@ NoisyNewton::NoisyNewton(std::shared_ptr<const domains::Domain> domain, losses::
     throw std::invalid_argument("slopes of the squared loss are not bounded");
   }
   if (batch_.batches().single()) throw std::invalid_argument("batches have to grow");
-  if (static_cast<std::size_t>(sum_.dimension()) != released_.size() ||
+  if (sum_.dimension() != dimension() + static_cast<Index>(packed_size(decision_.size())) ||
       sum_.horizon() != settings_.deviations.size()) {
     throw std::invalid_argument("the sum must fit the statistics and their deviations");
   }
@@ -107,7 +107,7 @@ double NoisyNewton::admit(const double* record, const double* label, bool) {
 
 void NoisyNewton::leaf(const double* at, const double* features, double label, double* out) const {
   std::vector<double> rest(released_.size(), 0.0);
-  std::fill(out, out + released_.size(), 0.0);
+  std::fill_n(out, sum_.dimension(), 0.0);
   add_leaf(at, features, label, out, rest.data());
 }
 
@@ -115,7 +115,7 @@ bool NoisyNewton::close_round() {
   if (!batch_.close_round()) return false;
   const std::uint64_t push = sum_.round();
   const bool seen = push < sum_.horizon();  // else it ends with the last round
-  if (seen) sum_.push(batch_.sum(), released_.data());
+  if (seen) sum_.add_one(1.0, batch_.sum(), released_.data());
   batch_.clear();
   if (!seen) return false;
   previous_ = decision_;

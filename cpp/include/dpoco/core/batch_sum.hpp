@@ -10,6 +10,7 @@
 #include "dpoco/core/archive.hpp"
 #include "dpoco/core/compensated.hpp"
 #include "dpoco/core/errors.hpp"
+#include "dpoco/simd/kernels.hpp"
 
 namespace dpoco {
 
@@ -43,11 +44,15 @@ struct Batches {
 };
 
 // What the rounds of a batch have added up to, with what rounding has lost of it: without that,
-// neighbouring streams drift apart.
+// neighbouring streams drift apart. Zeros fill it up to simd::padded(entries).
 class BatchSum {
  public:
   BatchSum(std::size_t entries, Batches batches)
-      : batches_(batches), length_(batches.first), sum_(entries, 0.0), rest_(entries, 0.0) {
+      : batches_(batches),
+        length_(batches.first),
+        entries_(entries),
+        sum_(simd::padded(entries), 0.0),
+        rest_(sum_) {
     if (batches.first < 1) throw std::invalid_argument("batch must be at least 1");
   }
 
@@ -71,14 +76,14 @@ class BatchSum {
     if (!batches_.single()) std::fill(rest_.begin(), rest_.end(), 0.0);
   }
 
-  void write_sum(Archive& archive) const { archive.reals(sum_.data(), sum_.size()); }
+  void write_sum(Archive& archive) const { archive.reals(sum_.data(), entries_); }
   void write_rest(Archive& archive) const {
-    if (!batches_.single()) archive.reals(rest_.data(), rest_.size());
+    if (!batches_.single()) archive.reals(rest_.data(), entries_);
   }
-  void read_sum(ArchiveReader& archive) { archive.reals(sum_.data(), sum_.size()); }
+  void read_sum(ArchiveReader& archive) { archive.reals(sum_.data(), entries_); }
   // `round` rounds are over, of all batches. Throws StateError for what no batch can hold.
   void read_rest(ArchiveReader& archive, std::uint64_t round) {
-    if (!batches_.single()) archive.reals(rest_.data(), rest_.size());
+    if (!batches_.single()) archive.reals(rest_.data(), entries_);
     locate(round);
     const bool fresh = rounds_ == 0;
     const bool zero = std::all_of(sum_.begin(), sum_.end(), [](double x) { return x == 0.0; });
@@ -105,6 +110,7 @@ class BatchSum {
   std::uint64_t length_;
   std::uint64_t rounds_ = 0;  // of it that are over
   std::uint64_t ended_ = 0;
+  std::size_t entries_;
   std::vector<double> sum_;
   std::vector<double> rest_;
 };

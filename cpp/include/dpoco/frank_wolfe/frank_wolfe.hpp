@@ -27,7 +27,7 @@ struct FrankWolfeSettings {
 // enter a sum, from which a vertex v_k is found: by minimisation of a private sum, or by a private
 // selection for an exact one. Then theta_{k+1} = theta_k + eta_k (v_k - theta_k). Data reach the
 // decisions through the vertices alone. An incomplete last batch is never used. O(d) per round and
-// per update, no allocation.
+// per update. No allocation but in a run of many rounds, which reads and draws several at once.
 class FrankWolfe final : public oco::RecordLearner {
  public:
   // start: the public first decision, in the domain.
@@ -59,6 +59,8 @@ class FrankWolfe final : public oco::RecordLearner {
  protected:
   double admit(const double* record, const double* label, bool wants_loss) override;
   bool close_round() override;
+  void play(const double* features, const double* labels, std::uint64_t rounds, double* losses,
+            double* decisions, std::uint8_t* changed) override;
   void write_state(Archive& archive) const override;
   void read_state(ArchiveReader& archive) override;
 

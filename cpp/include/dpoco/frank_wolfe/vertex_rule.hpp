@@ -38,6 +38,8 @@ class VertexRule {
   virtual void next(std::uint64_t k, double terms, double factor, const double* row,
                     double* vertex) = 0;
 
+  virtual void expect(std::uint64_t) noexcept {}  // so many updates, without anything in between
+
   virtual Index dimension() const noexcept = 0;
   // What draws: a sum, or a selection.
   virtual const mechanisms::ContinualSum* sum() const noexcept { return nullptr; }

@@ -43,7 +43,10 @@ class ContinualSum {
   // push of factor times a row that is within its bounds, for an owner that lets one thread in at a
   // time. Both vectors have `width()` entries, zeros behind the first `dimension()`.
   void add_one(double factor, const double* row, double* out);
-  std::size_t width() const noexcept { return padded_noise_.size(); }
+  std::size_t width() const noexcept { return sum_.size(); }
+  // Says that so many sums are asked for before anything else, one at a time: the noise of many is
+  // drawn at once. Releases do not depend on it; a state in between is refused.
+  void expect(std::uint64_t rounds) noexcept { expected_ = rounds; }
   // Keeps other threads out for as long as it lives; throws RoundOrderError if one is in.
   [[nodiscard]] Exclusive::Entry enter() const { return exclusive_.enter(); }
   // push for `rounds` contiguous rows; throws as `require(rounds)` before the first. A caller that
@@ -69,6 +72,8 @@ class ContinualSum {
 
  private:
   void add(const double* g, std::uint64_t rounds, double* out);
+  const double* draw(std::uint64_t rounds);  // noise, in rows of dimension() entries
+  const double* next_noise();                // of a round, with zeros behind: width() entries
   void release(std::uint64_t rounds, const double* factors, const double* rows, const double* noise,
                std::size_t width, double* out);
   bool on_lattice() const noexcept { return lattice_.grid > 0.0; }
@@ -87,10 +92,12 @@ class ContinualSum {
   std::vector<double> sum_;          // of `width()` entries
   std::vector<double> rest_;         // what rounding has lost of it
   std::vector<std::int64_t> exact_;  // on a lattice, in their place
-  std::vector<double> padded_noise_;
-  std::vector<double> noise_;  // of the rounds in work
-  std::vector<double> rows_;   // private copies of their summands: the caller's memory is read once
-  std::vector<double> factors_;  // that bring these into their bounds
+  std::vector<double> noise_;        // of the rounds in work
+  std::vector<double> rows_;  // private copies of their summands: the caller's memory is read once
+  std::vector<double> factors_;   // that bring these into their bounds
+  std::uint64_t expected_ = 0;    // rounds whose noise has not been drawn
+  std::uint64_t ahead_ = 0;       // rounds to come whose noise has been drawn
+  const double* next_ = nullptr;  // that of the first of them
   Exclusive exclusive_;
 };
 

@@ -37,8 +37,7 @@ struct NoisyFtrlSettings {
 // decision after t rounds is the projection of c - eta G_t, c the domain's centre and G_t the
 // noisy sum of the clipped gradients; or ridge regression on noisy quadratic statistics. Only the
 // sum touches data, so the decisions are post-processing of it: docs/privacy/noisy_ftrl.md.
-// Gradients: O(d) a round plus one projection, no allocation of its own. Quadratic: O(d^2) a round
-// and O(d^3) a decision.
+// Gradients: O(d) a round plus one projection. Quadratic: O(d^2) a round and O(d^3) a decision.
 class NoisyFtrl final : public RecordLearner {
  public:
   // The sum's horizon is that of batches that end, or end before the last round; its dimension
@@ -77,8 +76,6 @@ class NoisyFtrl final : public RecordLearner {
   void clip(double* row) const;  // in place
   void refuse_gradients() const;
   bool lead(const double* released);  // whether the decision changed
-  void run_linear(const double* gradients, std::uint64_t rounds, double* losses, double* decisions,
-                  std::uint8_t* changed);
 
   std::shared_ptr<const domains::Domain> domain_;
   losses::GlmLoss loss_;
@@ -91,9 +88,6 @@ class NoisyFtrl final : public RecordLearner {
   std::vector<double> previous_;         // decision before the last update
   mutable std::vector<double> clipped_;  // of a record's features
   std::vector<double> released_;
-  // Rows and sums of a block of a long run on linear losses, whose gradients need no decision.
-  std::vector<double> rows_;
-  std::vector<double> sums_;
   std::optional<QuadraticLeader> leader_;
 };
 

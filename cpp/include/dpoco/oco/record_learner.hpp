@@ -61,17 +61,17 @@ class RecordLearner : public Rounds {
   void finish_round() {
     play_round([this] { moved_ = close_round(); });
   }
-  const double* own_copy(const double* record) {
-    std::copy(record, record + dimension_, row_.data());
-    return row_.data();
-  }
 
   std::vector<double> decision_;  // of at least dimension() entries
-  std::vector<double> row_;       // private copy of a record: the caller's memory is read once
+  // Private copy of the round's record, with zeros behind it: simd::padded(dimension()) entries.
+  double* row_;
 
  private:
+  void copy_records(const double* records, std::uint64_t count);
+
   Index dimension_;
-  bool moved_ = false;  // whether the last round changed the decision
+  std::vector<double> rows_;  // of records to come, too: the caller's memory is read once
+  bool moved_ = false;        // whether the last round changed the decision
 };
 
 }  // namespace dpoco::oco
