@@ -1,5 +1,6 @@
 #include "dpoco/experts/expert_learner.hpp"
 
+#include "brief_runs.hpp"
 #include "keyed_runs.hpp"
 #include "rounds.hpp"
 
@@ -23,6 +24,28 @@ void run_losses(ExpertLearner& self, const Array& losses, Array& own_losses,
   const auto entered = self.enter();   // while the interpreter lock still orders the threads
   const py::gil_scoped_release nogil;  // no Python object is touched below
   self.run(entered, from, rounds, own, played);
+}
+
+// The same for a short run, whose arrays are made here: losses in [0, 1], decisions, the rounds
+// after which the decision changed, and the rounds before. Nothing is played and None returned if a
+// loss needs a look, if there are more than `most`, or if rounds are missing to the horizon: that
+// is Python's to check, or to refuse.
+py::object run_briefly(ExpertLearner& self, const py::object& losses, py::ssize_t most) {
+  if (!is_plain(losses, 2)) return py::none();
+  const auto rows = py::reinterpret_borrow<Array>(losses);
+  const py::ssize_t rounds = rows.shape(0);
+  const std::uint64_t first = self.round();
+  if (static_cast<std::uint64_t>(rows.shape(1)) != self.experts() || rows.size() > most ||
+      static_cast<std::uint64_t>(rounds) > self.horizon() - first) {
+    return py::none();
+  }
+  Array own(rounds);
+  py::array_t<std::int64_t> decisions(rounds);
+  run_losses(self, rows, own, decisions);
+  const std::int64_t* played = decisions.data();
+  std::vector<std::uint8_t> changed(static_cast<std::size_t>(rounds));
+  for (std::size_t t = 1; t < changed.size(); ++t) changed[t - 1] = played[t] != played[t - 1];
+  return py::make_tuple(std::move(own), std::move(decisions), rounds_with(changed), first);
 }
 
 // The same for many learners at once: learner i plays the rows that `keyed_rows` says.
@@ -69,6 +92,7 @@ void register_experts(py::module_& m) {
           "decided"_a, "losses"_a.noconvert())
       .def("run", &run_losses, "losses"_a.noconvert(), "own_losses"_a.noconvert(),
            "decisions"_a.noconvert())
+      .def("run_briefly", &run_briefly, "losses"_a, "most"_a)
       .def_static("run_keyed", &run_keyed_losses, "learners"_a, "offsets"_a.noconvert(),
                   "rows"_a.noconvert(), "losses"_a.noconvert(), "own_losses"_a.noconvert(),
                   "decisions"_a.noconvert(), "workers"_a)

@@ -4,6 +4,7 @@
 // is refused, converted or of another kind is Python's. So both do the same, and only the time
 // differs.
 #include "dpoco/bandits/bandit_learner.hpp"
+#include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
 #include "dpoco/oco/record_learner.hpp"
 #include "registrars.hpp"
@@ -17,6 +18,7 @@ namespace dpoco::bindings {
 namespace {
 
 using bandits::BanditLearner;
+using experts::ExpertLearner;
 using mechanisms::ContinualSum;
 using oco::RecordLearner;
 
@@ -25,6 +27,7 @@ struct Live {
   PyObject base;
   PyObject* engine;
   RecordLearner* records;  // the engine, if it is of this kind
+  ExpertLearner* experts;
   BanditLearner* bandit;
   ContinualSum* sum;
   PyObject* decision;  // that was asked for in round `asked`; null: none was
@@ -137,6 +140,15 @@ bool decide(Live& self, PyObject* const* arguments, std::size_t count, py::objec
     result = py::reinterpret_borrow<py::object>(self.decision);
     return true;
   }
+  if (self.experts != nullptr && count == 0) {
+    const std::uint64_t turn = self.experts->round();
+    if (!is_asked(self, turn)) {
+      if (self.suspended != 0 || turn >= self.experts->horizon()) return false;
+      ask(self, turn, py::int_(self.experts->decision()));
+    }
+    result = py::reinterpret_borrow<py::object>(self.decision);
+    return true;
+  }
   if (count != 1 || !is_alone(self) || self.bandit == nullptr) return false;
   const std::uint64_t turn = self.bandit->round();
   if (!is_asked(self, turn) && (self.suspended != 0 || turn >= self.bandit->horizon())) {
@@ -163,6 +175,11 @@ bool observe(Live& self, PyObject* const* arguments, std::size_t count, py::obje
     } else {
       self.records->observe_gradient(turn, record);
     }
+  } else if (self.experts != nullptr) {
+    const std::uint64_t turn = self.experts->round();
+    const double* losses = plain_vector(arguments[0], self.experts->experts());
+    if (losses == nullptr || !is_asked(self, turn)) return false;
+    self.experts->observe(turn, losses);
   } else {
     if (self.bandit == nullptr || !plain_number(arguments[0], number)) return false;
     const std::uint64_t turn = self.bandit->round();
@@ -272,6 +289,7 @@ int set_engine(PyObject* self, PyObject* engine, void*) {
   const Critical alone(self);
   Live& own = live(self);
   own.records = engine_in<RecordLearner>(engine);
+  own.experts = engine_in<ExpertLearner>(engine);
   own.bandit = engine_in<BanditLearner>(engine);
   own.sum = engine_in<ContinualSum>(engine);
   PyObject* old = own.engine;
@@ -311,6 +329,7 @@ int visit_live(PyObject* self, visitproc visit, void* arg) {
 
 int clear_live(PyObject* self) {
   live(self).records = nullptr;
+  live(self).experts = nullptr;
   live(self).bandit = nullptr;
   live(self).sum = nullptr;
   Py_CLEAR(live(self).engine);

@@ -1,5 +1,6 @@
 #include "dpoco/oco/coupled_learner.hpp"
 
+#include "brief_runs.hpp"
 #include "dpoco/oco/record_learner.hpp"
 #include "keyed_runs.hpp"
 #include "rounds.hpp"
@@ -11,10 +12,6 @@ using oco::CoupledLearner;
 using oco::RecordLearner;
 
 namespace {
-
-void freeze(const py::handle& array) {
-  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-}
 
 // Plays the rows of `features`; labels and decisions may be None. The interpreter lock is released.
 void run_records(RecordLearner& self, const Array& features, const py::object& labels,
@@ -46,24 +43,44 @@ void run_records(RecordLearner& self, const Array& features, const py::object& l
 }
 
 // The same for a short run, whose arrays are made here: losses, decisions (None unless they are
-// kept) and the rounds after which the decision changed.
-py::tuple run_briefly(RecordLearner& self, const Array& features, const py::object& labels,
-                      bool keeps) {
-  const py::ssize_t rounds = features.ndim() == 2 ? features.shape(0) : 0;
-  Array losses(rounds);
-  py::object decisions = py::none();
-  if (keeps) decisions = Array({rounds, static_cast<py::ssize_t>(self.dimension())});
-  py::array_t<std::uint8_t> changed(rounds);
-  run_records(self, features, labels, losses, decisions, changed);
-  const std::uint8_t* flags = changed.data();
-  py::array_t<std::int64_t> switches(std::count(flags, flags + rounds, 1));
-  std::int64_t* to = switches.mutable_data();
-  for (py::ssize_t t = 0; t < rounds; ++t) {
-    if (flags[t] != 0) *to++ = t;
+// kept) and the rounds after which the decision changed; and the rounds before. Nothing is played
+// and None returned if a record or label needs a look, if there are more than `most` entries, or if
+// rounds are missing to the horizon: that is Python's to check, or to refuse.
+py::object run_briefly(RecordLearner& self, const py::object& features, const py::object& labels,
+                       bool labelled, bool keeps, py::ssize_t most) {
+  if (!is_plain(features, 2) || !(labelled ? is_plain(labels, 1) : labels.is_none())) {
+    return py::none();
   }
+  const auto records = py::reinterpret_borrow<Array>(features);
+  const py::ssize_t rounds = records.shape(0);
+  const std::uint64_t first = self.round();
+  if (records.shape(1) != static_cast<py::ssize_t>(self.dimension()) || records.size() > most ||
+      (labelled && py::len(labels) != static_cast<std::size_t>(rounds)) ||
+      static_cast<std::uint64_t>(rounds) > self.horizon() - first) {
+    return py::none();
+  }
+  const double* feature_data = data(records);
+  const double* label_data = labelled ? data(py::reinterpret_borrow<Array>(labels)) : nullptr;
+  Array losses(rounds);
+  double* loss_data = losses.mutable_data();
+  py::object decisions = py::none();
+  double* decision_data = nullptr;
+  if (keeps) {
+    Array table({rounds, records.shape(1)});
+    decision_data = table.mutable_data();
+    decisions = std::move(table);
+  }
+  std::vector<std::uint8_t> changed(static_cast<std::size_t>(rounds));
+  {
+    const auto entered = self.enter();
+    const py::gil_scoped_release nogil;
+    self.run(entered, feature_data, label_data, changed.size(), loss_data, decision_data,
+             changed.data());
+  }
+  py::object switches = rounds_with(changed);
   freeze(losses);
   if (keeps) freeze(decisions);
-  return py::make_tuple(std::move(losses), std::move(decisions), std::move(switches));
+  return py::make_tuple(std::move(losses), std::move(decisions), std::move(switches), first);
 }
 
 // The same for many learners at once: learner i plays the rows that `keyed_rows` says.
@@ -125,7 +142,7 @@ void register_record_learners(py::module_& m) {
           "decided"_a, "gradient"_a.noconvert())
       .def("run", &run_records, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
            "decisions"_a, "changed"_a.noconvert())
-      .def("run_briefly", &run_briefly, "features"_a.noconvert(), "labels"_a, "keeps"_a)
+      .def("run_briefly", &run_briefly, "features"_a, "labels"_a, "labelled"_a, "keeps"_a, "most"_a)
       .def_static("run_keyed", &run_keyed_records, "learners"_a, "offsets"_a.noconvert(),
                   "rows"_a.noconvert(), "features"_a.noconvert(), "labels"_a,
                   "losses"_a.noconvert(), "decisions"_a.noconvert(), "workers"_a);

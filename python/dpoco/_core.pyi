@@ -439,8 +439,8 @@ class RecordLearner:
         changed: NDArray[np.uint8],
     ) -> None: ...
     def run_briefly(
-        self, features: FloatArray, labels: FloatArray | None, keeps: bool
-    ) -> tuple[FloatArray, FloatArray | None, NDArray[np.int64]]: ...
+        self, features: Any, labels: Any, labelled: bool, keeps: bool, most: int
+    ) -> tuple[FloatArray, FloatArray | None, NDArray[np.int64], int] | None: ...
     @staticmethod
     def run_keyed(
         learners: list[Any],
@@ -559,6 +559,9 @@ class ExpertLearner:
     def run(
         self, losses: FloatArray, own_losses: FloatArray, decisions: NDArray[np.int64]
     ) -> None: ...
+    def run_briefly(
+        self, losses: Any, most: int
+    ) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64], int] | None: ...
     @staticmethod
     def run_keyed(
         learners: list[Any],

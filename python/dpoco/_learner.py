@@ -24,6 +24,7 @@ Self = TypeVar("Self", bound="OnlineLearner")
 # call itself costs nothing.
 _CHUNK_ENTRIES = 2**18
 _CHUNK_ROUNDS = 8192
+BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C waits for
 _NOBODY = Digests()
 
 

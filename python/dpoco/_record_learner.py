@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
-from dpoco._learner import OnlineLearner, Progress, emptied
+from dpoco._learner import BRIEF, OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, number, positive_int
 from dpoco.trace import Flags, Trace
 
 Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more
-
-_BRIEF = 4096  # entries of records: a run of no more is one call, which Ctrl-C waits for
 
 
 class RecordLearner(OnlineLearner):
@@ -228,8 +226,8 @@ class RecordLearner(OnlineLearner):
         The decisions equal those of T calls of `decide` and `observe`, bit for bit. An interrupt
         (Ctrl-C) stops between rounds; `round` is then the number of rounds played.
         """
-        rows, targets = self._arrays(features, labels)
-        rounds = rows.shape[0]
+        rows: FloatArray
+        targets: FloatArray | None
 
         def loss_of(decision: FloatArray) -> FloatArray:
             return self._loss.batch_values(self._domain, decision, rows, targets)
@@ -241,13 +239,18 @@ class RecordLearner(OnlineLearner):
             return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
 
         plain = persons is None and progress is None and checkpoint is None
-        if self._direct and plain and rounds * self._width <= _BRIEF:
+        if self._direct and plain:
             positive_int("checkpoint_every", checkpoint_every)
+            rows, targets, labelled = features, labels, self._direct == 2
             with self._alone():
-                self._check_rounds(rounds)
-                first_round = self.round
-                brief = self._engine.run_briefly(rows, targets, bool(record_decisions))
-            return Trace(brief[0], brief[2], first_round, brief[1], loss_of, flags_of)
+                self._check_active()
+                brief = self._engine.run_briefly(
+                    rows, targets, labelled, bool(record_decisions), BRIEF
+                )
+            if brief is not None:
+                return Trace(brief[0], brief[2], brief[3], brief[1], loss_of, flags_of)
+        rows, targets = self._arrays(features, labels)
+        rounds = rows.shape[0]
         self._check_rounds(rounds)
         if self._raises:
             self._refuse_violations(rows, targets)

@@ -53,9 +53,9 @@ def decide_and_observe_alternate(_):
     return lambda self: (self.round, 0)
 
 
-@fault(PrefixHedge, "_decision")
-def runs_are_the_loop(decision):
-    return lambda self: (decision(self) + 1) % 4
+@fault(PrefixHedge, "decide")
+def runs_are_the_loop(decide):
+    return lambda self: (decide(self) + 1) % 4
 
 
 @fault(PrefixHedge, "decide")
@@ -86,13 +86,13 @@ def seeds_repeat_releases(init):
     return lambda self, *given, source=None, **more: init(self, *given, source=Source(), **more)
 
 
-@fault(PrefixHedge, "_row")
-def malformed_records_are_refused(row):
-    def lenient(self, losses):
+@fault(PrefixHedge, "observe")
+def malformed_records_are_refused(observe):
+    def lenient(self, losses, **more):
         try:
-            return row(self, losses)
+            observe(self, losses, **more)
         except ValueError:
-            return np.zeros(4)
+            observe(self, np.zeros(4), **more)
 
     return lenient
 

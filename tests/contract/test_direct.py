@@ -19,6 +19,7 @@ import pytest
 import dpoco
 from dpoco import _record_learner, domains, losses
 from dpoco.bandits import HighDimensionalBandit, LinUCB
+from dpoco.experts import ObliviousTracker, PrefixHedge
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import CoupledRegularizedLeader, NoisyFTRL, NoisyNewton
@@ -50,6 +51,8 @@ MAKERS = {
     "linear bandit": problem(LinUCB, 2, D),
     "bandit": problem(HighDimensionalBandit, 2, domains.LpBall(D, p=1.0), forced_rounds=0),
     "sum": problem(ContinualSum, D),
+    "hedge": problem(PrefixHedge, D, loss_range=(-1.0, 1.0)),
+    "tracker": problem(ObliviousTracker, D, switches=3),
 }
 VECTOR = np.array([0.5, -0.25, 0.125])
 
@@ -131,7 +134,9 @@ def test_every_call_is_that_of_the_written_method(name):
 @pytest.mark.parametrize("name", MAKERS)
 def test_plain_calls_never_come_to_python(name, monkeypatch):
     learner = MAKERS[name]()
-    for module in ("_record_learner", "bandits._bandit", "mechanisms._mechanisms"):
+    for module in (
+        "_record_learner", "bandits._bandit", "mechanisms._mechanisms", "experts._expert_learner"
+    ):  # fmt: skip
         monkeypatch.setattr(f"dpoco.{module}.float_array", None)
     play(learner, 3)
     assert learner.round == 3
@@ -152,7 +157,8 @@ def play(learner, rounds, record=VECTOR, label=0.5):
             learner.observe(label)
         else:
             released = learner.decide()
-            learner.observe(*((record, label) if learner.loss.glm else (record,)))
+            labelled = getattr(learner, "loss", LINEAR).glm
+            learner.observe(*((record, label) if labelled else (record,)))
     return released
 
 
@@ -196,7 +202,7 @@ def test_decisions_stay_and_are_read_only():
     assert learner.decide() is not decision
 
 
-@pytest.mark.parametrize("name", ["leader", "linear bandit", "sum"])
+@pytest.mark.parametrize("name", ["leader", "linear bandit", "sum", "hedge"])
 def test_suspended_copies_and_long_runs_are_refused(name):
     learner = MAKERS[name]()
     play(learner, 2)
@@ -229,6 +235,8 @@ def test_participations_violations_and_custom_losses_take_the_long_way():
         MAKERS["leader"](participation=people),
         MAKERS["leader"](on_violation="raise"),
         MAKERS["linear bandit"](on_violation="raise"),
+        MAKERS["hedge"](participation=people),
+        MAKERS["tracker"](on_violation="raise"),
         custom(),
     ):
         assert learner._direct == 0
@@ -302,24 +310,33 @@ def test_a_marked_method_is_the_function_to_who_looks():
             learner._asked = wrong
 
 
+BRIEF = ["frank-wolfe", "leader, gradients", "newton", "coupled"]
+
+
+def losses_of(learner, *parts):
+    labelled = getattr(learner, "loss", LINEAR).glm
+    return learner.run(*(parts if labelled else parts[:1])).losses
+
+
 @pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("name", ["frank-wolfe", "leader, gradients", "newton", "coupled"])
+@pytest.mark.parametrize("name", [*BRIEF, "hedge", "tracker"])
 def test_brief_runs_are_long_ones(name, keeps):
     brief, long = MAKERS[name](), MAKERS[name]()
+    asked = {} if hasattr(brief, "experts") else {"record_decisions": keeps}
     assert brief._direct > 0
     long._direct = 0
     records = np.random.default_rng(3).normal(size=(64, D)) / 2.0
     records[7] = np.nan
     for rounds in (0, 1, 10, 64):
         parts = (records[:rounds], np.full(rounds, 0.5))[: brief._direct]
-        own, other = (each.run(*parts, record_decisions=keeps) for each in (brief, long))
+        own, other = (each.run(*parts, **asked) for each in (brief, long))
         assert [own.losses.tolist(), own.switches.tolist(), own.first_round] == [
             other.losses.tolist(), other.switches.tolist(), other.first_round
         ]  # fmt: skip
         assert own.switches.dtype == other.switches.dtype
         assert not own.losses.flags.writeable
         assert own.nonprivate_records.shares == other.nonprivate_records.shares
-        if keeps:
+        if keeps or not asked:
             assert np.array_equal(own.decisions, other.decisions)
             assert not own.decisions.flags.writeable
         assert brief._engine.state() == long._engine.state()
@@ -330,8 +347,33 @@ def test_brief_runs_are_long_ones(name, keeps):
     with brief._alone(), pytest.raises(dpoco.RoundOrderError):
         brief.run(*parts)
     assert brief.round == 75
-    shown = brief.run(*(part[:1] for part in parts), record_decisions="yes")
-    assert shown.decisions.shape == (1, D)  # no error of the compiled call, which quotes records
+    shown = brief.run(*(part[:1] for part in parts), **dict.fromkeys(asked, "yes"))
+    assert len(shown.decisions) == 1  # no error of the compiled call, which quotes records
+
+
+@pytest.mark.parametrize("name", [*BRIEF, "hedge", "tracker"])
+def test_brief_runs_of_whatever_is_given(name):
+    brief, long = MAKERS[name](), MAKERS[name]()
+    long._direct = 0
+    rows, flat = np.random.default_rng(4).normal(size=(4, D)), np.full(4, 0.5)
+    shifted = np.frombuffer(b"0" + rows.tobytes(), dtype=np.float64, offset=1).reshape(4, D)
+    tables = [
+        rows, rows.tolist(), rows[::2], rows[:, ::-1], np.asfortranarray(rows), shifted,
+        rows.astype(">f8"), rows.astype(np.float32), rows.astype(int), rows.view(Vector),
+        np.ma.masked_array(rows), rows.astype(complex), rows.astype(object), rows[:, :2], rows[0],
+        rows[None], np.empty((0, D)), np.resize(rows, (HORIZON, D)), None, "text", 0.5,
+    ]  # fmt: skip
+    labels = [flat, flat.tolist(), flat[:3], flat[::-1], flat[:, None], flat.astype(np.float32)]
+    given = [(table, flat[: len(rows[::2])] if table is tables[2] else flat) for table in tables]
+    given += [(rows, each) for each in (*labels, None, "text", 0.5)]
+    for parts in given:
+        results = [
+            outcome(lambda learner=learner, parts=parts: losses_of(learner, *parts))
+            for learner in (brief, long)
+        ]
+        assert results[0] == results[1]
+        assert brief._engine.state() == long._engine.state()
+    assert brief.round > 10
 
 
 def test_brief_runs_are_brief(monkeypatch):

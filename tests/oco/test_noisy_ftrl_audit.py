@@ -132,7 +132,7 @@ def test_exact_statistics_are_not_of_gradients():
     learner = maker(domain=LpBall(D), loss=SquaredLoss(), statistics="quadratic")(Source.seeded(1))
     before = learner._engine.state()
     with pytest.raises(ValueError, match="features and labels"):
-        learner._engine.run_briefly(X, None, False)
+        learner._engine.run_briefly(X, None, False, False, X.size)
     assert learner._engine.state() == before
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._clipping import admitted_losses, checked_range
-from dpoco._learner import OnlineLearner, Progress, emptied
+from dpoco._learner import BRIEF, OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Guarantee
@@ -102,6 +102,7 @@ class ExpertTrace(Trace):
         decisions: NDArray[np.int64],
         first_round: int,
         loss_range: tuple[float, float],
+        switches: NDArray[np.int64] | None = None,
     ) -> ExpertTrace:
         """Return the trace of a run on `rows` (T, N) with losses `own` (T,), in units of [0, 1]."""
         low, high = loss_range
@@ -116,7 +117,8 @@ class ExpertTrace(Trace):
             chosen = rows[np.arange(rows.shape[0]), sequence]
             return admitted_losses(chosen, low, high)
 
-        switches = (decisions[1:] != decisions[:-1]).nonzero()[0]
+        if switches is None:
+            switches = (decisions[1:] != decisions[:-1]).nonzero()[0]
 
         def flags_of(part: slice) -> Flags:
             missing = ~np.isfinite(rows[part])
@@ -149,6 +151,9 @@ class ExpertLearner(OnlineLearner):
         super()._set_up(arguments, parameters, seeded, claim)
         self._guarantee = _rescaled(self._guarantee, high - low)
 
+    def _plain_parts(self) -> int:
+        return 1
+
     def _entries(self) -> dict[str, float]:
         return {"weights and sums of the experts": 3.0 * self._experts}
 
@@ -178,6 +183,7 @@ class ExpertLearner(OnlineLearner):
     @overload
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]: ...
 
+    @_core.direct
     def decide(self, *, ticket: bool = False) -> int | tuple[int, Ticket]:
         """Return this round's expert, in 0..N-1; it stays the same until `observe`.
 
@@ -198,6 +204,7 @@ class ExpertLearner(OnlineLearner):
         decision: int | tuple[int, Ticket] = super().decide(ticket=ticket)
         return decision
 
+    @_core.direct
     def observe(
         self,
         losses: Any,
@@ -234,23 +241,12 @@ class ExpertLearner(OnlineLearner):
         if ticket is not None:
             return self._arrive(ticket, losses, person=person)
         turn, _ = self._check_turn()
-        row = self._row(losses)
+        row = float_array("losses", losses, (self._experts,))
         if self._raises:
             self._refuse_violations(row[None, :], turn)
         if not self._admits(turn, person):
             row = np.full_like(row, np.nan)
         self._engine.observe(turn, row)
-
-    def _row(self, losses: Any) -> FloatArray:
-        if (
-            type(losses) is np.ndarray
-            and losses.dtype == np.float64
-            and losses.shape == (self._experts,)
-            and losses.flags.c_contiguous
-            and losses.flags.aligned
-        ):
-            return losses
-        return float_array("losses", losses, (self._experts,))
 
     def _refuse_violations(self, rows: FloatArray, first: int) -> None:
         low, high = self._loss_range
@@ -300,6 +296,17 @@ class ExpertLearner(OnlineLearner):
         The decisions equal those of T calls of `decide` and `observe`, bit for bit. An interrupt
         (Ctrl-C) stops between rounds; `round` is then the number of rounds played.
         """
+        plain = persons is None and progress is None and checkpoint is None
+        if self._direct and plain:
+            positive_int("checkpoint_every", checkpoint_every)
+            with self._alone():
+                self._check_active()
+                brief = self._engine.run_briefly(losses, BRIEF)
+            if brief is not None:
+                lost, indices, switches, first_round = brief
+                return ExpertTrace.of(
+                    losses, lost, indices, first_round, self._loss_range, switches
+                )
         rows = float_array("losses", losses, (None, self._experts))
         rounds = rows.shape[0]
         self._check_rounds(rounds)

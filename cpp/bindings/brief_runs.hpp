@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "common.hpp"
+
+// What runs of a few rounds take: their cost is that of the call.
+namespace dpoco::bindings {
+
+inline void freeze(const py::handle& array) {
+  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+}
+
+// Whether an object is just an array of doubles, as the engine reads them, with these dimensions.
+inline bool is_plain(const py::object& value, py::ssize_t dimensions) {
+  const auto& api = py::detail::npy_api::get();
+  if (Py_TYPE(value.ptr()) != api.PyArray_Type_ || !py::isinstance<Array>(value)) return false;
+  const auto* array = py::detail::array_proxy(value.ptr());
+  return array->nd == dimensions && (array->flags & py::detail::npy_api::NPY_ARRAY_ALIGNED_) != 0;
+}
+
+// The rounds whose flag is set.
+inline py::array_t<std::int64_t> rounds_with(const std::vector<std::uint8_t>& flags) {
+  py::array_t<std::int64_t> rounds(std::count(flags.begin(), flags.end(), 1));
+  std::int64_t* to = rounds.mutable_data();
+  for (std::size_t t = 0; t < flags.size(); ++t) {
+    if (flags[t] != 0) *to++ = static_cast<std::int64_t>(t);
+  }
+  return rounds;
+}
+
+}  // namespace dpoco::bindings
