@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,9 @@ class LearnersInMemory:
         self._prototype, self._family = prototype, family
         self._learners: list[Any] = []
         self._shown = bytearray()  # whether others may have played a learner, too
+        # As the class has them: looking them up in a learner waits for its memory.
+        self.decide: Any = getattr_static(type(prototype), "decide", None)
+        self.observe: Any = getattr_static(type(prototype), "observe", None)
 
     def add(self, keys: list[Key]) -> None:
         """Make a learner for each key."""
@@ -132,6 +136,8 @@ MOST_LOADED = 100_000
 
 class LearnersInJournal:
     """Learners by number, each a stream ``<pool>/<key>`` of the journal."""
+
+    decide, observe = staticmethod(Stream.decide), staticmethod(Stream.observe)
 
     def __init__(self, journal: Journal, name: str, prototype: Any, family: Family) -> None:
         self._journal, self._name = journal, name

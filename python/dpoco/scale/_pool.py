@@ -311,15 +311,15 @@ class KeyedPool(Pool):
         *context
             Only for a bandit.
         """
-        learner = self._shown(key)
-        return learner.decide(*context) if context else learner.decide()
+        learner, decide = self._shown(key), self._learners.decide
+        return decide(learner, *context) if context else decide(learner)
 
     def observe(self, key: Key, *record: Any, person: Person = None) -> None:
         """End a round of a key's learner; see its `observe`. A journal commits once."""
         if person is None:
-            self._shown(key).observe(*record)
+            self._learners.observe(self._shown(key), *record)
         else:
-            self._shown(key).observe(*record, person=person)
+            self._learners.observe(self._shown(key), *record, person=person)
 
     def register(self, keys: Iterable[Key]) -> None:
         """Make the learners of these keys now; with a journal, in one transaction.
@@ -338,7 +338,7 @@ class KeyedPool(Pool):
                 self._number(fresh)
 
     def _shown(self, key: Any) -> Any:
-        name = key_of(key)
+        name = key if type(key) is int or type(key) is str else key_of(key)
         slot = self._index.get(name)
         if slot is None:
             self.register([name])
