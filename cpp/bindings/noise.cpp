@@ -20,7 +20,11 @@ namespace {
 template <class From>
 void fill_discrete(From& words, const std::string& law, noise::Ratio scale, Decisions decisions,
                    std::size_t n, std::int64_t* out) {
-  if (law == "laplace") return noise::fill(DiscreteLaplace(scale, decisions), words, n, out);
+  if (law == "laplace") {
+    const DiscreteLaplace laplace(scale, decisions);
+    if constexpr (std::is_same_v<From, Source>) return laplace.draw_many(words, n, out);
+    return noise::fill(laplace, words, n, out);
+  }
   noise::fill(DiscreteGaussian(scale, decisions), words, n, out);
 }
 

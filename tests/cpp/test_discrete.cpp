@@ -1,9 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "../../cpp/src/noise/natural.hpp"
@@ -17,14 +19,43 @@ TEST_CASE("discrete noise decides alike in doubles and in integers of any size")
   for (const double scale : {0x1p-10, 0.6, 3.0, 1e5, 0x1p20, 1e12, 0x1p50}) {
     random::Source first(key, 1), second(key, 1), third(key, 2), fourth(key, 2);
     std::array<std::int64_t, 40> fast{}, exact{};
-    fill(noise::DiscreteLaplace({scale}), first, fast.size(), fast.data());
-    fill(noise::DiscreteLaplace({scale}, Decisions::exact), second, exact.size(), exact.data());
+    noise::DiscreteLaplace({scale}).draw_many(first, fast.size(), fast.data());
+    noise::DiscreteLaplace({scale}, Decisions::exact).draw_many(second, exact.size(), exact.data());
     CHECK(fast == exact);
     CHECK(first.position(random::Variate::word) == second.position(random::Variate::word));
     fill(noise::DiscreteGaussian({scale}), third, fast.size(), fast.data());
     fill(noise::DiscreteGaussian({scale}, Decisions::exact), fourth, exact.size(), exact.data());
     CHECK(fast == exact);
     CHECK(third.position(random::Variate::word) == fourth.position(random::Variate::word));
+  }
+}
+
+TEST_CASE("many discrete Laplace variates are those of one call after the other") {
+  // So many that some begin with sixteen zeros, some offsets are refused, and words end in between.
+  constexpr std::size_t kAll = 200'000;
+  std::vector<std::int64_t> many(kAll);
+  for (const double scale : {0x1p-10, 3.0, 0x1p20 - 0.5, 0x1p20, 1e12, 0x1p50}) {
+    const random::Key key{1, 2, 3};
+    random::Source together(key, 3), alone(key, 3);
+    const noise::DiscreteLaplace law({scale});
+    for (std::size_t done = 0, n = 1; done < kAll; done += n, n = n * 3 % 1009) {
+      n = std::min(n, kAll - done);
+      law.draw_many(together, n, many.data() + done);
+    }
+    CHECK(std::all_of(many.begin(), many.end(), [&](auto n) { return n == law.draw(alone); }));
+    const std::uint64_t words = together.position(random::Variate::word);
+    CHECK(words == alone.position(random::Variate::word));
+    CHECK(words > kAll * (scale < 0x1p20 ? 1 : 2));
+  }
+  // Rare ones: a negative zero, and an offset that doubles leave open and integers refuse.
+  for (const auto& [before, words] : {std::pair{6'448'682ULL, 6U}, {4'360'479'136ULL, 5U}}) {
+    random::Source together(random::Key{1, 2, 3}, 3), alone(random::Key{1, 2, 3}, 3);
+    for (random::Source* source : {&together, &alone}) source->skip_words(before);
+    const noise::DiscreteLaplace law({0x1p20});
+    law.draw_many(together, 2, many.data());
+    CHECK(law.draw(alone) == many[0]);
+    CHECK(law.draw(alone) == many[1]);
+    CHECK(together.position(random::Variate::word) == before + words);
   }
 }
 

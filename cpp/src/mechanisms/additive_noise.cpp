@@ -104,7 +104,7 @@ class LatticeNoise final : public VectorRelease {
   LatticeNoise(AdditiveLaw law, double scale, Index dimension, double grid)
       : scale_(scale),
         grid_(grid),
-        noise_(static_cast<std::size_t>(std::max<Index>(dimension, 0)), 0.0) {
+        dimension_(static_cast<std::size_t>(std::max<Index>(dimension, 0))) {
     int exponent = 0;
     if (dimension < 1) throw std::invalid_argument("dimension must be at least 1");
     if (std::frexp(grid, &exponent) != 0.5) {
@@ -112,8 +112,10 @@ class LatticeNoise final : public VectorRelease {
     }
     if (law == AdditiveLaw::gaussian) {
       gaussian_.emplace(scale / grid);  // exact
+      gaussians_.assign(dimension_, 0.0);
     } else if (law == AdditiveLaw::laplace) {
       laplace_.emplace(noise::Ratio{scale, grid});
+      laplaces_.assign(dimension_, 0);
     } else {
       throw std::invalid_argument("this noise is not drawn on a grid");
     }
@@ -121,23 +123,19 @@ class LatticeNoise final : public VectorRelease {
   }
 
   void release(const double* x, Source& source, double* out) override {
-    const std::size_t n = noise_.size();
     if (gaussian_) {
-      gaussian_->fill(source, noise_.data(), n);
-      // Integers below 2^53: exact.
-      for (std::size_t i = 0; i < n; ++i) out[i] = rounded((units(x[i]) + noise_[i]) * grid_);
-      return;
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::int64_t sum = static_cast<std::int64_t>(units(x[i])) + laplace_->draw(source);
-      out[i] = rounded(static_cast<double>(sum) * grid_);
+      gaussian_->fill(source, gaussians_.data(), dimension_);
+      add(gaussians_, x, out);
+    } else {
+      laplace_->draw_many(source, dimension_, laplaces_.data());
+      add(laplaces_, x, out);
     }
   }
 
   bool accounts_for(const Source& source, std::uint64_t releases,
                     std::uint64_t uniforms) const override {
     // Laplace variates come from the words, whose number is random.
-    const std::uint64_t entries = gaussian_ ? releases * noise_.size() : 0;
+    const std::uint64_t entries = gaussian_ ? releases * dimension_ : 0;
     return source.position(Variate::uniform) == uniforms &&
            source.position(Variate::exponential) == 0 &&
            source.position(Variate::gaussian) == entries && source.position(Variate::laplace) == 0;
@@ -152,16 +150,25 @@ class LatticeNoise final : public VectorRelease {
   double grid() const noexcept override { return grid_; }
 
  private:
-  // Whatever x is, an integer that conversions and sums hold exactly.
-  double units(double x) const noexcept {
-    return nearest_multiple(std::clamp(x / grid_, -0x1p51 + 1.0, 0x1p51 - 1.0), 1.0);
+  template <class Number>
+  void add(const std::vector<Number>& noise, const double* x, double* out) const {
+    const double grid = grid_;
+    const double step = step_;
+    const double ratio = grid / step;
+    for (std::size_t i = 0; i < dimension_; ++i) {
+      // Whatever x is, an integer that conversions and sums hold exactly.
+      const double within = std::clamp(x[i] / grid, -0x1p51 + 1.0, 0x1p51 - 1.0);
+      const Number sum = static_cast<Number>(nearest_multiple(within, 1.0)) + noise[i];
+      out[i] = nearest_multiple(static_cast<double>(sum) * ratio, 1.0) * step;
+    }
   }
-  double rounded(double x) const noexcept { return nearest_multiple(x, step_); }
 
   double scale_;
   double grid_;
   double step_ = 0.0;  // of what is released: post-processing
-  std::vector<double> noise_;
+  std::size_t dimension_;
+  std::vector<double> gaussians_;
+  std::vector<std::int64_t> laplaces_;
   std::optional<noise::RoundedGaussian> gaussian_;
   std::optional<noise::DiscreteLaplace> laplace_;
 };

@@ -1,10 +1,12 @@
 #include "dpoco/noise/discrete.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <stdexcept>
 
 #include "dpoco/simd/elementary.hpp"
+#include "dpoco/simd/kernels.hpp"
 #include "natural.hpp"
 
 namespace dpoco::noise {
@@ -156,13 +158,20 @@ DiscreteLaplace::DiscreteLaplace(Ratio scale, Decisions decisions)
   inverse_ = 1.0 / s;
 }
 
+// The number of whole blocks; negative if doubles do not tell.
+std::int64_t DiscreteLaplace::plain_blocks(std::uint64_t digits, double log_digits) const {
+  const double x = blocks_ * (origin_ - log_digits);
+  const auto k = static_cast<std::int64_t>(x);
+  const double beyond = x - static_cast<double>(k);
+  const bool enough = digits >= kFewestDigits;
+  return enough && beyond > margin_ && beyond < 1.0 - margin_ ? k : -1;
+}
+
 template <class Words>
 std::int64_t DiscreteLaplace::whole_blocks(Words& words, std::uint64_t digits) const {
-  if (!exact_ && digits >= kFewestDigits) {
-    const double x = blocks_ * (origin_ - elementary::log(static_cast<double>(digits)));
-    const auto k = static_cast<std::int64_t>(x);
-    const double beyond = x - static_cast<double>(k);
-    if (beyond > margin_ && beyond < 1.0 - margin_) return k;
+  if (!exact_) {
+    const std::int64_t k = plain_blocks(digits, elementary::log(static_cast<double>(digits)));
+    if (k >= 0) return k;
   }
   return whole_blocks_exactly(words, digits);
 }
@@ -185,16 +194,22 @@ std::int64_t DiscreteLaplace::whole_blocks_exactly(Words& words, std::uint64_t d
   return static_cast<std::int64_t>(k);
 }
 
-template <class Words>
-bool DiscreteLaplace::keeps(Words& words, std::uint64_t offset, std::uint64_t digits) const {
+// 1 if an offset within a block is kept, -1 if not, 0 if doubles do not tell.
+int DiscreteLaplace::plainly_keeps(std::uint64_t offset, std::uint64_t digits) const {
   const unsigned bits = 64 - block_bits_;
   const double x = static_cast<double>(offset) * inverse_;  // below 2^-9
   const double unit = 1.0 / static_cast<double>(1ULL << bits);
   const double v = static_cast<double>(digits) * unit;
   // 1 - x < exp(-x) < 1 - x + x^2 / 2. Four units: what `is_below_exp` decides with these digits.
-  if (!exact_ && v + 4.0 * unit < 1.0 - x - 0x1p-45) return true;
-  if (!exact_ && v - 4.0 * unit > 1.0 - x + 0.5 * x * x + 0x1p-45) return false;
-  Expansion uniform{Natural(digits), bits};
+  if (v + 4.0 * unit < 1.0 - x - 0x1p-45) return 1;
+  return v - 4.0 * unit > 1.0 - x + 0.5 * x * x + 0x1p-45 ? -1 : 0;
+}
+
+template <class Words>
+bool DiscreteLaplace::keeps(Words& words, std::uint64_t offset, std::uint64_t digits) const {
+  const int kept = exact_ ? 0 : plainly_keeps(offset, digits);
+  if (kept != 0) return kept > 0;
+  Expansion uniform{Natural(digits), 64 - block_bits_};
   const Fraction scale = fraction_of(scale_);
   return uniform.is_below_exp(words, Natural(offset) * scale.denominator, scale.numerator);
 }
@@ -217,6 +232,41 @@ std::int64_t DiscreteLaplace::draw(Words& words) const {
       if (magnitude > kFarthest) magnitude = kFarthest;
     }
     return negative ? -magnitude : magnitude;
+  }
+}
+
+bool DiscreteLaplace::plainly_draws(const std::uint64_t* words, double log_digits,
+                                    std::int64_t& out) const {
+  std::int64_t magnitude = plain_blocks(words[0] & kMagnitude, log_digits);
+  if (magnitude < 0) return false;
+  if (block_bits_ > 0) {
+    const std::uint64_t offset = words[1] >> (64 - block_bits_);
+    if (plainly_keeps(offset, words[1] & (~0ULL >> block_bits_)) <= 0) return false;
+    magnitude = (magnitude << block_bits_) + static_cast<std::int64_t>(offset);
+    if (magnitude == 0) return false;  // one zero of the two is thrown away
+  }
+  out = (words[0] >> 63) != 0 ? -magnitude : magnitude;
+  return true;
+}
+
+void DiscreteLaplace::draw_many(Source& source, std::size_t n, std::int64_t* out) const {
+  const std::size_t taken = block_bits_ > 0 ? 2 : 1;  // words, by nearly every draw
+  std::uint64_t words[simd::kSuperblock];
+  double logs[simd::kSuperblock];
+  while (n > 0) {
+    const std::size_t at_hand = exact_ ? 0 : std::min(source.words_at_hand(words) / taken, n);
+    for (std::size_t i = 0; i < at_hand; ++i) {
+      logs[i] = static_cast<double>(static_cast<std::int64_t>(words[i * taken] & kMagnitude));
+    }
+    simd::kernels().log(logs, at_hand, logs);
+    std::size_t drawn = 0;
+    while (drawn < at_hand && plainly_draws(words + drawn * taken, logs[drawn], out[drawn])) {
+      ++drawn;
+    }
+    source.skip_words(drawn * taken);
+    if (drawn < n) out[drawn++] = draw(source);
+    out += drawn;
+    n -= drawn;
   }
 }
 

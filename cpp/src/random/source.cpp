@@ -210,6 +210,15 @@ void Source::fill_words(std::uint64_t* out, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = word();
 }
 
+std::size_t Source::words_at_hand(std::uint64_t* out) {
+  check_process();
+  Lane& from = lane(Variate::word);
+  if (from.loaded != from.position / simd::kSuperblock) load(Variate::word, from);
+  const std::size_t index = from.position % simd::kSuperblock;
+  std::memcpy(out, from.values() + index, (simd::kSuperblock - index) * sizeof *out);
+  return simd::kSuperblock - index;
+}
+
 void Source::write(Archive& archive) const {
   for (std::size_t i = 0; i < key_.size(); i += 2) {
     archive.word(key_[i] | (static_cast<std::uint64_t>(key_[i + 1]) << 32));

@@ -33,43 +33,60 @@ std::uint64_t admit_losses(const double* x, std::size_t n, double low, double hi
   return static_cast<std::uint64_t>(rest);
 }
 
-// Rows are added a few at a time, each with counts of its own, which do not wait for one another.
-// The last vector of a row ends with it; its sums stay in a register, since columns that it shares
-// with the one before are added twice.
+// Compilers would load again for each use of what is loaded.
+DPOCO_INLINE Doubles load_once(const double* from) {
+  typedef Doubles Anywhere __attribute__((aligned(8), may_alias));
+  return *reinterpret_cast<const volatile Anywhere*>(from);
+}
+
+// Rows are added a few at a time. Where a vector of columns has losses in [0, 1] only, they need no
+// clipping and no count. The last vector of a row ends with it; its sums stay in a register, since
+// columns that it shares with the one before are added twice.
 template <bool kUnit, class V>
 DPOCO_INLINE std::uint64_t admit_rows(std::size_t rounds, const double* x, std::size_t n,
                                       double low, double high, double inverse, double grid,
                                       double* sum) {
   constexpr std::size_t kColumns = sizeof(V) / sizeof(double);
-  constexpr std::size_t kAtOnce = 4;
-  const V zero = {};
-  const V lows = low + zero;
-  const V highs = high + zero;
+  constexpr std::size_t kAtOnce = 8;
+  const V lows = low + V{};
+  const V highs = high + V{};
   const double magic = el::kRoundMagic * grid;  // exact
   const std::size_t last = n - kColumns;
-  V counts[kAtOnce] = {};
-  V last_counts = {};
+  V count = {};
+  V last_count = {};
   V last_sums = get<V>(sum + last);
-  const auto add = [=](const double* from, V old, V& count) {
-    const V loss = admitted<kUnit>(get<V>(from), lows, highs, inverse, count);
-    return old + ((loss + magic) - magic);
+  const auto add = [=](const double* from, std::size_t rows, V sums, V& changes) {
+    if constexpr (kUnit && kColumns > 1) {
+      constexpr std::uint64_t kOne = 0x3ff0000000000000ULL;
+      V plain = sums;
+      Bits outside = {};
+      for (std::size_t r = 0; r < rows; ++r) {
+        const Doubles loss = load_once(from + r * n);
+        const Bits bits = (Bits)loss;
+        outside |= bits | (kOne - bits);  // negative unless in [0, 1]; for minus zero, too
+        plain += (loss + magic) - magic;
+      }
+      if (!any_of((Longs)outside < 0)) return plain;
+    }
+    for (std::size_t r = 0; r < rows; ++r) {
+      const V loss = admitted<kUnit>(get<V>(from + r * n), lows, highs, inverse, changes);
+      sums += (loss + magic) - magic;
+    }
+    return sums;
   };
   const auto add_rows = [&](std::size_t rows) {
     for (std::size_t i = 0; i < last; i += kColumns) {
-      V sums = get<V>(sum + i);
-      for (std::size_t r = 0; r < rows; ++r) sums = add(x + r * n + i, sums, counts[r]);
-      put(sum + i, sums);
+      put(sum + i, add(x + i, rows, get<V>(sum + i), count));
     }
-    for (std::size_t r = 0; r < rows; ++r, x += n) {
-      last_sums = add(x + last, last_sums, last_counts);
-    }
+    last_sums = add(x + last, rows, last_sums, last_count);
+    x += rows * n;
   };
   for (; rounds >= kAtOnce; rounds -= kAtOnce) add_rows(kAtOnce);
-  for (; rounds > 0; --rounds) add_rows(1);
+  if (rounds > 0) add_rows(rounds);
   put(sum + last, last_sums);
   double lanes[2][kColumns];
-  put(lanes[0], (counts[0] + counts[1]) + (counts[2] + counts[3]));
-  put(lanes[1], last_counts);
+  put(lanes[0], count);
+  put(lanes[1], last_count);
   double changed = 0.0;
   for (std::size_t lane = 0; lane < kColumns; ++lane) changed += lanes[0][lane];
   const std::size_t shared = (kColumns - n % kColumns) % kColumns;

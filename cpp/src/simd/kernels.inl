@@ -52,13 +52,22 @@ DPOCO_INLINE double add_partials(const double* a) {
   return ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
 }
 
-// The first `count` < 8 of eight entries, then zeros, which change no sum that began with one.
-DPOCO_INLINE void load_some(const double* from, std::size_t count, Doubles* to) {
+// The first `count` < 8 of eight entries, then `pad`: zeros change no sum that began with one.
+// Vectors that are put together from single entries in memory wait until all before is stored.
+DPOCO_INLINE void load_some(const double* from, std::size_t count, double pad, Doubles* to) {
 #if defined(__AVX512F__)
-  to[0] = (Doubles)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1U << count) - 1), from);
+  const auto there = static_cast<__mmask8>((1U << count) - 1);
+  to[0] = (Doubles)_mm512_mask_loadu_pd((__m512d)(pad + Doubles{}), there, from);
 #else
-  double padded[kPartials] = {};
+  double padded[kPartials];
+#if defined(__AVX2__)  // has masked loads
+  for (std::size_t lane = 0; lane < kPartials; ++lane) {
+    padded[lane] = lane < count ? from[lane] : pad;
+  }
+#else
+  for (std::size_t lane = 0; lane < kPartials; ++lane) padded[lane] = pad;
   for (std::size_t lane = 0; lane < count; ++lane) padded[lane] = from[lane];
+#endif
   for (std::size_t p = 0; p < kParts; ++p) to[p] = load(padded + p * kWidth);
 #endif
 }
@@ -74,8 +83,8 @@ double dot(const double* x, const double* y, std::size_t n) {
   if (i < n) {
     Doubles left[kParts];
     Doubles right[kParts];
-    load_some(x + i, n - i, left);
-    load_some(y + i, n - i, right);
+    load_some(x + i, n - i, 0.0, left);
+    load_some(y + i, n - i, 0.0, right);
     for (std::size_t p = 0; p < kParts; ++p) acc[p] += left[p] * right[p];
   }
   double partial[kPartials];
@@ -135,9 +144,10 @@ DPOCO_INLINE void by_eights(const double* x, std::size_t n, double pad, Transfor
     consume(i, kPartials, group);
   }
   if (i < n) {
+    Doubles padded[kParts];
+    load_some(x + i, n - i, pad, padded);
     double rest[kPartials];
-    for (std::size_t lane = 0; lane < kPartials; ++lane) rest[lane] = pad;
-    for (std::size_t lane = 0; lane < n - i; ++lane) rest[lane] = x[i + lane];
+    __builtin_memcpy(rest, padded, sizeof rest);
     double group[kPartials];
     for (std::size_t lane = 0; lane < kPartials; ++lane) group[lane] = transform(rest[lane]);
     consume(i, n - i, group);

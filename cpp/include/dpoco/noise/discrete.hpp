@@ -56,9 +56,15 @@ class DiscreteLaplace {
   template <class Words>
   std::int64_t draw(Words& words) const;
 
+  // The next n draws, faster.
+  void draw_many(Source& source, std::size_t n, std::int64_t* out) const;
+
   Ratio scale() const noexcept { return scale_; }
 
  private:
+  std::int64_t plain_blocks(std::uint64_t digits, double log_digits) const;
+  int plainly_keeps(std::uint64_t offset, std::uint64_t digits) const;
+  bool plainly_draws(const std::uint64_t* words, double log_digits, std::int64_t& out) const;
   template <class Words>
   std::int64_t whole_blocks(Words& words, std::uint64_t digits) const;
   template <class Words>

@@ -46,6 +46,10 @@ class Source {
   // The next n variates of a kind other than `word`; equal however the draws are split.
   void fill(Variate kind, double* out, std::size_t n);
   void fill_words(std::uint64_t* out, std::size_t n);
+  // Looks ahead: the next words, as many as it returns, at most kSuperblock. `skip_words` then
+  // counts as drawn what was used of them.
+  std::size_t words_at_hand(std::uint64_t* out);
+  void skip_words(std::size_t n) noexcept { lane(Variate::word).position += n; }
 
   // The next at most `most` Gaussian variates, as many as are at hand, and at `partners` the other
   // members of their pairs; returns how many. Both stay valid until the next draw.
