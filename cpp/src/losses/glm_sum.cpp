@@ -16,6 +16,8 @@ constexpr std::size_t kBlockEntries = 3072;
 // Rows whose terms are added plainly; sums of such parts are compensated, or those of neighbouring
 // streams could drift apart: docs/privacy/continual_sum.md.
 constexpr std::size_t kMostGroups = 32;
+// So many rows do not stay in the second cache, whatever their length.
+constexpr std::size_t kBeyondCache = 1 << 14;
 
 class GlmSum final : public LossSum {
  public:
@@ -45,30 +47,12 @@ class GlmSum final : public LossSum {
     return sum;
   }
 
-  void gradient(const double* u, double* out) const override {
-    const simd::Kernels& k = simd::kernels();
-    const std::size_t n = rows_.dimension();
-    lane_totals(u, n, [&](std::size_t first, std::size_t groups, double* margins) {
-      derivatives(first, groups, margins);
-      k.lane_sums(rows_.group(first), groups, rows_.stride(), margins, n, lanes_.data());
-    });
-    for (std::size_t j = 0; j < n; ++j) out[j] = k.sum(totals_.data() + kLanes * j, kLanes);
+  void gradient(const double* u, double* out) const override { pass(u, out, nullptr); }
+  void hessian(const double* u, double* out) const override { pass(u, nullptr, out); }
+  void gradient_and_hessian(const double* u, double* gradient, double* hessian) const override {
+    pass(u, gradient, hessian);
   }
-
-  void hessian(const double* u, double* out) const override {
-    const simd::Kernels& k = simd::kernels();
-    const std::size_t n = rows_.dimension();
-    lane_totals(u, n * n, [&](std::size_t first, std::size_t groups, double* margins) {
-      curvatures(first, groups, margins);
-      k.lane_grams(rows_.group(first), groups, rows_.stride(), margins, n, lanes_.data());
-    });
-    for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t j = i; j < n; ++j) {
-        out[i * n + j] = k.sum(totals_.data() + kLanes * (i * n + j), kLanes);
-      }
-    }
-    mirror(out);
-  }
+  bool beyond_cache() const noexcept override { return rows_.size() >= kBeyondCache; }
 
   void add_least_hessian(double* out) const override {
     const std::size_t d = rows_.dimension();
@@ -218,30 +202,62 @@ class GlmSum final : public LossSum {
     for (std::size_t first = 0; first < rows_.groups(); first += most) {
       const std::size_t groups = std::min(most, rows_.groups() - first);
       dots(rows_.group(first), groups, rows_.stride(), extended_.data(), d + 1, margins);
+      // The next block comes while this one is worked on.
+      const std::size_t ahead = std::min(most, rows_.groups() - first - groups);
+      const double* const next = rows_.group(first + groups);
+      for (std::size_t i = 0; i < ahead * rows_.stride(); ++i) {
+        __builtin_prefetch(next + kLanes * i, 0, 2);
+      }
       visit(first, groups, margins);
     }
   }
 
-  // totals_ = sums over all rows, in eight lanes, of what visit(first group, groups, margins) adds
-  // to lanes_: `entries` of them.
-  template <class Visit>
-  void lane_totals(const double* u, std::size_t entries, Visit visit) const {
-    const std::size_t size = kLanes * entries;
+  // The sum's gradient and Hessian at u, in one pass over the rows; one of them may be null.
+  void pass(const double* u, double* gradient, double* hessian) const {
+    const simd::Kernels& k = simd::kernels();
+    const std::size_t n = rows_.dimension();
+    // Sums in eight lanes: the gradient's entries, then the Hessian's upper triangle, row by row.
+    const auto for_parts = [&](auto visit) {
+      if (gradient != nullptr) visit(std::size_t{0}, n);
+      for (std::size_t i = 0; hessian != nullptr && i < n; ++i) visit(n + i * n + i, n - i);
+    };
+    const std::size_t size = kLanes * n * (hessian == nullptr ? 1 : n + 1);
     lanes_.assign(size, 0.0);
     totals_.assign(size, 0.0);
     rests_.assign(size, 0.0);
     std::size_t pending = 0;  // groups in lanes_
-    const auto carry = [&] {
-      simd::kernels().accumulate(1.0, lanes_.data(), size, totals_.data(), rests_.data());
-      std::fill(lanes_.begin(), lanes_.end(), 0.0);
-      pending = 0;
+    const auto carry = [&](std::size_t first, std::size_t count) {
+      double* const lanes = lanes_.data() + kLanes * first;
+      k.accumulate(1.0, lanes, kLanes * count, totals_.data() + kLanes * first,
+                   rests_.data() + kLanes * first);
+      std::fill(lanes, lanes + kLanes * count, 0.0);
     };
+    double bends[kLanes * kMostGroups];
     for_blocks(u, [&](std::size_t first, std::size_t groups, double* margins) {
-      if (pending + groups > kMostGroups) carry();
+      if (pending + groups > kMostGroups) {
+        for_parts(carry);
+        pending = 0;
+      }
       pending += groups;
-      visit(first, groups, margins);
+      const double* const rows = rows_.group(first);
+      if (hessian != nullptr) {
+        std::copy(margins, margins + kLanes * groups, bends);
+        curvatures(first, groups, bends);
+        k.lane_grams(rows, groups, rows_.stride(), bends, n, lanes_.data() + kLanes * n);
+      }
+      if (gradient != nullptr) {
+        derivatives(first, groups, margins);
+        k.lane_sums(rows, groups, rows_.stride(), margins, n, lanes_.data());
+      }
     });
-    carry();
+    for_parts(carry);
+    const auto total = [&](std::size_t i) { return k.sum(totals_.data() + kLanes * i, kLanes); };
+    for (std::size_t j = 0; gradient != nullptr && j < n; ++j) gradient[j] = total(j);
+    if (hessian == nullptr) return;
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = i; j < n; ++j) hessian[i * n + j] = total(n + i * n + j);
+    }
+    mirror(hessian);
   }
 
   // The sum of term(row) over all rows.
@@ -311,9 +327,9 @@ class GlmSum final : public LossSum {
   std::uint64_t committed_ = 0;
   Rows rows_;
   mutable std::vector<double> extended_;  // u, 1
-  mutable std::vector<double> lanes_;     // partial sums
-  mutable std::vector<double> totals_;    // of many
-  mutable std::vector<double> rests_;     // what rounding has lost of those
+  mutable Lines lanes_;                   // partial sums
+  mutable Lines totals_;                  // of many
+  mutable Lines rests_;                   // what rounding has lost of those
   mutable std::vector<double> line_at_;
   mutable std::vector<double> line_along_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <new>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -12,6 +13,22 @@
 namespace dpoco::losses {
 
 inline constexpr std::size_t kLanes = 8;
+
+// Eight numbers are a line of the cache; a load of two halves takes twice as long.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  LineAllocator() = default;
+  template <class U>
+  LineAllocator(const LineAllocator<U>&) noexcept {}
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, std::size_t) noexcept { ::operator delete(p, kLine); }
+  bool operator==(const LineAllocator&) const noexcept { return true; }
+
+ private:
+  static constexpr std::align_val_t kLine{64};
+};
+using Lines = std::vector<double, LineAllocator<double>>;
 
 // The distinct rows (v, offset, label) of a stream with their counts. A row's loss at u is
 // l(offset + <v, u>, label). Kept in groups of eight, entry by entry, as the kernels take them;
@@ -134,7 +151,7 @@ class Rows {
   std::size_t length_;
   std::size_t stride_;
   std::size_t size_ = 0;
-  std::vector<double> values_;
+  Lines values_;
   std::vector<std::size_t> table_;  // open addressing: index + 1, 0 for a free slot
 };
 

@@ -285,11 +285,16 @@ class RegularizedLeader final : public LeaderLaw {
 
   // After a move: all that hangs on the point.
   void settle(bool density) {
+    const bool exact = std::exchange(at_.exact, false);
     std::fill(slope_rest_.begin(), slope_rest_.end(), 0.0);
     std::fill(curvature_rest_.begin(), curvature_rest_.end(), 0.0);
     regularizer().gradient(at_.u.data(), pull_.data());
     if (!density) return;
-    sum_.hessian(at_.u.data(), at_.curvature.data());
+    if (exact) {
+      at_.curvature = solver_.hessian();
+    } else {
+      sum_.hessian(at_.u.data(), at_.curvature.data());
+    }
     make_factor();
   }
 

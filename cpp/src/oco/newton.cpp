@@ -69,6 +69,8 @@ LeaderSolver::LeaderSolver(Regularizer regularizer)
       linear_(n_, 0.0),
       next_(linear_),
       next_slope_(linear_),
+      next_bend_(n_ * n_, 0.0),
+      bend_(next_bend_),
       gradient_(linear_),
       step_(linear_),
       trial_(linear_),
@@ -150,6 +152,7 @@ bool LeaderSolver::damp(const std::vector<double>& curvature) {
 bool LeaderSolver::descend(const std::vector<double>& curvature, double size, double enough,
                            int most) {
   double last = kInfinity;
+  double last_decrement = kInfinity;
   for (int k = 0; k < most; ++k) {
     const double decrement = newton_step(curvature);
     if (!std::isfinite(decrement)) return false;
@@ -157,8 +160,13 @@ bool LeaderSolver::descend(const std::vector<double>& curvature, double size, do
     const double length = norm(gradient_.data(), n_);
     if (length <= std::numeric_limits<double>::epsilon() * size) return true;
     const bool damped = path_.barrier && decrement > kFullStep * std::min(path_.weight, 1.0);
-    if (!damped && length >= kContraction * last) return true;  // all that rounding leaves
+    // All that rounding leaves? Close to a wall, the gradient may grow once while the decrement
+    // falls: a step more than where losses are cheap to look at.
+    const bool falling =
+        costly_ && length > kConvex * size && decrement < kContraction * last_decrement;
+    if (!damped && !falling && length >= kContraction * last) return true;
     last = damped ? kInfinity : length;
+    last_decrement = decrement;
     for (std::size_t i = 0; i < n_; ++i) trial_[i] = next_[i] + step_[i];
     if ((damped || !path_.inside(trial_.data())) && !damp(curvature)) return true;
     next_.swap(trial_);
@@ -191,6 +199,19 @@ void LeaderSolver::minimize_model(const LeaderPoint& at, const double* z, bool n
   descend(a, size, 0.0, kMostNewtonSteps);
 }
 
+// Looks at the losses at next_; returns what is left of the gradient there. At the minimiser the
+// Hessian is wanted next: where losses come from memory, the look that is likely to be the last,
+// as in the solve before, has it on the way.
+double LeaderSolver::look(const losses::LossSum& sum, const double* z) {
+  next_exact_ = ++looks_ >= expected_looks_ && costly_;
+  if (next_exact_) {
+    sum.gradient_and_hessian(next_.data(), next_slope_.data(), next_bend_.data());
+  } else {
+    sum.gradient(next_.data(), next_slope_.data());
+  }
+  return residual(next_slope_.data(), z, next_.data());
+}
+
 // BFGS: the model agrees with the change of gradient along the step, and stays positive
 // semidefinite.
 void LeaderSolver::learn(LeaderPoint& at) {
@@ -219,6 +240,8 @@ void LeaderSolver::learn(LeaderPoint& at) {
 void LeaderSolver::move(LeaderPoint& at) {
   at.u.swap(next_);
   at.slope.swap(next_slope_);
+  if (next_exact_) bend_.swap(next_bend_);
+  at.exact = next_exact_;
 }
 
 // The derivative of the objective at at.u + t step_, which goes to trial_; infinite outside the
@@ -296,8 +319,7 @@ bool LeaderSolver::improve(const losses::LossSum& sum, const double* z, LeaderPo
     }
   }
   if (!found && !regularizer_.inside(next_.data())) return false;
-  sum.gradient(next_.data(), next_slope_.data());
-  const double left = residual(next_slope_.data(), z, next_.data());
+  const double left = look(sum, z);
   if (!std::isfinite(left) || (!found && !(left < last))) return false;
   move(at);
   last = left;
@@ -314,6 +336,9 @@ void LeaderSolver::restart(const losses::LossSum& sum, LeaderPoint& at) {
 
 double LeaderSolver::solve(const losses::LossSum& sum, const double* z, double tolerance,
                            LeaderPoint& at) {
+  costly_ = sum.beyond_cache();
+  expected_looks_ = std::exchange(looks_, 0);
+  at.exact = false;
   double last = residual(at.slope.data(), z, at.u.data());
   if (!std::isfinite(last)) {
     restart(sum, at);
@@ -328,10 +353,7 @@ double LeaderSolver::solve(const losses::LossSum& sum, const double* z, double t
     if (last <= enough) return last;
     minimize_model(at, z, k > 0);
     double left = kInfinity;
-    if (regularizer_.inside(next_.data())) {
-      sum.gradient(next_.data(), next_slope_.data());
-      left = residual(next_slope_.data(), z, next_.data());
-    }
+    if (regularizer_.inside(next_.data())) left = look(sum, z);
     if (left <= kContraction * best || left <= enough) {
       learn(at);
       move(at);

@@ -124,8 +124,7 @@ void GibbsSampler::Work::prepare_flat(Source& source, const LossSum& sum) {
 void GibbsSampler::Work::prepare_gaussian(const LossSum& sum) {
   report.method = GibbsMethod::gaussian;
   at.setZero();
-  sum.gradient(at.data(), slope.data());
-  sum.hessian(at.data(), hessian.data());
+  sum.gradient_and_hessian(at.data(), slope.data(), hessian.data());
   hessian.diagonal().array() += lam;
   factor.compute(hessian);
   // Positive definite but for rounding; whether it is, is private.

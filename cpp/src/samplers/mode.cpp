@@ -37,8 +37,7 @@ double ModeSolver::value(const LossSum& sum, const Vector& u) const {
 }
 
 void ModeSolver::derivatives(const LossSum& sum, const Vector& u) {
-  sum.gradient(u.data(), gradient_.data());
-  sum.hessian(u.data(), hessian_.data());
+  sum.gradient_and_hessian(u.data(), gradient_.data(), hessian_.data());
   gradient_ += regularization_ * u;
   hessian_.diagonal().array() += regularization_;
 }

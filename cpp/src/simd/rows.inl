@@ -40,6 +40,16 @@ DPOCO_INLINE void add_columns(const double* groups, std::size_t count, std::size
 // As many columns at once as leave the sums in registers.
 constexpr std::size_t kColumnsAtOnce = kParts == 1 ? 8 : 4;
 
+// The last columns together as well: one by one, each of their sums would wait for itself.
+template <std::size_t kColumns, class Weight>
+DPOCO_INLINE void add_last_columns(const double* groups, std::size_t count, std::size_t stride,
+                                   std::size_t n, Weight weight, double* sums) {
+  if constexpr (kColumns > 0) {
+    if (n == kColumns) return add_columns<kColumns>(groups, count, stride, weight, sums);
+    add_last_columns<kColumns - 1>(groups, count, stride, n, weight, sums);
+  }
+}
+
 template <class Weight>
 DPOCO_INLINE void add_all_columns(const double* groups, std::size_t count, std::size_t stride,
                                   std::size_t first, std::size_t n, Weight weight, double* sums) {
@@ -48,9 +58,8 @@ DPOCO_INLINE void add_all_columns(const double* groups, std::size_t count, std::
     add_columns<kColumnsAtOnce>(groups + kPartials * j, count, stride, weight,
                                 sums + kPartials * j);
   }
-  for (; j < n; ++j) {
-    add_columns<1>(groups + kPartials * j, count, stride, weight, sums + kPartials * j);
-  }
+  add_last_columns<kColumnsAtOnce - 1>(groups + kPartials * j, count, stride, n - j, weight,
+                                       sums + kPartials * j);
 }
 
 // sums[8 j + lane] += sum_k weights[8 k + lane] entry_j

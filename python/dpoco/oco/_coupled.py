@@ -437,7 +437,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     -----
     Per round O(d) for linear losses, O(d^2) for generalised linear ones, O(d^3) for others. A
     switch solves for the leader: O(d^3) for squared and quadratic losses, with O(d^2) memory. For
-    logistic, Huber and custom losses it takes about six passes over the distinct records so far.
+    logistic, Huber and custom losses it takes about four passes over the distinct records so far.
     These are kept, 8 (d + 3) bytes each, or as the objects they are: memory grows with the rounds,
     and a switch in round t takes O(t d^2) time. `parameters.regret_bound` bounds the expected
     regret on streams fixed in advance. Proofs: ``docs/privacy/objective_perturbation.md``,

@@ -42,6 +42,14 @@ class LossSum {
   virtual double value(const double* u) const = 0;
   virtual void gradient(const double* u, double* out) const = 0;
   virtual void hessian(const double* u, double* out) const = 0;
+  // Both, the same bits.
+  virtual void gradient_and_hessian(const double* u, double* slope, double* bend) const {
+    gradient(u, slope);
+    hessian(u, bend);
+  }
+  // Whether what takes time is to bring the losses from memory, so that both cost little more than
+  // the gradient.
+  virtual bool beyond_cache() const noexcept { return false; }
   // Adds a matrix M with Hessian(F)(u) >= M for all u in the body to out: what is known for sure
   // about the curvature. Zero for custom losses.
   virtual void add_least_hessian(double* out) const = 0;

@@ -56,7 +56,7 @@ struct CoupledRegularizedLeaderSettings {
 // uniform.
 //
 // Cost per round without a switch: O(n) for linear losses, O(n^2) for generalised linear ones,
-// O(n^3) for others; a switch solves for the leader: about 6 gradients and a Hessian of F.
+// O(n^3) for others; a switch solves for the leader: three or four gradients and a Hessian of F.
 class CoupledRegularizedLeader final : public CoupledLearner {
  public:
   // Throws std::invalid_argument for settings out of range or that contradict each other.

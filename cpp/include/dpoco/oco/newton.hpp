@@ -67,17 +67,19 @@ struct LeaderPoint {
   std::vector<double> u;
   std::vector<double> slope;
   std::vector<double> curvature;
+  bool exact = false;  // whether the last solve saw the Hessian at u: see LeaderSolver::hessian
 };
 
 // Minimises J(u) + <z, u>, J = sum of losses + regularizer, to the rounding errors of the gradient.
 // The regularizer is known in closed form, so every step minimises it together with a quadratic
 // model of the losses, by damped Newton steps that never look at the losses; they are looked at
-// once a step, for their gradient. The model learns from those (a BFGS update). Where a step does
-// not halve the gradient, the objective is minimised along it and the exact Hessian taken for the
-// next. That line search looks at the sign of the derivative, which convexity makes monotone and
-// rounding hardly hurts, and not at the objective's values, of which a minimum shows only half the
-// digits: it finds the minimum of any convex sum, between kinks and against walls as well, to the
-// last bit of t.
+// once a step, for their gradient. The model learns from those (a BFGS update). Where the losses
+// are too many for the cache, it is their Hessian instead: that costs little more then and saves
+// steps. Where a step does not halve the gradient, the objective is minimised along it and the
+// exact Hessian taken for the next. That line search looks at the sign of the derivative, which
+// convexity makes monotone and rounding hardly hurts, and not at the objective's values, of which a
+// minimum shows only half the digits: it finds the minimum of any convex sum, between kinks and
+// against walls as well, to the last bit of t.
 class LeaderSolver {
  public:
   explicit LeaderSolver(Regularizer regularizer);
@@ -91,6 +93,8 @@ class LeaderSolver {
   // from which no step lowers the objective by as much as a double shows. Losses of a user's own
   // for which no point has a small gradient are not convex, or not smooth: StateError.
   double solve(const losses::LossSum& sum, const double* z, double tolerance, LeaderPoint& at);
+  // Of the losses, at the last solve's point, if that is exact.
+  const std::vector<double>& hessian() const noexcept { return bend_; }
 
  private:
   double residual(const double* slope, const double* z, const double* u);
@@ -103,6 +107,7 @@ class LeaderSolver {
   bool falls(const double* curvature);
   bool damp(const std::vector<double>& curvature);
   bool descend(const std::vector<double>& curvature, double size, double enough, int most);
+  double look(const losses::LossSum& sum, const double* z);
   void learn(LeaderPoint& at);
   void move(LeaderPoint& at);
   double line_slope(const losses::LossSum& sum, const double* z, const LeaderPoint& at, double t);
@@ -116,6 +121,12 @@ class LeaderSolver {
   std::vector<double> linear_;      // of the model
   std::vector<double> next_;        // its minimiser
   std::vector<double> next_slope_;  // the losses' gradient there
+  std::vector<double> next_bend_;   // and, if next_exact_, their Hessian
+  std::vector<double> bend_;
+  bool next_exact_ = false;
+  bool costly_ = false;  // to look at the losses
+  int looks_ = 0;        // of this solve
+  int expected_looks_ = 0;
   std::vector<double> gradient_;
   std::vector<double> step_;
   std::vector<double> trial_;
