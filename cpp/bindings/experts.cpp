@@ -30,7 +30,7 @@ void run_losses(ExpertLearner& self, const Array& losses, Array& own_losses,
 // after which the decision changed, and the rounds before. Nothing is played and None returned if a
 // loss needs a look, if there are more than `most`, or if rounds are missing to the horizon: that
 // is Python's to check, or to refuse.
-py::object run_briefly(ExpertLearner& self, const py::object& losses, py::ssize_t most) {
+py::object run_losses_briefly(ExpertLearner& self, const py::object& losses, py::ssize_t most) {
   if (!is_plain(losses, 2)) return py::none();
   const auto rows = py::reinterpret_borrow<Array>(losses);
   const py::ssize_t rounds = rows.shape(0);
@@ -92,7 +92,7 @@ void register_experts(py::module_& m) {
           "decided"_a, "losses"_a.noconvert())
       .def("run", &run_losses, "losses"_a.noconvert(), "own_losses"_a.noconvert(),
            "decisions"_a.noconvert())
-      .def("run_briefly", &run_briefly, "losses"_a, "most"_a)
+      .def("run_briefly", &run_losses_briefly, "losses"_a, "most"_a)
       .def_static("run_keyed", &run_keyed_losses, "learners"_a, "offsets"_a.noconvert(),
                   "rows"_a.noconvert(), "losses"_a.noconvert(), "own_losses"_a.noconvert(),
                   "decisions"_a.noconvert(), "workers"_a)

@@ -46,8 +46,9 @@ void run_records(RecordLearner& self, const Array& features, const py::object& l
 // kept) and the rounds after which the decision changed; and the rounds before. Nothing is played
 // and None returned if a record or label needs a look, if there are more than `most` entries, or if
 // rounds are missing to the horizon: that is Python's to check, or to refuse.
-py::object run_briefly(RecordLearner& self, const py::object& features, const py::object& labels,
-                       bool labelled, bool keeps, py::ssize_t most) {
+py::object run_records_briefly(RecordLearner& self, const py::object& features,
+                               const py::object& labels, bool labelled, bool keeps,
+                               py::ssize_t most) {
   if (!is_plain(features, 2) || !(labelled ? is_plain(labels, 1) : labels.is_none())) {
     return py::none();
   }
@@ -142,7 +143,8 @@ void register_record_learners(py::module_& m) {
           "decided"_a, "gradient"_a.noconvert())
       .def("run", &run_records, "features"_a.noconvert(), "labels"_a, "losses"_a.noconvert(),
            "decisions"_a, "changed"_a.noconvert())
-      .def("run_briefly", &run_briefly, "features"_a, "labels"_a, "labelled"_a, "keeps"_a, "most"_a)
+      .def("run_briefly", &run_records_briefly, "features"_a, "labels"_a, "labelled"_a, "keeps"_a,
+           "most"_a)
       .def_static("run_keyed", &run_keyed_records, "learners"_a, "offsets"_a.noconvert(),
                   "rows"_a.noconvert(), "features"_a.noconvert(), "labels"_a,
                   "losses"_a.noconvert(), "decisions"_a.noconvert(), "workers"_a);
