@@ -695,6 +695,17 @@ TEST_CASE("noise drawn for many calls at once is that of one call after the othe
         }
         CHECK(t == kRounds);
         CHECK_THROWS_AS(ahead.add_one(0.5, row.data(), many.data()), HorizonExceeded);
+        // Who asks for several at once after all gets what was drawn, and nothing twice.
+        ContinualSum whole = make_sum(settings, std::make_unique<Source>(Key{}, 3));
+        ContinualSum mixed = make_sum(settings, std::make_unique<Source>(Key{}, 3));
+        const auto size = static_cast<std::size_t>(d);
+        std::vector<double> rows(9 * size, 0.25), sums(rows), parts(rows);
+        whole.run(whole.enter(), rows.data(), 9, sums.data());
+        mixed.expect(6);
+        mixed.push(rows.data(), parts.data());
+        mixed.run(mixed.enter(), rows.data(), 8, &parts[size]);
+        CHECK(sums == parts);
+        CHECK(state_of(whole) == state_of(mixed));
       }
     }
   }

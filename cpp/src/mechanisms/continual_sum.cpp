@@ -95,9 +95,9 @@ void ContinualSum::run(const Exclusive::Entry&, const double* values, std::uint6
                        double* out) {
   require(rounds);
   const auto d = static_cast<std::size_t>(dimension_);
-  const std::uint64_t most = ahead_ > 0 ? 1 : std::max<std::uint64_t>(1, kBlockEntries / d);
+  const std::uint64_t most = std::max<std::uint64_t>(1, kBlockEntries / d);
   while (rounds > 0) {
-    const std::uint64_t count = std::min(rounds, most);
+    const std::uint64_t count = ahead_ > 0 ? 1 : std::min(rounds, most);
     add(values, count, out);
     values += count * d;
     out += count * d;

@@ -197,10 +197,9 @@ MUTATIONS = [
         "checks:standard_audit",
     ),
     Mutation(
-        "run-without-clip", "Gradients are clipped one by one, and not in blocks.",
-        "oco/noisy_ftrl.cpp",
-        "    for (std::size_t r = 0; r < count; ++r) clip(rows_.data() + r * d);\n", "",
-        "noisy-ftrl", "checks:standard_audit",
+        "noise-of-a-block-repeats", "All rounds of a block of a run get the noise of the first.",
+        "mechanisms/continual_sum.cpp", "return std::exchange(next_, next_ + width());",
+        "return next_;", "noisy-ftrl", "checks:standard_audit",
     ),
     Mutation(
         "remainder-of-a-batch-dropped", "What an incomplete batch held is gone in a long run.",
