@@ -16,7 +16,7 @@ import lines  # noqa: E402
 
 SINGLE = 40  # modules that one other imports
 BEHIND = {"oco.NoisyFTRL": 4_256, "oco.CoupledRegularizedLeader": 5_205}
-LINES, FILES = 41_346, 247  # of the package
+LINES, FILES = 41_350, 247  # of the package
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -49,7 +49,7 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path):
     program = f"""
 import resource, signal, sys
 import numpy as np
-sys.path[:0] = {sys.path!r}
+sys.path[:0] = {[os.path.dirname(__file__), *sys.path]!r}  # before a module of bench/ of that name
 import dpoco
 from dpoco.journal import Journal
 from journal_cases import QuickStore, cases
