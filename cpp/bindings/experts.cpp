@@ -1,5 +1,7 @@
 #include "dpoco/experts/expert_learner.hpp"
 
+#include <vector>
+
 #include "brief_runs.hpp"
 #include "keyed_runs.hpp"
 #include "rounds.hpp"
@@ -45,7 +47,8 @@ py::object run_losses_briefly(ExpertLearner& self, const py::object& losses, py:
   const std::int64_t* played = decisions.data();
   std::vector<std::uint8_t> changed(static_cast<std::size_t>(rounds));
   for (std::size_t t = 1; t < changed.size(); ++t) changed[t - 1] = played[t] != played[t - 1];
-  return py::make_tuple(std::move(own), std::move(decisions), rounds_with(changed), first);
+  return py::make_tuple(std::move(own), std::move(decisions), rounds_with(changed.data(), rounds),
+                        first);
 }
 
 // The same for many learners at once: learner i plays the rows that `keyed_rows` says.

@@ -60,25 +60,12 @@ py::object run_records_briefly(RecordLearner& self, const py::object& features,
       static_cast<std::uint64_t>(rounds) > self.horizon() - first) {
     return py::none();
   }
-  const double* feature_data = data(records);
-  const double* label_data = labelled ? data(py::reinterpret_borrow<Array>(labels)) : nullptr;
   Array losses(rounds);
-  double* loss_data = losses.mutable_data();
   py::object decisions = py::none();
-  double* decision_data = nullptr;
-  if (keeps) {
-    Array table({rounds, records.shape(1)});
-    decision_data = table.mutable_data();
-    decisions = std::move(table);
-  }
-  std::vector<std::uint8_t> changed(static_cast<std::size_t>(rounds));
-  {
-    const auto entered = self.enter();
-    const py::gil_scoped_release nogil;
-    self.run(entered, feature_data, label_data, changed.size(), loss_data, decision_data,
-             changed.data());
-  }
-  py::object switches = rounds_with(changed);
+  if (keeps) decisions = Array({rounds, records.shape(1)});
+  py::array_t<std::uint8_t> changed(rounds);
+  run_records(self, records, labels, losses, decisions, changed);
+  py::object switches = rounds_with(changed.data(), rounds);
   freeze(losses);
   if (keeps) freeze(decisions);
   return py::make_tuple(std::move(losses), std::move(decisions), std::move(switches), first);

@@ -338,7 +338,7 @@ class KeyedPool(Pool):
                 self._number(fresh)
 
     def _shown(self, key: Any) -> Any:
-        name = key if type(key) is int or type(key) is str else key_of(key)
+        name = key_of(key)
         slot = self._index.get(name)
         if slot is None:
             self.register([name])
