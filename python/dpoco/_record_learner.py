@@ -88,7 +88,7 @@ class RecordLearner(OnlineLearner):
     def observe(
         self,
         record: Any,
-        label: float | None = None,
+        label: Any = ...,
         *,
         person: int | str | bytes | None = None,
         ticket: Ticket | None = None,
@@ -101,8 +101,9 @@ class RecordLearner(OnlineLearner):
             Features for a generalised linear loss, or the gradient for a `LinearLoss`. For a
             `CustomLoss`: a row of its records, or an object with ``gradient(theta) -> (d,)``, which
             is called at this decision and at the previous one.
-        label : float, optional
-            For generalised linear losses.
+        label : float or None, optional
+            Required by generalised linear losses. None, NaN and pandas's NA are labels that are
+            missing: the record counts as zero.
         person : int, str or bytes
             The person behind the record, if the learner enforces a participation. A record beyond
             her limit silently counts as zero.
@@ -124,14 +125,15 @@ class RecordLearner(OnlineLearner):
 
         Notes
         -----
-        Records beyond the bounds are silently clipped, and non-finite ones count as zero.
+        Records beyond the bounds are silently clipped. Non-finite ones, and those where a value is
+        missing, count as zero.
         """
         if ticket is not None:
             return self._arrive(ticket, record, label, person=person)
         turn, decision = self._check_turn()
         if self._loss.glm:
             features = self._vector("features", record)
-            if label is None:
+            if label is ...:
                 raise TypeError("label is required by this loss")
             target = number("label", label)
             if self._raises:
@@ -140,7 +142,7 @@ class RecordLearner(OnlineLearner):
                 features = np.full_like(features, np.nan)
             self._engine.observe(turn, features, target)
         else:
-            if label is not None:
+            if label is not ... and label is not None:
                 raise TypeError("this loss takes no label")
             if isinstance(self._loss, losses.LinearLoss):
                 gradient = self._vector("gradient", record)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import math
+import numbers
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -147,8 +149,10 @@ def named(what: str, given: str, known: Collection[str]) -> str:
 def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatArray:
     """Return `value` as a C-contiguous float64 array of `shape` (None = any length).
 
-    Integers, booleans and shorter floats are converted once, here; complex numbers, strings and
-    objects are refused. Finiteness is not checked: a non-finite record is a zero record.
+    Integers, booleans, shorter floats, decimals and objects that `number` takes are converted once,
+    here; what `is_missing`, or is masked, becomes NaN. Complex numbers, dates and arrays with a
+    text among their entries are refused. Finiteness is not checked: a non-finite record is a zero
+    record.
     """
     if type(value) is np.ndarray and value.dtype is _DOUBLE:
         have = value.shape  # quick: this is asked in every call
@@ -158,20 +162,20 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
                 return value
         array = value
     else:
-        if isinstance(value, np.ma.MaskedArray):
-            raise TypeError(f"{name} must be an array of real numbers; got a masked array")
         try:
-            array = np.asarray(value)
+            array = _array(value)
         except (TypeError, ValueError):
             # The cause's text may quote the data.
             raise TypeError(
                 f"{name} must be an array of real numbers; got {type(value).__name__}"
             ) from None
-        if array.dtype.kind == "O":
+        if array.dtype.kind == "O" and (value is not None or not shape):
             array = _from_objects(name, array)
         elif array.dtype.kind not in "fiub":
             # The kind only: the length of a string type is that of the data.
             raise TypeError(f"{name} must have a real dtype; got {array.dtype.type.__name__}")
+        if isinstance(array, np.ma.MaskedArray):
+            array = np.where(np.ma.getmaskarray(array), np.nan, array.data)
     if array.ndim != len(shape) or any(
         want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
     ):
@@ -182,12 +186,14 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
 
 
 def number(name: str, value: Any) -> float:
-    """Return a scalar of data as a float; non-finite ones pass, out-of-range ones are infinite."""
+    """Return a scalar of data as a float: NaN if it is missing, infinite if it is out of range."""
     if type(value) is float:
         return value
-    if isinstance(value, np.ndarray) and value.shape == () and value.dtype.kind in "fiub":
+    if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
-    if not isinstance(value, (bool, np.bool_, int, np.integer, np.floating)):
+    if is_missing(value):
+        return math.nan
+    if not isinstance(value, (numbers.Real, np.bool_, Decimal)):
         raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
     try:
         with np.errstate(all="ignore"):
@@ -196,8 +202,37 @@ def number(name: str, value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether a scalar of data is a gap: None, NaN, NaT, pandas's NA, NumPy's masked."""
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    # pandas's own, which do not answer comparisons.
+    named = type(value).__name__ in ("NAType", "NaTType")
+    return value is None or value is np.ma.masked or named
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """Return an array, masked if `value` or a row of it is; NumPy itself would drop these masks."""
+    if isinstance(value, np.ma.MaskedArray):
+        return value
+    if isinstance(value, (list, tuple)):
+        rows = (row if isinstance(row, (list, tuple)) else (row,) for row in value)
+        if any(cell is np.ma.masked for row in rows for cell in row):
+            return np.asarray(value, dtype=object)
+        if any(isinstance(row, np.ma.MaskedArray) for row in value):
+            return np.ma.array(value)
+        found = np.asarray(value)
+        # The types in a list of dates are those of its values: gaps alone are no dates.
+        return found if found.dtype.kind not in "mM" else found.astype(object)
+    return np.asarray(value)
+
+
 def _from_objects(name: str, array: NDArray[Any]) -> FloatArray:
-    """Convert Python integers too long for any integer dtype; refuse every other object."""
+    """Convert what no dtype of numbers holds: long integers, decimals, numbers with gaps."""
     return np.array([number(name, item) for item in array.flat]).reshape(array.shape)
 
 

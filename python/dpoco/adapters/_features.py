@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import numbers
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import combinations
 from operator import itemgetter
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpoco import _literals as literals
-from dpoco._validation import FloatArray, choice, number, positive_int
+from dpoco._validation import FloatArray, choice, is_missing, number, positive_int
 from dpoco.datasets import PublicScaling
 from dpoco.trace import Flags
 
@@ -88,7 +90,8 @@ class FeatureMap:
         Parameters
         ----------
         record : mapping of names to numbers
-            None counts as missing. The order does not matter, not even for rounding.
+            None counts as a name that is missing; NaN, NaT and pandas's NA make the record an
+            empty one. The order does not matter, not even for rounding.
 
         Raises
         ------
@@ -185,7 +188,7 @@ class LabelMap:
     def __init__(self, classes: Sequence[Any]) -> None:
         if isinstance(classes, (str, bytes)) or len(classes) < 2 or _repeats(classes):
             raise ValueError("classes must be two different labels, or more")
-        if any(map(_missing, classes)):
+        if any(map(is_missing, classes)):
             raise ValueError("None, NaN and similar values are missing labels, not classes")
         self._classes = tuple(classes)
         self._kinds = {_kind(label) for label in classes}
@@ -196,7 +199,7 @@ class LabelMap:
 
     def value(self, label: Any) -> float:
         """Return 0 for the first class, 1 for the second, ..., NaN for others; check the type."""
-        if _missing(label):
+        if is_missing(label):
             return math.nan
         if _kind(label) not in self._kinds:
             expected = " or ".join(sorted(self._kinds))
@@ -210,7 +213,7 @@ class LabelMap:
 
     def nonprivate_flags(self, labels: Sequence[Any]) -> Flags:
         """Return which labels are missing, and which are none of the classes. **Not private**."""
-        missing = np.array([_missing(label) for label in labels], dtype=bool)
+        missing = np.array([is_missing(label) for label in labels], dtype=bool)
         unknown = np.isnan(self.values(labels)) & ~missing
         return {"label_missing": missing, "unknown_label": unknown}
 
@@ -228,13 +231,7 @@ def _repeats(labels: Sequence[Any]) -> bool:
 def _kind(label: Any) -> str:
     if isinstance(label, (bool, np.bool_)):
         return "a bool"
-    if isinstance(label, (int, float, np.integer, np.floating)):
+    if isinstance(label, (numbers.Real, Decimal)):
         return "a number"
     return "a text" if isinstance(label, str) else f"of type {type(label).__name__}"
 
-
-def _missing(label: Any) -> bool:
-    if isinstance(label, (float, np.floating)):
-        return math.isnan(label)
-    # pandas's own, which do not answer comparisons.
-    return label is None or type(label).__name__ in ("NAType", "NaTType")

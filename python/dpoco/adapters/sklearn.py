@@ -39,7 +39,13 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpoco import _literals as literals
 from dpoco._participation import Participation
-from dpoco._validation import FloatArray, float_array, require_memory, whole_if_float
+from dpoco._validation import (
+    FloatArray,
+    float_array,
+    is_missing,
+    require_memory,
+    whole_if_float,
+)
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import callers, own_arguments, refuse, warn_of_learning
@@ -107,7 +113,7 @@ def _column(y: Any, rows: int) -> NDArray[Any]:
 
 def _array(name: str, value: Any) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name} must be an array without a mask")
+        return value  # what is masked is missing
     try:
         return np.asarray(value)
     except (TypeError, ValueError):
@@ -580,7 +586,7 @@ def _declared(classes: Any) -> NDArray[Any]:
 
 def _occurring(y: NDArray[Any]) -> NDArray[Any]:
     """Return the classes that occur, for callers who declare these to be public."""
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
+    if any(map(is_missing, y.tolist())) or (y.dtype.kind == "f" and not np.isfinite(y).all()):
         raise ValueError("y is not finite everywhere, and its labels were declared to be classes")
     check_classification_targets(y)
     found: NDArray[Any] = np.unique(y)

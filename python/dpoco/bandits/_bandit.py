@@ -333,9 +333,7 @@ class BanditLearner(OnlineLearner):
             With ``on_violation="raise"``, for a reward that is out of range or not finite.
         """
         if ticket is not None:
-            if reward is None:
-                raise TypeError("reward must be a number; got NoneType")
-            return self._arrive(ticket, reward, person=person)
+            return self._arrive(ticket, number("reward", reward), person=person)
         turn, _ = self._check_turn()
         value = number("reward", reward)
         if self._raises:

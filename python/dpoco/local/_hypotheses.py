@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._validation import FloatArray, float_array, label_index, positive_int, real_in
+from dpoco._validation import (
+    FloatArray,
+    float_array,
+    is_missing,
+    label_index,
+    positive_int,
+    real_in,
+)
 
 _LARGEST_COUNT = 2**31 - 1
 # A row that sums to 1 in float32, and rows of a hundred thousand labels, stay inside.
@@ -135,12 +142,12 @@ class Hypotheses:
     def column(self, x: Any, y: Any) -> FloatArray:
         """Return the K likelihoods of one label, shape (K,), as a device needs them.
 
-        Zeros where `y` is None, outside [0, M) or not an integer. A likelihood that is negative or
+        Zeros where `y` is missing, outside [0, M) or not an integer. A likelihood that is negative or
         not finite counts as zero: what a device sends must not depend on such a failure. O(K) for
         arrays.
         """
         if self.kind == "likelihood":
-            if y is None:
+            if is_missing(y):
                 return np.zeros(self.count)
             assert self._function is not None
             values = np.asarray(self._function(x, y), dtype=np.float64)

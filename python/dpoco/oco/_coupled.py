@@ -133,7 +133,7 @@ class CoupledLearner(RecordLearner):
     def observe(
         self,
         record: Any,
-        label: Any = None,
+        label: Any = ...,
         *,
         person: int | str | bytes | None = None,
         ticket: Ticket | None = None,
@@ -179,7 +179,7 @@ class CoupledLearner(RecordLearner):
             turn, _ = self._check_turn()
             d = self._domain.dimension
             matrix = float_array("matrix", record, (d, d))
-            if label is None:
+            if label is ... or label is None:
                 raise TypeError("a quadratic loss needs a matrix and a vector")
             vector = float_array("vector", label, (d,))
             if self._raises:
