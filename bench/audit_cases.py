@@ -39,7 +39,7 @@ def cases() -> Iterator[tuple[str, Callable[..., Any], Any]]:
     ball, linear = LpBall(DIMENSION, 2.0), LinearLoss(1.0)
     yield "NoisyMax", pure(mechanisms.NoisyMax, EXPERTS), losses
     yield "AboveThreshold", pure(mechanisms.AboveThreshold), np.full(ROUNDS, 10.0)
-    yield "ContinualSum", maker(mechanisms.ContinualSum, DIMENSION), gradients
+    yield "ContinualSum", maker(mechanisms.ContinualSum, DIMENSION, bound=1.0), gradients
     yield "TreeFrankWolfe", maker(frank_wolfe.TreeFrankWolfe, ball, linear), gradients
     yield (
         "PolyhedralFrankWolfe",
@@ -47,7 +47,11 @@ def cases() -> Iterator[tuple[str, Callable[..., Any], Any]]:
         gradients,
     )
     yield "NoisyFTRL", maker(oco.NoisyFTRL, ball, linear), gradients
-    yield "LinUCB", maker(bandits.LinUCB, 2, DIMENSION), (gradients, losses[:, :2])
+    yield (
+        "LinUCB",
+        maker(bandits.LinUCB, 2, DIMENSION, context_bound=1.0, reward_bound=1.0),
+        (gradients, losses[:, :2]),
+    )
     yield "EpochSelector", pure(experts.EpochSelector, EXPERTS), losses
     yield "ShiftDetector", pure(experts.ShiftDetector, EXPERTS), losses
     yield "BatchShare", pure(experts.BatchShare, EXPERTS), losses

@@ -49,7 +49,14 @@ def learner(
     arms: int, d: int, *, budget: dpoco.Budget | None = BUDGET, batch: int | None = None
 ) -> dpoco.bandits.LinUCB:
     return dpoco.bandits.LinUCB(
-        arms, d, horizon=HORIZON, budget=budget, batch=batch, exploration=1.0
+        arms,
+        d,
+        horizon=HORIZON,
+        budget=budget,
+        batch=batch,
+        exploration=1.0,
+        context_bound=1.0,
+        reward_bound=1.0,
     )
 
 
@@ -61,6 +68,8 @@ def high_dimensional(arms: int, d: int, kind: str) -> dpoco.bandits.HighDimensio
         budget=BUDGET,
         arm_learner=kind,
         forced_rounds=0,
+        context_bound=1.0,
+        reward_bound=1.0,
     )
 
 
@@ -109,7 +118,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
             "LinUCB.run without noise against a NumPy loop (ns per round)",
             f"d = {d}, 5 arms",
             partial(learner(5, d, budget=None).run, *data),
-            partial(LinUCB(5, d).run, *data),
+            partial(LinUCB(5, d, context_bound=1.0, reward_bound=1.0).run, *data),
             against="NumPy loop",
             units=len(data[0]),
             pairs=pairs,
@@ -122,5 +131,6 @@ def check_competitor() -> None:
     """Raise if the NumPy loop decides something else than ours; without noise, so exactly."""
     data = records(4, 5, 400)
     np.testing.assert_array_equal(
-        LinUCB(4, 5).run(*data), learner(4, 5, budget=None).run(*data).actions
+        LinUCB(4, 5, context_bound=1.0, reward_bound=1.0).run(*data),
+        learner(4, 5, budget=None).run(*data).actions,
     )

@@ -123,7 +123,9 @@ def noise_rows(pairs: int, size: int) -> Iterator[Row]:
 
 
 def continual_sum(d: int, method: str) -> dpoco.mechanisms.ContinualSum:
-    return dpoco.mechanisms.ContinualSum(d, horizon=HORIZON, budget=BUDGET, method=method)
+    return dpoco.mechanisms.ContinualSum(
+        d, horizon=HORIZON, budget=BUDGET, method=method, bound=1.0
+    )
 
 
 def compiled_sum_rows(pairs: int, entries: int) -> Iterator[Row]:
@@ -335,7 +337,9 @@ def state_rows(pairs: int, shrink: int) -> Iterator[Row]:
 def memory_rows() -> Iterator[Row]:
     for method in ("blt", "tree"):
         for d in (10, 1000):
-            total = dpoco.mechanisms.ContinualSum(d, horizon=10**7, budget=BUDGET, method=method)
+            total = dpoco.mechanisms.ContinualSum(
+                d, horizon=10**7, budget=BUDGET, method=method, bound=1.0
+            )
             total.push(np.zeros(d))
             yield Row(
                 "Memory: state of a ContinualSum for 10,000,000 rounds",

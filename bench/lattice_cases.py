@@ -44,7 +44,7 @@ def _normalised(pairs: int, shrink: int) -> Iterator[Row]:
 def _whole(values: Any, method: str, numerics: str) -> Callable[[], Any]:
     rounds, d = values.shape
     total = dpoco.mechanisms.ContinualSum(
-        d, horizon=rounds, budget=BUDGET, method=method, numerics=numerics
+        d, horizon=rounds, budget=BUDGET, method=method, numerics=numerics, bound=1.0
     )
     start = total._engine.state()
 
@@ -69,7 +69,7 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
     def frank_wolfe(numerics: str) -> Callable[[], Any]:
         def run() -> Any:
             made = dpoco.frank_wolfe.TreeFrankWolfe(
-                ball, dpoco.losses.SquaredLoss(), numerics=numerics, **common
+                ball, dpoco.losses.SquaredLoss(1.0, 1.0), numerics=numerics, **common
             )
             return made.run(features, labels)
 
@@ -111,11 +111,13 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
         return run
 
     def batch(cls: type, numerics: str, **options: Any) -> Callable[[], Any]:
-        first = cls(ball, dpoco.losses.SquaredLoss(), budget=BUDGET, records=rounds,
+        first = cls(ball, dpoco.losses.SquaredLoss(1.0, 1.0), budget=BUDGET, records=rounds,
                     numerics=numerics, **options)  # fmt: skip
 
         def run() -> Any:  # calibrated once
-            made = cls(ball, dpoco.losses.SquaredLoss(), budget=BUDGET, parameters=first.parameters)
+            made = cls(
+                ball, dpoco.losses.SquaredLoss(1.0, 1.0), budget=BUDGET, parameters=first.parameters
+            )
             return made.fit(features, labels)
 
         return run

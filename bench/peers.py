@@ -88,7 +88,9 @@ def repeated(call: Action, count: int) -> None:
 def sums() -> Iterator[Peer]:
     for d in (10, 100, 1000):
         values = cases.vectors(200_000 // d, d)
-        total = dpoco.mechanisms.ContinualSum(d, horizon=cases.HORIZON, budget=cases.BUDGET)
+        total = dpoco.mechanisms.ContinualSum(
+            d, horizon=cases.HORIZON, budget=cases.BUDGET, bound=1.0
+        )
         scale = cases.continual_sum(d, "tree").parameters.noise_scale
         _, tree = numba_tree.fastest(d, scale, values)
         yield Peer(
@@ -109,7 +111,7 @@ def vectors() -> Iterator[Peer]:
             "Numba, binary tree", partial(theirs.run, features, labels), draws=d,
         )  # fmt: skip
     for d in (10, 30, 100):
-        loss = dpoco.losses.SquaredLoss()
+        loss = dpoco.losses.SquaredLoss(1.0, 1.0)
         leader = noisy_ftrl_cases.leader(d, loss, statistics="quadratic")
         features = noisy_ftrl_cases.records(20_000 // d, d)
         labels = np.clip(features[:, 0], -1.0, 1.0)

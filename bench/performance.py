@@ -164,18 +164,36 @@ def live_rounds(d: int) -> dict[str, tuple[Play, Play | None]]:
         return play
 
     newton = dpoco.oco.NoisyNewton(
-        dpoco.domains.LpBall(d, p=2.0), dpoco.losses.LogisticLoss(), horizon=HORIZON, budget=BUDGET
+        dpoco.domains.LpBall(d, p=2.0),
+        dpoco.losses.LogisticLoss(1.0),
+        horizon=HORIZON,
+        budget=BUDGET,
     )
     for learner in (tree(d), leader(d), newton):
         name = f"`{type(learner).__name__}`: `decide`, `observe`"
         enter(name, learner, (features, labels), rounds_of(learner))
-    total = dpoco.mechanisms.ContinualSum(d, horizon=HORIZON, budget=BUDGET)
+    total = dpoco.mechanisms.ContinualSum(d, horizon=HORIZON, budget=BUDGET, bound=1.0)
     enter("`ContinualSum`: `push`", total, (features,), lambda n: repeated(total.push, n, gradient))
     ball = dpoco.domains.LpBall(d, p=1.0)
     for bandit in (
-        dpoco.bandits.LinUCB(5, d, horizon=HORIZON, budget=BUDGET, exploration=1.0),
+        dpoco.bandits.LinUCB(
+            5,
+            d,
+            horizon=HORIZON,
+            budget=BUDGET,
+            exploration=1.0,
+            context_bound=1.0,
+            reward_bound=1.0,
+        ),
         dpoco.bandits.HighDimensionalBandit(
-            5, ball, horizon=HORIZON, budget=BUDGET, arm_learner="tree", forced_rounds=0
+            5,
+            ball,
+            horizon=HORIZON,
+            budget=BUDGET,
+            arm_learner="tree",
+            forced_rounds=0,
+            context_bound=1.0,
+            reward_bound=1.0,
         ),
     ):
         name = f"`{type(bandit).__name__}`, 5 arms: `decide`, `observe`"

@@ -24,7 +24,10 @@ KEYS, ROUNDS = 1000, 20_000
 
 def tree_frank_wolfe() -> Any:
     return dpoco.frank_wolfe.TreeFrankWolfe(
-        dpoco.domains.LpBall(20, p=1.5), dpoco.losses.SquaredLoss(), horizon=HORIZON, budget=BUDGET
+        dpoco.domains.LpBall(20, p=1.5),
+        dpoco.losses.SquaredLoss(1.0, 1.0),
+        horizon=HORIZON,
+        budget=BUDGET,
     )
 
 

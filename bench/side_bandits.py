@@ -151,10 +151,18 @@ def our_line(bench: Worlds, name: str, **options: Any) -> Contender:
     common: dict[str, Any] = {"horizon": bench.rounds, "reward_bound": bench.reward_bound}
     if name.startswith("LinUCB"):
         common |= {"context_bound": bench.context_bound, "reward_noise": REWARD_NOISE}
-        kind = partial(dpoco.bandits.LinUCB, bench.arms, bench.dimension)
+        kind = partial(
+            dpoco.bandits.LinUCB, bench.arms, bench.dimension, context_bound=1.0, reward_bound=1.0
+        )
     else:
         ball = dpoco.domains.LpBall(bench.dimension, p=1.0, radius=1.0)
-        kind = partial(dpoco.bandits.HighDimensionalBandit, bench.arms, ball)
+        kind = partial(
+            dpoco.bandits.HighDimensionalBandit,
+            bench.arms,
+            ball,
+            context_bound=1.0,
+            reward_bound=1.0,
+        )
     build = Calibrated(partial(kind, **common, **options))
 
     def regrets() -> Regrets:

@@ -43,7 +43,13 @@ Row = tuple[int, str, bytes, float | None]  # number, user, ticket, reward
 
 def make() -> dpoco.bandits.LinUCB:  # of a new journal; an old one goes on
     return dpoco.bandits.LinUCB(
-        ARMS, FEATURES, horizon=1_000_000, budget=BUDGET, participation=PEOPLE
+        ARMS,
+        FEATURES,
+        horizon=1_000_000,
+        budget=BUDGET,
+        participation=PEOPLE,
+        context_bound=1.0,
+        reward_bound=1.0,
     )
 
 

@@ -146,7 +146,11 @@ def microseconds(dimension: int) -> dict[str, float]:
     for numerics in ("lattice", "float"):
         for way in ("push", "run"):
             total = dpoco.mechanisms.ContinualSum(
-                dimension, horizon=rounds, budget=dpoco.Budget(1.0, DELTA), numerics=numerics
+                dimension,
+                horizon=rounds,
+                budget=dpoco.Budget(1.0, DELTA),
+                numerics=numerics,
+                bound=1.0,
             )
             rows = np.zeros((rounds, dimension))
             start = time.process_time()

@@ -47,6 +47,7 @@ _MATRIX = 300  # coordinates up to which learners of records sum matrices
 UNKNOWN = 10**6  # rounds that regret is predicted for where nobody knows how many come
 UPDATES = 1000  # of Frank-Wolfe: enough for its steps 1/(k + 1), and fewer noisy ones
 _LEAST = 1e-100  # margins, as a share of the largest label
+_UNIT = {"context_bound": 1.0, "reward_bound": 1.0}
 _BANDITS = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit
 
 
@@ -55,7 +56,8 @@ class Candidate:
     """A learner that fits a problem, and what its regret is predicted from.
 
     `law` names the law, `numbers` are what its coefficients multiply, `largest` is the largest
-    regret a round there can be. `log_noise` is -ln mu of the budget, None without.
+    regret a round there can be. `log_noise` is -ln mu of the budget, None without. `units` are the
+    bounds on data for which this regret is stated: whoever makes the learner names their own.
     """
 
     path: str
@@ -65,6 +67,7 @@ class Candidate:
     largest: float
     log_noise: float | None
     options: Mapping[str, Any] = field(default_factory=dict)
+    units: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, **more: Any) -> Any:
         """Return the learner."""
@@ -140,7 +143,10 @@ class Choice:
     _constructor: Callable[..., Any] = field(repr=False)
 
     def make(self, **more: Any) -> Any:
-        """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments."""
+        """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments.
+
+        A bandit needs ``context_bound`` and ``reward_bound``, which are 1 where it is ranked.
+        """
         return self._constructor(**more)
 
     def is_of(self, learner: Any) -> bool:
@@ -260,7 +266,7 @@ def choose(
 def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        learner = candidate.make(**covered)
+        learner = candidate.make(**candidate.units, **covered)
     horizon, budget = covered["horizon"], covered["budget"]
     parameters, log_noise = learner.parameters, candidate.log_noise
     if "participation" in covered and budget is not None:
@@ -433,8 +439,9 @@ def _of_arms(
     numbers = (1.0, log_rounds, math.log(dimension), math.log(arms))
     if dimension <= _BANDITS:
         problem = (arms, dimension)
-        yield Candidate("bandits.LinUCB", problem, "arms/LinUCB", numbers, 2.0, log_noise)
+        path, law = "bandits.LinUCB", "arms/LinUCB"
+        yield Candidate(path, problem, law, numbers, 2.0, log_noise, units=_UNIT)
     if arms <= _BANDITS:
         path, law = "bandits.HighDimensionalBandit", "arms/HighDimensionalBandit"
         sparse = (arms, LpBall(dimension, 1.0, 1.0))
-        yield Candidate(path, sparse, law, numbers, 2.0, log_noise)
+        yield Candidate(path, sparse, law, numbers, 2.0, log_noise, units=_UNIT)

@@ -193,13 +193,13 @@ def number(name: str, value: Any) -> float:
         value = value[()]
     if is_missing(value):
         return math.nan
-    if not isinstance(value, (numbers.Real, np.bool_, Decimal)):
+    if not isinstance(value, (int, float, numbers.Real, np.bool_, Decimal)):
         raise TypeError(f"{name} must be a real number; got {type(value).__name__}")
     try:
         with np.errstate(all="ignore"):
             return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # a Real has no order
 
 
 def is_missing(value: Any) -> bool:

@@ -83,7 +83,7 @@ def test_a_delta_above_one_over_the_horizon_is_doubted():
 
     def total(horizon, delta):
         budget = Budget.from_dict({"epsilon": 8.0, "delta": delta})
-        return ContinualSum(2, horizon=horizon, budget=budget)
+        return ContinualSum(2, horizon=horizon, budget=budget, bound=1.0)
 
     def fit(horizon, delta):
         budget = Budget.from_dict({"epsilon": 8.0, "delta": delta})

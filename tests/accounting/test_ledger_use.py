@@ -114,9 +114,23 @@ def test_bandits_of_emptied_rounds_are_charged_as_any_learner_of_emptied_rounds(
     problem = (dpoco.domains.LpBall(4, p=2.0), dpoco.losses.LogisticLoss(1.0))
     learners = [
         dpoco.oco.NoisyFTRL(*problem, horizon=10**5, budget=budget, relation="zero_out"),
-        dpoco.bandits.LinUCB(3, 4, horizon=10**5, budget=budget, relation="zero_out"),
+        dpoco.bandits.LinUCB(
+            3,
+            4,
+            horizon=10**5,
+            budget=budget,
+            relation="zero_out",
+            context_bound=1.0,
+            reward_bound=1.0,
+        ),
         dpoco.bandits.HighDimensionalBandit(
-            2, dpoco.domains.LpBall(4, p=1.0), horizon=10**5, budget=budget, relation="zero_out"
+            2,
+            dpoco.domains.LpBall(4, p=1.0),
+            horizon=10**5,
+            budget=budget,
+            relation="zero_out",
+            context_bound=1.0,
+            reward_bound=1.0,
         ),
     ]
     for learner in learners:

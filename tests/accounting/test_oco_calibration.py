@@ -231,7 +231,12 @@ def test_rank_one_losses_cost_less_and_linear_ones_least():
 def test_domains_and_losses(coupling, relation):
     budget = Budget(1.0, DELTA)
     domains = (Box([0.0] * 3, [1.0, 2.0, 3.0]), Simplex(4), LpBall(3, 4.0, 2.0))
-    losses = (LogisticLoss(1.0), HuberLoss(1.0), SquaredLoss(0.5), QuadraticLoss(2.0, 1.0))
+    losses = (
+        LogisticLoss(1.0),
+        HuberLoss(1.0, 1.0),
+        SquaredLoss(0.5, 1.0),
+        QuadraticLoss(2.0, 1.0),
+    )
     for domain, loss in zip((*domains, domains[0]), losses, strict=True):
         p = ctrl.calibrate(
             domain, loss, horizon=10**6, budget=budget, coupling=coupling, relation=relation
@@ -329,18 +334,18 @@ def test_samplers():
 @pytest.mark.parametrize(("module", "_loss", "_column", "_hotter"), BOTH)
 def test_unbounded_decisions(module, _loss, _column, _hotter):
     budget, domain = Budget(1.0, DELTA), ball(2)
-    for loss in (LinearLoss(1.0), LogisticLoss(1.0), HuberLoss(1.0)):
+    for loss in (LinearLoss(1.0), LogisticLoss(1.0), HuberLoss(1.0, 1.0)):
         p = module.calibrate(domain, loss, horizon=10**6, budget=budget, unbounded=True)
         assert p.unbounded
         assert getattr(p, "barrier_weight", 0.0) == 0.0
         module.guarantee(domain, loss, p, budget=budget).require(budget)
-    for loss in (SquaredLoss(1.0), QuadraticLoss(1.0, 1.0), GENERAL):
+    for loss in (SquaredLoss(1.0, 1.0), QuadraticLoss(1.0, 1.0), GENERAL):
         with pytest.raises(ValueError, match="R\\^d"):
             module.calibrate(domain, loss, horizon=100, budget=budget, unbounded=True)
 
 
 @pytest.mark.parametrize(
-    ("loss", "coupling"), [(LinearLoss(1.0), "density_ratio"), (HuberLoss(1.0), None)]
+    ("loss", "coupling"), [(LinearLoss(1.0), "density_ratio"), (HuberLoss(1.0, 1.0), None)]
 )
 def test_couplings_that_fit_another_problem_are_not_taken(loss, coupling):
     p = comw.calibrate(Simplex(4), loss, horizon=10**6, budget=Budget(1.0, DELTA))

@@ -158,7 +158,7 @@ def gradients(loss, domain, generator, count=400):
 @pytest.mark.parametrize("domain", [BALL, Box([-1.0] * 3, [1.0] * 3), LpBall(3, 4.0), Simplex(3)])
 def test_constants_are_euclidean(domain):
     generator = np.random.default_rng(11)
-    for loss in (LogisticLoss(1.5), HuberLoss(1.5), SquaredLoss(1.5)):
+    for loss in (LogisticLoss(1.5), HuberLoss(1.5, 1.0), SquaredLoss(1.5, 1.0)):
         problem = euclidean_problem(domain, loss)
         assert problem.rank == 1
         steepest = curved = 0.0

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.fixture(scope="module")
 def leader():
     learner = dpoco.oco.NoisyFTRL(
-        LpBall(3), LogisticLoss(), horizon=100_000, budget=BUDGET, sum_method="blt"
+        LpBall(3), LogisticLoss(1.0), horizon=100_000, budget=BUDGET, sum_method="blt"
     )
     return learner.guarantee
 
@@ -70,7 +70,9 @@ def test_noise_for_people(n, rounds, separation):
     assert continual_sum.max_error("blt", n, near) > 1.07 * plain
     assert all(float(f"{x:.8e}") == x for x in found.decay + found.weights)
     rule = dpoco.Participation(rounds, separation, enforced=False)
-    total = dpoco.mechanisms.ContinualSum(2, horizon=n, budget=BUDGET, participation=rule)
+    total = dpoco.mechanisms.ContinualSum(
+        2, horizon=n, budget=BUDGET, participation=rule, bound=1.0
+    )
     p = total.parameters
     assert (p.method, p.numerics, p.rates) == (
         "blt_normalised",
@@ -87,7 +89,12 @@ def test_noise_for_people(n, rounds, separation):
     # Everything is computed from what is stored: other rates need other noise.
     with pytest.raises(dpoco.BudgetExceeded):
         dpoco.mechanisms.ContinualSum(
-            2, horizon=n, budget=BUDGET, participation=rule, parameters=replace(p, rates=None)
+            2,
+            horizon=n,
+            budget=BUDGET,
+            participation=rule,
+            parameters=replace(p, rates=None),
+            bound=1.0,
         )
 
 
@@ -148,7 +155,7 @@ def test_records_come_back_and_are_held_to_the_pattern(leader):
 def test_a_single_round_is_the_round(leader):
     assert leader.for_person(1) is leader
     assert leader.for_person(5, 100_000) is leader  # she can come once only
-    free = dpoco.oco.NoisyFTRL(LpBall(3), LinearLoss(), horizon=9, budget=None).guarantee
+    free = dpoco.oco.NoisyFTRL(LpBall(3), LinearLoss(1.0), horizon=9, budget=None).guarantee
     assert free.for_person(5) is free
 
 
@@ -204,7 +211,7 @@ def test_other_mechanisms_are_groups():
 
 def test_lazy_learners_take_the_smaller_of_a_chain_and_all_rounds_together():
     lazy = dpoco.oco.ContinuousMultiplicativeWeights(
-        LpBall(3), LinearLoss(), horizon=10**5, budget=BUDGET, coupling="anchored"
+        LpBall(3), LinearLoss(1.0), horizon=10**5, budget=BUDGET, coupling="anchored"
     )
     one, kinds = lazy.guarantee, set()
     for rounds, apart in ((2, 1), (2, 1000), (10, 1), (10, 1000)):
@@ -223,7 +230,9 @@ def test_lazy_learners_take_the_smaller_of_a_chain_and_all_rounds_together():
 
 
 def test_joint_views_have_the_exact_norm():
-    arms = dpoco.bandits.LinUCB(3, 4, horizon=1000, budget=BUDGET).guarantee
+    arms = dpoco.bandits.LinUCB(
+        3, 4, horizon=1000, budget=BUDGET, context_bound=1.0, reward_bound=1.0
+    ).guarantee
     mine = arms.for_person(3, 20)
     assert mine.view == "others"
     assert arms.epsilon < mine.epsilon < 3.2
@@ -241,19 +250,25 @@ def test_what_is_no_single_mechanism_is_refused(leader):
 
 def test_records_of_no_stream_are_not_capped_by_its_length():
     for horizon in (1, 3):
-        best = dpoco.mechanisms.NoisyMax(4, horizon=horizon, budget=Budget(1.0, 0.0)).guarantee
+        best = dpoco.mechanisms.NoisyMax(
+            4, horizon=horizon, budget=Budget(1.0, 0.0), sensitivity=1.0
+        ).guarantee
         assert best.for_person(10).epsilon == pytest.approx(10.0, rel=1e-9)
         with pytest.raises(ValueError, match="for a stream"):
             best.for_person(None, 5)
-    alarms = dpoco.mechanisms.AboveThreshold(horizon=5, budget=Budget(1.0, 0.0)).guarantee
+    alarms = dpoco.mechanisms.AboveThreshold(
+        horizon=5, budget=Budget(1.0, 0.0), sensitivity=1.0
+    ).guarantee
     assert alarms.for_person(10).epsilon == pytest.approx(10.0, rel=1e-9)
-    fit = dpoco.frank_wolfe.PhasedSGD(LpBall(3), LogisticLoss(), budget=BUDGET)
+    fit = dpoco.frank_wolfe.PhasedSGD(LpBall(3), LogisticLoss(1.0), budget=BUDGET)
     fit.fit([[0.1, 0.2, 0.3]] * 50, [0.0, 1.0] * 25)
     assert fit.guarantee.for_person(5).mu == pytest.approx(5.0 * fit.guarantee.mu, rel=1e-9)
 
 
 def test_selections_of_bounded_range_come_back():
-    best = dpoco.mechanisms.NoisyMax(2, horizon=10, budget=Budget(1.0, 1e-4), noise="gumbel")
+    best = dpoco.mechanisms.NoisyMax(
+        2, horizon=10, budget=Budget(1.0, 1e-4), noise="gumbel", sensitivity=1.0
+    )
     mine = best.guarantee.for_person(2)
     assert Guarantee.from_json(mine.to_json()) == mine
     mine.verify()

@@ -70,7 +70,7 @@ def test_a_smaller_epsilon_at_the_delta_of_one_learner_is_not_that_of_the_pool()
     for pool, keys in ((few, 2), (many, 10**6)):
         assert pool.delta == one.delta
         assert pool.epsilon == pytest.approx(one.epsilon_at(one.delta / keys), rel=1e-9)
-    pure = NoisyMax(5, horizon=3, budget=Budget(1.0, 0.0)).guarantee
+    pure = NoisyMax(5, horizon=3, budget=Budget(1.0, 0.0), sensitivity=1.0).guarantee
     assert pool_guarantee(pure, keys=10**6, noise="hidden").epsilon == pytest.approx(1.0)
 
 

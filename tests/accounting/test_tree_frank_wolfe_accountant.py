@@ -269,11 +269,11 @@ def test_predicted_error_bounds_the_noise():
 )  # fmt: skip
 def test_contradictions(options):
     with pytest.raises(ValueError, match=r"must|has|order|limited"):
-        both(LpBall(5, 1.5), SquaredLoss(), **options)
+        both(LpBall(5, 1.5), SquaredLoss(1.0, 1.0), **options)
 
 
 def test_stored_parameters_are_checked():
-    good, _ = both(LpBall(5), SquaredLoss())
+    good, _ = both(LpBall(5), SquaredLoss(1.0, 1.0))
     for change in (
         {"noise_scale": -1.0}, {"noise_scale": math.nan}, {"noise_scale": 0.0}, {"pushes": 999},
         {"batch": 0}, {"sum_method": "auto"}, {"norm_order": 1.5}, {"norm_order": 3.0},
@@ -290,4 +290,6 @@ def test_stored_parameters_are_checked():
 
 def test_a_budget_below_the_truncated_tails_is_refused():
     with pytest.raises(CalibrationError, match="truncated tails"):
-        both(LpBall(10**6), SquaredLoss(), Budget(1.0, 1e-6), horizon=None, numerics="float")
+        both(
+            LpBall(10**6), SquaredLoss(1.0, 1.0), Budget(1.0, 1e-6), horizon=None, numerics="float"
+        )

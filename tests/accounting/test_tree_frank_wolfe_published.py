@@ -126,7 +126,7 @@ def test_published_epsilon_of_any_noise():
 
 
 def test_allowed_variations_of_the_corrected_calibration():
-    domain, loss = LpBall(50, 1.5), SquaredLoss()
+    domain, loss = LpBall(50, 1.5), SquaredLoss(1.0, 1.0)
     plain, _ = both(domain, loss, calibration="corrected")
     for options in (
         {"sum_method": "honaker"}, {"weights": "unbiased"}, {"noise": "gaussian"},

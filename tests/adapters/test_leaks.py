@@ -129,8 +129,12 @@ def test_neither_noise_nor_records_are_in_a_pickle():
 
 def test_policies():
     policies = [
-        river.PrivateContextualBandit(("x", "y"), ("a", "b"), horizon=500, budget=BUDGET),
-        open_bandit.PrivateLinUCB(2, 2, horizon=500, budget=BUDGET),
+        river.PrivateContextualBandit(
+            ("x", "y"), ("a", "b"), horizon=500, budget=BUDGET, context_bound=1.0, reward_bound=1.0
+        ),
+        open_bandit.PrivateLinUCB(
+            2, 2, horizon=500, budget=BUDGET, context_bound=1.0, reward_bound=1.0
+        ),
     ]
     contexts = ({"a": CANARY, "b": 0.5}, [[CANARY, 0.5]])
     for policy, context in zip(policies, contexts, strict=True):

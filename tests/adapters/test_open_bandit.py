@@ -86,11 +86,24 @@ def test_a_round_is_one_of_the_learner(kind):
     policies = [policy_of(kind, horizon=300, random_state=3) for _ in range(2)]
     if kind is PrivateLinUCB:
         plain = dpoco.bandits.LinUCB(
-            2, 2, horizon=300, budget=BUDGET, parameter_bound=1.0, source=Source.seeded(3)
+            2,
+            2,
+            horizon=300,
+            budget=BUDGET,
+            parameter_bound=1.0,
+            source=Source.seeded(3),
+            context_bound=1.0,
+            reward_bound=1.0,
         )
     else:
         plain = dpoco.bandits.HighDimensionalBandit(
-            2, dpoco.domains.LpBall(2, 1.0), horizon=300, budget=BUDGET, source=Source.seeded(3)
+            2,
+            dpoco.domains.LpBall(2, 1.0),
+            horizon=300,
+            budget=BUDGET,
+            source=Source.seeded(3),
+            context_bound=1.0,
+            reward_bound=1.0,
         )
     chosen = []
     for context, rewards in zip(log["context"], log["table"], strict=True):

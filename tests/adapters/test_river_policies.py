@@ -64,7 +64,11 @@ class World:
 
 def test_rivers_evaluation_of_the_bandit():
     policy = PrivateBandit(
-        (0, 1), horizon=500, budget=dpoco.Budget(8.0, 1e-6), options={"exploration": 0.1}
+        (0, 1),
+        horizon=500,
+        budget=dpoco.Budget(8.0, 1e-6),
+        options={"exploration": 0.1},
+        reward_bound=1.0,
     )
     steps = list(bandit.evaluate([policy], World(), n_episodes=2, seed=1))
     assert len(steps) == 1000
@@ -84,7 +88,7 @@ def test_rivers_offline_evaluation_of_the_contextual_bandit():
     def policy(unanswered):
         return PrivateContextualBandit(
             ARMS, ("s", "one"), horizon=3000, budget=BUDGET, unanswered=unanswered,
-            options={"exploration": 0.1},
+            options={"exploration": 0.1}, context_bound=1.0, reward_bound=1.0
         )  # fmt: skip
 
     learned = policy("skip")
@@ -97,7 +101,14 @@ def test_rivers_offline_evaluation_of_the_contextual_bandit():
 
 
 def test_rounds_are_in_order():
-    policy = PrivateContextualBandit(ARMS, ("a", "b"), horizon=200, budget=dpoco.Budget(50.0, 1e-6))
+    policy = PrivateContextualBandit(
+        ARMS,
+        ("a", "b"),
+        horizon=200,
+        budget=dpoco.Budget(50.0, 1e-6),
+        context_bound=1.0,
+        reward_bound=1.0,
+    )
     x, other = {"a": 0.5}, {"a": 0.25}
     with pytest.raises(RoundOrderError, match="without a decision"):
         policy.update("x", x, 1.0)
@@ -186,7 +197,7 @@ def test_goes_on_with_a_saved_learner(tmp_path):
         return arms
 
     straight, first, again = (
-        PrivateBandit(ARMS, horizon=400, budget=BUDGET, seed=4) for _ in range(3)
+        PrivateBandit(ARMS, horizon=400, budget=BUDGET, seed=4, reward_bound=1.0) for _ in range(3)
     )
     whole = play(straight, range(300))
     half = play(first, range(150))
@@ -197,13 +208,15 @@ def test_goes_on_with_a_saved_learner(tmp_path):
     with pytest.raises(StateError):
         again.bind(dpoco.load(tmp_path / "state"))
     with pytest.raises(ValueError, match="other arguments"):
-        PrivateBandit(ARMS, horizon=401, budget=BUDGET).bind(dpoco.load(tmp_path / "state"))
+        PrivateBandit(ARMS, horizon=401, budget=BUDGET, reward_bound=1.0).bind(
+            dpoco.load(tmp_path / "state")
+        )
     with pytest.raises(TypeError):
-        PrivateBandit(ARMS, horizon=400, budget=BUDGET).bind(first)
+        PrivateBandit(ARMS, horizon=400, budget=BUDGET, reward_bound=1.0).bind(first)
 
 
 def test_nothing_that_was_learned_is_kept_or_shown():
-    policy = PrivateBandit(ARMS, horizon=300, budget=BUDGET)
+    policy = PrivateBandit(ARMS, horizon=300, budget=BUDGET, reward_bound=1.0)
     before = repr(policy)
     for _, reward in zip(range(100), itertools.cycle([0.123456, 0.654321]), strict=False):
         policy.update(policy.pull(ARMS), reward)
@@ -223,7 +236,9 @@ def test_bad_arguments(bad):
 
 
 def test_how_contexts_are_read():
-    policy = PrivateContextualBandit(ARMS, ("s", "one"), horizon=3000, budget=BUDGET)
+    policy = PrivateContextualBandit(
+        ARMS, ("s", "one"), horizon=3000, budget=BUDGET, context_bound=1.0, reward_bound=1.0
+    )
     given = [{"s": 0.1, "one": 0.2}, {"s": 9.0, "one": 0.1}, {"S": 0.3}, {"s": float("inf")}]
     read = policy.nonprivate_records(given)
     assert read.shares == {

@@ -43,6 +43,7 @@ EXPERTS = [
     (T - 1, -LOSSES[T - 1]),
 ]
 QUADRATICS = np.array([np.outer(x, x) / 9.0 for x in X])
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 BANDIT = (X * 0.7, RNG.normal(size=(T, 2)))
 USERS = [(t, x, [y, -y]) for t, x, y in RECORDS]
 
@@ -181,8 +182,8 @@ CASES = {
     "BatchShare, gaussian": (of(experts.BatchShare, N, noise="gaussian", batch=2), LOSSES, EXPERTS),
     "BatchShare, laplace": (of(experts.BatchShare, N, noise="laplace", batch=4), LOSSES, EXPERTS),
     "BatchShare, response": (of(experts.BatchShare, N, noise="coordinate_rr"), LOSSES, EXPERTS),
-    "LinUCB": (of(bandits.LinUCB, 2, D, batch=1), BANDIT, USERS),
-    "LinUCB, batches": (of(bandits.LinUCB, 2, D, batch=5), BANDIT, USERS),
+    "LinUCB": (of(bandits.LinUCB, 2, D, batch=1, **BOUNDED), BANDIT, USERS),
+    "LinUCB, batches": (of(bandits.LinUCB, 2, D, batch=5, **BOUNDED), BANDIT, USERS),
     "HighDimensionalBandit": (
         arms(arm_learner="polyhedral", batch=1, forced_rounds=2), BANDIT, PATIENTS
     ),
@@ -198,25 +199,28 @@ CASES = {
              relation="zero_out"),
         BANDIT, [(0, [NAN] * 3, [0.0] * 2), (9, [0.0] * 3, [0.0] * 2)],
     ),
-    "ContinualSum": (of(mechanisms.ContinualSum, D), X, ROWS),
+    "ContinualSum": (of(mechanisms.ContinualSum, D, bound=1.0), X, ROWS),
     "ContinualSum, l1 and generalized": (
-        of(mechanisms.ContinualSum, D, norm=4.0, noise="generalized_gaussian", method="tree"),
+        of(mechanisms.ContinualSum, D, norm=4.0, noise="generalized_gaussian", method="tree",
+            bound=1.0),
         X, ROWS,
     ),
     "NoisyMax": (
-        of(mechanisms.NoisyMax, N, budget=PURE), LOSSES,
+        of(mechanisms.NoisyMax, N, budget=PURE, sensitivity=1.0), LOSSES,
         [(0, LOSSES[0] + [1, -1, 0, 1, -1]), (9, LOSSES[9] + 1)],
     ),
     "NoisyMax, counts": (
-        of(mechanisms.NoisyMax, N, noise="gumbel", one_directional=True, largest=False), LOSSES,
+        of(mechanisms.NoisyMax, N, noise="gumbel", one_directional=True, largest=False,
+            sensitivity=1.0), LOSSES,
         [(4, LOSSES[4] - 1.0), (T - 1, np.where(np.arange(N) == 2, 0.0, LOSSES[T - 1]))],
     ),
     "AboveThreshold": (
-        of(mechanisms.AboveThreshold, budget=PURE), -40.0 - Y,
+        of(mechanisms.AboveThreshold, budget=PURE, sensitivity=1.0), -40.0 - Y,
         [(3, -41.0 - Y[3]), (T - 1, -39.5 - Y[T - 1])]
     ),
     "AboveThreshold, alarms": (
-        of(mechanisms.AboveThreshold, budget=dpoco.Budget(50.0, 0.0), alarms=3), 4 * Y,
+        of(mechanisms.AboveThreshold, budget=dpoco.Budget(50.0, 0.0), alarms=3, sensitivity=1.0),
+            4 * Y,
         [(2, 4 * Y[2] + 1.0)]
     ),
 }  # fmt: skip

@@ -47,14 +47,14 @@ def of(cls, *arguments, **options):
     return calibrated_once(cls, *arguments, **{"horizon": T, "budget": GAUSS, **options})
 
 
-MARGIN = np.full(T, AboveThreshold(horizon=T, budget=PURE).parameters.margin)
+MARGIN = np.full(T, AboveThreshold(horizon=T, budget=PURE, sensitivity=1.0).parameters.margin)
 MAKERS = {
     "NoisyFTRL": of(NoisyFTRL, BALL, LINEAR),
     "EpochSelector": of(EpochSelector, N, budget=PURE),
-    "LinUCB": of(LinUCB, 2, 1),
-    "ContinualSum": of(ContinualSum, D),
-    "NoisyMax": of(NoisyMax, N, budget=PURE),
-    "AboveThreshold": of(AboveThreshold, budget=PURE),
+    "LinUCB": of(LinUCB, 2, 1, context_bound=1.0, reward_bound=1.0),
+    "ContinualSum": of(ContinualSum, D, bound=1.0),
+    "NoisyMax": of(NoisyMax, N, budget=PURE, sensitivity=1.0),
+    "AboveThreshold": of(AboveThreshold, budget=PURE, sensitivity=1.0),
 }
 # Noise of twenty times the budget shows in frequencies, but for these.
 HARD = {"noisy-sgd", "oblivious-tracker", "above-threshold"}
@@ -202,7 +202,7 @@ def test_long_runs_can_be_interrupted():
 def test_bad_input_is_named():
     experts, sums = MAKERS["EpochSelector"], MAKERS["ContinualSum"]
     select, watch = MAKERS["NoisyMax"], MAKERS["AboveThreshold"]
-    emptied = of(ContinualSum, D, relation="zero_out")
+    emptied = of(ContinualSum, D, relation="zero_out", bound=1.0)
     one = [[1.0]]
     last = LOSSES.copy()
     last[-1] = 0.5

@@ -185,7 +185,7 @@ def a_sum(method):
 
 def frank_wolfe(source, numerics):
     return TreeFrankWolfe(
-        LpBall(D, 2.0), SquaredLoss(), numerics=numerics, source=source, **COMMON
+        LpBall(D, 2.0), SquaredLoss(1.0, 1.0), numerics=numerics, source=source, **COMMON
     )  # fmt: skip
 
 

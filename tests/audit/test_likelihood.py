@@ -111,7 +111,9 @@ def test_unknown_laws_are_refused():
     promise = dpoco.Budget(1.0, 0.0)
 
     class Unknown:
-        guarantee = dpoco.mechanisms.NoisyMax(2, horizon=1, budget=promise).guarantee
+        guarantee = dpoco.mechanisms.NoisyMax(
+            2, horizon=1, budget=promise, sensitivity=1.0
+        ).guarantee
 
     with pytest.raises(TypeError, match="no audit of a Unknown"):
         likelihood_audit(lambda source: Unknown(), stream, neighbour, 300)

@@ -42,7 +42,7 @@ CASES = {
     "leader": (NoisyFTRL, (BALL, LINEAR), {}, PULLS, (-PULLS[0],)),
     "leader, lattice": (NoisyFTRL, (BALL, LINEAR), {"numerics": "lattice"}, PULLS, (-PULLS[0],)),
     "leader, logistic": (
-        NoisyFTRL, (BALL, LogisticLoss()), {}, (PULLS, np.ones(T)), (PULLS[0], -1.0)
+        NoisyFTRL, (BALL, LogisticLoss(1.0)), {}, (PULLS, np.ones(T)), (PULLS[0], -1.0)
     ),
     "tree, batches": (TreeFrankWolfe, (BALL, LINEAR), {"batch": 3}, PULLS, (-PULLS[0],)),
     "honaker": (TreeFrankWolfe, (BALL, LINEAR), {"sum_method": "honaker"}, PULLS, (-PULLS[0],)),

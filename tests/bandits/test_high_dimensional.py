@@ -158,7 +158,14 @@ def first_vertices(scale, repetitions):
     points = 0.5 * vertices_of(LpBall(2, 1.0))
     for _ in range(repetitions):
         learner = HighDimensionalBandit(
-            2, LpBall(2, 1.0), horizon=2, budget=None, parameters=p, source=source
+            2,
+            LpBall(2, 1.0),
+            horizon=2,
+            budget=None,
+            parameters=p,
+            source=source,
+            context_bound=1.0,
+            reward_bound=1.0,
         )
         learner.run(x, np.array([[0.9, 0.0]]))
         for arm in range(2):
@@ -184,7 +191,14 @@ def test_the_law_of_a_noisy_sum_through_an_arm():
     up = np.zeros(2)
     for _ in range(n):
         learner = HighDimensionalBandit(
-            2, LpBall(1, 1.0), horizon=2, budget=None, parameters=p, source=source
+            2,
+            LpBall(1, 1.0),
+            horizon=2,
+            budget=None,
+            parameters=p,
+            source=source,
+            context_bound=1.0,
+            reward_bound=1.0,
         )
         learner.run([[1.0]], [[1.0, 0.0]])
         up += learner.coefficients[:, 0] > 0

@@ -55,10 +55,25 @@ def test_bad_domains():
         (3, "auto", TypeError),
     ):
         with pytest.raises(error):
-            HighDimensionalBandit(2, domain, horizon=9, budget=BUDGET, arm_learner=kind)
+            HighDimensionalBandit(
+                2,
+                domain,
+                horizon=9,
+                budget=BUDGET,
+                arm_learner=kind,
+                context_bound=1.0,
+                reward_bound=1.0,
+            )
     with pytest.raises(dpoco.CalibrationError):
         make(budget=dpoco.Budget(1.0, 0.0), arm_learner="tree")
-    pure = HighDimensionalBandit(2, Simplex(3), horizon=40, budget=dpoco.Budget(1.0, 0.0))
+    pure = HighDimensionalBandit(
+        2,
+        Simplex(3),
+        horizon=40,
+        budget=dpoco.Budget(1.0, 0.0),
+        context_bound=1.0,
+        reward_bound=1.0,
+    )
     assert pure.guarantee.epsilon <= 1.0
     assert pure.guarantee.delta == 0.0
 

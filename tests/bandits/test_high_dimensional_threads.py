@@ -20,6 +20,7 @@ def test_a_look_from_another_thread_does_not_tear_a_round_apart():
     learner = HighDimensionalBandit(
         arms, LpBall(4, 1.0), horizon=rounds, budget=dpoco.Budget(1.0, 1e-6),
         arm_learner="polyhedral", forced_rounds=0, batch=1, source=Source.seeded(1),
+            context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
     contexts, rewards = np.ones((rounds, 4)), np.ones((rounds, arms))
     failed = []

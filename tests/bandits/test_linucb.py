@@ -63,7 +63,7 @@ def test_noise_of_the_released_statistics_has_the_declared_law(method):
     arms, d, rounds, batch = 120, 6, 24, 3
     learner = LinUCB(
         arms, d, horizon=rounds, budget=BUDGET, sum_method=method, batch=batch,
-        source=Source.seeded(3),
+        source=Source.seeded(3), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
     p = learner.parameters
     assert p.pushes == 7
@@ -87,7 +87,15 @@ def test_noise_of_the_released_statistics_has_the_declared_law(method):
 
 def test_estimates_are_a_function_of_the_released_statistics():
     contexts, rewards = world(3, 4, 300, seed=1)
-    learner = LinUCB(3, 4, horizon=301, budget=dpoco.Budget(8.0, 1e-5), source=Source.seeded(1))
+    learner = LinUCB(
+        3,
+        4,
+        horizon=301,
+        budget=dpoco.Budget(8.0, 1e-5),
+        source=Source.seeded(1),
+        context_bound=1.0,
+        reward_bound=1.0,
+    )
     learner.run(contexts, rewards)
     p = learner.parameters
     shift = p.regularization + p.noise_margin
@@ -103,7 +111,16 @@ def test_estimates_are_a_function_of_the_released_statistics():
 
 
 def test_what_a_record_adds():
-    learner = LinUCB(3, 4, horizon=9, budget=BUDGET, reward_weight=1.7, batch=1)
+    learner = LinUCB(
+        3,
+        4,
+        horizon=9,
+        budget=BUDGET,
+        reward_weight=1.7,
+        batch=1,
+        context_bound=1.0,
+        reward_bound=1.0,
+    )
     x, r = np.array([0.1, -0.5, 0.2, 0.3]), 0.6
     leaf = learner._engine.leaf(1, x, r).reshape(3, -1)
     assert not leaf[0].any()
@@ -113,7 +130,7 @@ def test_what_a_record_adds():
 
 
 def test_ties_go_to_the_lowest_arm():
-    learner = LinUCB(4, 2, horizon=10, budget=None)
+    learner = LinUCB(4, 2, horizon=10, budget=None, context_bound=1.0, reward_bound=1.0)
     assert learner.decide([0.3, 0.4]) == 0
     learner.observe(0.0)
     assert learner.decide([0.0, 0.0]) == 0  # all scores are 0

@@ -158,7 +158,7 @@ def test_confidence_intervals_cover(budget):
         learner = LinUCB(
             arms, d, horizon=rounds, budget=budget, failure=failure, batch=5, reward_noise=0.5,
             reward_bound=1.5, regularization=None if budget else 1.0,
-            source=dpoco.random.Source.seeded(seed),
+            source=dpoco.random.Source.seeded(seed), context_bound=1.0
         )  # fmt: skip
         p = learner.parameters
         shift = p.regularization + p.noise_margin

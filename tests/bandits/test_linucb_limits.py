@@ -22,7 +22,16 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 
 @pytest.mark.parametrize("value", [-1.7e308, 1.7e308, 1e250])
 def test_absurd_statistics_are_refused_not_factored_forever(value):
-    learner = LinUCB(2, 2, horizon=20, budget=BUDGET, batch=4, source=Source.seeded(1))
+    learner = LinUCB(
+        2,
+        2,
+        horizon=20,
+        budget=BUDGET,
+        batch=4,
+        source=Source.seeded(1),
+        context_bound=1.0,
+        reward_bound=1.0,
+    )
     generator = np.random.default_rng(0)
     for _ in range(6):
         learner.decide(generator.normal(size=2))

@@ -106,7 +106,9 @@ def test_with_equal_releases_only_the_own_action_and_one_summand_differ():
 
 
 def test_one_release_separates_the_worst_neighbours_by_exactly_mu():
-    learner = LinUCB(1, 2, horizon=2, budget=BUDGET, numerics="float")
+    learner = LinUCB(
+        1, 2, horizon=2, budget=BUDGET, numerics="float", context_bound=1.0, reward_bound=1.0
+    )
     p = learner.parameters
     assert p.column_norm == 1.0
     cosine = 0.5 * (p.reward_weight * p.reward_bound / p.context_bound) ** 2
@@ -120,4 +122,5 @@ def test_one_release_separates_the_worst_neighbours_by_exactly_mu():
         LinUCB(
             1, 2, horizon=2, budget=BUDGET,
             parameters=dataclasses.replace(cheat, noise_scale=0.99 * p.noise_scale),
+                context_bound=1.0, reward_bound=1.0
         )  # fmt: skip

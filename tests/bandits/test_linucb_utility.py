@@ -38,7 +38,7 @@ def test_it_beats_uniform_play_and_slows_down(seed):
         quarters = np.diff(own[np.array([0, T // 4, T // 2, 3 * T // 4, T - 1])])
         assert quarters[3] < 0.3 * quarters[0]
         assert own[-1] < LinUCB(
-            ARMS, D, horizon=T, budget=budget, reward_bound=1.1, reward_noise=0.1
+            ARMS, D, horizon=T, budget=budget, reward_bound=1.1, reward_noise=0.1, context_bound=1.0
         ).parameters.regret_bound  # fmt: skip
     assert regret(world)[-1] < 0.01 * uniform(world)[-1]
 
@@ -54,7 +54,7 @@ def test_the_bound_is_not_vacuous_and_holds():
     budget = dpoco.Budget(8.0, 1e-6)
     learner = LinUCB(
         2, 2, horizon=200_000, budget=budget, reward_bound=1.1, reward_noise=0.1,
-        exploration=1.0, source=Source.seeded(3),
+        exploration=1.0, source=Source.seeded(3), context_bound=1.0
     )  # fmt: skip
     bound = learner.parameters.regret_bound
     assert bound < 0.5 * 2.0 * 200_000
@@ -65,11 +65,20 @@ def test_the_bound_is_not_vacuous_and_holds():
 
 def test_hopeless_settings_warn():
     with pytest.warns(dpoco.NoiseDominatesWarning):
-        LinUCB(5, 50, horizon=1000, budget=dpoco.Budget(1.0, 1e-6))
+        LinUCB(
+            5, 50, horizon=1000, budget=dpoco.Budget(1.0, 1e-6), context_bound=1.0, reward_bound=1.0
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        LinUCB(2, 5, horizon=100_000, budget=dpoco.Budget(1.0, 1e-6))
-        LinUCB(5, 50, horizon=1000, budget=None)
+        LinUCB(
+            2,
+            5,
+            horizon=100_000,
+            budget=dpoco.Budget(1.0, 1e-6),
+            context_bound=1.0,
+            reward_bound=1.0,
+        )
+        LinUCB(5, 50, horizon=1000, budget=None, context_bound=1.0, reward_bound=1.0)
 
 
 # (K, d, T, epsilon, delta, X) and regret over that of uniform play: docs/bandits.md, reproduce.md.

@@ -135,7 +135,7 @@ def test_worlds_and_logs_take_the_learner():
 
 
 def test_the_trace_compares():
-    trace = make(LinUCB, budget=None).run(X, R)
+    trace = make(LinUCB, budget=None, context_bound=1.0, reward_bound=1.0).run(X, R)
     read = np.clip(R, -1.0, 1.0)
     own = read[np.arange(T), trace.actions]
     assert trace.rewards == pytest.approx(own)

@@ -120,7 +120,8 @@ def test_estimates_just_frozen_are_the_current_ones():
 def test_a_box_is_not_built_for_arms_the_file_does_not_hold(dimension, monkeypatch):
     box = Box([-1.0] * dimension, [1.0] * dimension)
     learner = HighDimensionalBandit(2, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
-                                    forced_rounds=0, batch=2)  # fmt: skip
+                                    forced_rounds=0, batch=2, context_bound=1.0,
+                                        reward_bound=1.0)  # fmt: skip
     header, payload = _state.unpack(learner._to_bytes())
     assert HighDimensionalBandit._header_dimension(header["object"]) == 2 * dimension
     assert HighDimensionalBandit._from_bytes(_state.pack(header, payload)).arms == 2

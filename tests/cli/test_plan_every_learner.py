@@ -9,7 +9,7 @@ import pytest
 
 from dpoco._planning import options_of
 from dpoco.accounting import Guarantee
-from dpoco.cli._plan import _PLANNED, command_of, example_of, own_options
+from dpoco.cli._plan import _PLANNED, _UNITS, command_of, example_of, own_options
 from dpoco.cli._plan_report import _smallest_useful
 from dpoco.learners import LEARNERS, learner_named
 
@@ -95,7 +95,7 @@ def test_every_option_of_the_constructor_is_one_of_the_plan(name):
         shown = flags[option].annotation.__metadata__[0]
         assert shown.help == table[option].help
         if option != "expected_shifts":  # the number of switches that commands have: 0
-            assert flags[option].default == table[option].default
+            assert flags[option].default == _UNITS.get(option, table[option].default)
     for option in {"calibration", "relation", "batch", "numerics"} & table.keys():
         assert option in own
 

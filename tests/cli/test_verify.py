@@ -22,7 +22,11 @@ SECRET = bytes(range(100, 132))
 
 def fit():
     return dpoco.frank_wolfe.NoisySGD(
-        dpoco.domains.LpBall(2), dpoco.losses.SquaredLoss(), records=100, steps=500, budget=BUDGET
+        dpoco.domains.LpBall(2),
+        dpoco.losses.SquaredLoss(1.0, 1.0),
+        records=100,
+        steps=500,
+        budget=BUDGET,
     )
 
 

@@ -101,7 +101,7 @@ def test_a_users_class_is_checked_as_its_base():
     whole = set(contract_checks("records"))
     passed = set(check_learner(Mine))
     assert whole - passed == NEEDS_STATE  # a file may name the library's classes only
-    make = functools.partial(Mine, LpBall(2), SquaredLoss(), budget=BUDGET)
+    make = functools.partial(Mine, LpBall(2), SquaredLoss(1.0, 1.0), budget=BUDGET)
     stream = np.random.default_rng(0).uniform(-1, 1, (30, 2)), np.zeros(30)
     assert set(check_learner(make, stream)) == passed
     with pytest.raises(ValueError, match="at least 25 records"):

@@ -130,9 +130,9 @@ def test_noise_that_is_halved_on_the_way_to_the_engine_is_refused(factor, monkey
         monkeypatch.setattr(module, "continual_sum_settings", weaker)
     budget = dpoco.Budget(1.0, 1e-6)
     with pytest.raises(dpoco.BudgetExceeded, match="another scale"):
-        ContinualSum(3, horizon=9, budget=budget)
+        ContinualSum(3, horizon=9, budget=budget, bound=1.0)
     with pytest.raises(dpoco.BudgetExceeded, match="another scale"):
-        NoisyFTRL(dpoco.domains.LpBall(2), dpoco.losses.LinearLoss(), horizon=9, budget=budget)
+        NoisyFTRL(dpoco.domains.LpBall(2), dpoco.losses.LinearLoss(1.0), horizon=9, budget=budget)
 
 
 def test_only_engines_are_described():

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 D, HORIZON = 3, 300
 BUDGET = dpoco.Budget(epsilon=1.0, delta=1e-6)
 BALL = domains.LpBall(D, p=2.0)
-GLM, LINEAR = losses.LogisticLoss(), losses.LinearLoss()
+GLM, LINEAR = losses.LogisticLoss(1.0), losses.LinearLoss(1.0)
 
 
 def problem(kind, *arguments, **more):
@@ -42,7 +42,7 @@ def problem(kind, *arguments, **more):
 
 
 MAKERS = {
-    "frank-wolfe": problem(TreeFrankWolfe, BALL, losses.SquaredLoss()),
+    "frank-wolfe": problem(TreeFrankWolfe, BALL, losses.SquaredLoss(1.0, 1.0)),
     "frank-wolfe, gradients": problem(TreeFrankWolfe, BALL, LINEAR, batch=2),
     "leader": problem(NoisyFTRL, BALL, GLM),
     "leader, gradients": problem(NoisyFTRL, BALL, LINEAR),

@@ -50,8 +50,10 @@ def test_what_is_at_a_bound_up_to_rounding_is_not_clipped():
 
 def test_contexts_are_measured_in_the_norm_of_their_learner():
     contexts, rewards = np.array([[0.8, 0.8], [0.6, 0.6]]), np.zeros((2, 3))
-    euclidean = LinUCB(3, 2, horizon=2, budget=None)
-    largest = HighDimensionalBandit(3, LpBall(2, 1.0), horizon=2, budget=None)
+    euclidean = LinUCB(3, 2, horizon=2, budget=None, context_bound=1.0, reward_bound=1.0)
+    largest = HighDimensionalBandit(
+        3, LpBall(2, 1.0), horizon=2, budget=None, context_bound=1.0, reward_bound=1.0
+    )
     for learner, share in ((euclidean, 0.5), (largest, 0.0)):
         assert learner.run(contexts, rewards).nonprivate_records.shares["clipped"] == share
 
@@ -82,11 +84,13 @@ def test_records_are_multiplied_into_their_bounds(bound_l2):
 
 def test_a_sum_counts_what_is_left_of_its_horizon():
     total = ContinualSum(2, horizon=5, budget=Budget(1.0, 1e-6),
-                         participation=Participation(2, enforced=False))  # fmt: skip
+                         participation=Participation(2, enforced=False), bound=1.0)  # fmt: skip
     total.run(np.zeros((3, 2)))
     with pytest.raises(HorizonExceeded, match="asked for: 3, left: 2"):
         total.run(np.zeros((3, 2)))
     assert total.round == 3
     assert total.run(np.zeros((2, 2))).shape == (2, 2)
     with pytest.raises(ValueError, match="enforced=False"):
-        ContinualSum(2, horizon=5, budget=Budget(1.0, 1e-6), participation=Participation(2))
+        ContinualSum(
+            2, horizon=5, budget=Budget(1.0, 1e-6), participation=Participation(2), bound=1.0
+        )

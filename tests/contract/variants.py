@@ -60,59 +60,69 @@ def of(kind, *problem, stream=None, **options):
     return functools.partial(kind, *problem, **{"budget": BUDGET, **options}), stream
 
 
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 TREE, POLYHEDRAL = frank_wolfe.TreeFrankWolfe, frank_wolfe.PolyhedralFrankWolfe
 CTRL, COMW = oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights
 HDB = bandits.HighDimensionalBandit
 VARIANTS = {
-    "tree, l_1.5": of(TREE, LpBall(D, 1.5, 2.0), SquaredLoss()),
+    "tree, l_1.5": of(TREE, LpBall(D, 1.5, 2.0), SquaredLoss(1.0, 1.0)),
     "tree, batches": of(TREE, BALL, HuberLoss(1.0, 1.0), batch=3, sum_method="tree"),
-    "tree, simplex": of(TREE, SIMPLEX, LogisticLoss(), sum_method="honaker", relation="zero_out"),
-    "tree, box": of(TREE, BOX, LinearLoss(), sum_method="toeplitz"),
+    "tree, simplex": of(
+        TREE, SIMPLEX, LogisticLoss(1.0), sum_method="honaker", relation="zero_out"
+    ),
+    "tree, box": of(TREE, BOX, LinearLoss(1.0), sum_method="toeplitz"),
     "tree, generalized": of(
-        TREE, LpBall(D, 1.2), SquaredLoss(), noise="generalized_gaussian", norm_order=3.0
+        TREE, LpBall(D, 1.2), SquaredLoss(1.0, 1.0), noise="generalized_gaussian", norm_order=3.0
     ),
-    "tree, corrected": of(TREE, BALL, SquaredLoss(), calibration="corrected", start=[0.1] * D),
-    "tree, two bounds": of(TREE, LpBall(D, np.inf), SquaredLoss(1.0, feature_bound_l2=0.6)),
-    "tree, lattice": of(TREE, BALL, SquaredLoss(), numerics="lattice", sum_method="honaker"),
+    "tree, corrected": of(
+        TREE, BALL, SquaredLoss(1.0, 1.0), calibration="corrected", start=[0.1] * D
+    ),
+    "tree, two bounds": of(TREE, LpBall(D, np.inf), SquaredLoss(1.0, 1.0, feature_bound_l2=0.6)),
+    "tree, lattice": of(
+        TREE, BALL, SquaredLoss(1.0, 1.0), numerics="lattice", sum_method="honaker"
+    ),
     "tree, batches on a lattice": of(
-        TREE, BALL, SquaredLoss(), numerics="lattice", sum_method="tree", batch=4
+        TREE, BALL, SquaredLoss(1.0, 1.0), numerics="lattice", sum_method="tree", batch=4
     ),
-    "tree, free": of(TREE, BALL, SquaredLoss(), budget=None),
+    "tree, free": of(TREE, BALL, SquaredLoss(1.0, 1.0), budget=None),
     "tree, custom": of(TREE, BALL, CUSTOM, stream=LOSSES),
-    "polyhedral, laplace": of(POLYHEDRAL, L1, SquaredLoss(), selector="laplace", batch=5),
-    "polyhedral, simplex": of(POLYHEDRAL, SIMPLEX, LogisticLoss(), weights="paper", batch=1),
-    "polyhedral, box": of(POLYHEDRAL, BOX, LinearLoss(), batch=2),
+    "polyhedral, laplace": of(POLYHEDRAL, L1, SquaredLoss(1.0, 1.0), selector="laplace", batch=5),
+    "polyhedral, simplex": of(POLYHEDRAL, SIMPLEX, LogisticLoss(1.0), weights="paper", batch=1),
+    "polyhedral, box": of(POLYHEDRAL, BOX, LinearLoss(1.0), batch=2),
     "polyhedral, vertices": of(POLYHEDRAL, VERTICES, HuberLoss(1.0, 1.0), exponent=0.4),
-    "polyhedral, pure": of(POLYHEDRAL, SIMPLEX, SquaredLoss(), budget=PURE, relation="zero_out"),
-    "polyhedral, custom": of(POLYHEDRAL, L1, CUSTOM, stream=LOSSES),
-    "ftrl, linear": of(oco.NoisyFTRL, BALL, LinearLoss(), sum_method="tree"),
-    "ftrl, squares": of(
-        oco.NoisyFTRL, BALL, SquaredLoss(1.0, feature_bound_l2=1.0), statistics="quadratic"
+    "polyhedral, pure": of(
+        POLYHEDRAL, SIMPLEX, SquaredLoss(1.0, 1.0), budget=PURE, relation="zero_out"
     ),
-    "ftrl, simplex": of(oco.NoisyFTRL, SIMPLEX, LogisticLoss(), sum_method="honaker", batch=3),
+    "polyhedral, custom": of(POLYHEDRAL, L1, CUSTOM, stream=LOSSES),
+    "ftrl, linear": of(oco.NoisyFTRL, BALL, LinearLoss(1.0), sum_method="tree"),
+    "ftrl, squares": of(
+        oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0, feature_bound_l2=1.0), statistics="quadratic"
+    ),
+    "ftrl, simplex": of(oco.NoisyFTRL, SIMPLEX, LogisticLoss(1.0), sum_method="honaker", batch=3),
     "ftrl, box": of(oco.NoisyFTRL, BOX, HuberLoss(1.0, 1.0), sum_method="toeplitz"),
     "ftrl, squares on a lattice": of(
-        oco.NoisyFTRL, BALL, SquaredLoss(), numerics="lattice", statistics="quadratic", batch=2
+        oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0), numerics="lattice", statistics="quadratic",
+            batch=2
     ),
-    "ftrl, lattice": of(oco.NoisyFTRL, BALL, LogisticLoss(), numerics="lattice"),
+    "ftrl, lattice": of(oco.NoisyFTRL, BALL, LogisticLoss(1.0), numerics="lattice"),
     "ftrl, l_1": of(oco.NoisyFTRL, LpBall(D, 1.0), LinearLoss(2.0)),
     "ftrl, squares, l_1": of(
         oco.NoisyFTRL, LpBall(D, 1.0), SquaredLoss(2.0, 1.0), statistics="quadratic"
     ),
-    "ftrl, slopes": of(oco.NoisyFTRL, BALL, LogisticLoss(slope_bound=0.5)),
-    "newton, simplex": of(oco.NoisyNewton, SIMPLEX, LogisticLoss(slope_bound=0.75)),
+    "ftrl, slopes": of(oco.NoisyFTRL, BALL, LogisticLoss(1.0, slope_bound=0.5)),
+    "newton, simplex": of(oco.NoisyNewton, SIMPLEX, LogisticLoss(1.0, slope_bound=0.75)),
     "newton, box": of(oco.NoisyNewton, BOX, HuberLoss(1.0, 1.0), numerics="lattice"),
-    "newton, endless": of(oco.NoisyNewton, BALL, LogisticLoss(), relation="zero_out"),
+    "newton, endless": of(oco.NoisyNewton, BALL, LogisticLoss(1.0), relation="zero_out"),
     "ftrl, custom": of(oco.NoisyFTRL, BALL, CUSTOM, stream=LOSSES),
-    "ctrl, logistic": of(CTRL, BOX, LogisticLoss(), budget=LARGE, coupling="density_ratio"),
-    "ctrl, scheduled": of(CTRL, SIMPLEX, SquaredLoss(), budget=LARGE, coupling="scheduled"),
-    "ctrl, zero out": of(CTRL, BALL, LinearLoss(), budget=LARGE, relation="zero_out", block=2),
+    "ctrl, logistic": of(CTRL, BOX, LogisticLoss(1.0), budget=LARGE, coupling="density_ratio"),
+    "ctrl, scheduled": of(CTRL, SIMPLEX, SquaredLoss(1.0, 1.0), budget=LARGE, coupling="scheduled"),
+    "ctrl, zero out": of(CTRL, BALL, LinearLoss(1.0), budget=LARGE, relation="zero_out", block=2),
     "ctrl, quadratic": of(CTRL, BALL, QuadraticLoss(3.0, 1.0), budget=LARGE, stream=SQUARES),
     "ctrl, custom": of(CTRL, BALL, CUSTOM, budget=LARGE, stream=LOSSES),
-    "comw, linear": of(COMW, BOX, LinearLoss(), budget=LARGE, coupling="density_ratio"),
-    "comw, dartboard": of(COMW, BOX, LogisticLoss(), budget=LARGE, coupling="dartboard"),
+    "comw, linear": of(COMW, BOX, LinearLoss(1.0), budget=LARGE, coupling="density_ratio"),
+    "comw, dartboard": of(COMW, BOX, LogisticLoss(1.0), budget=LARGE, coupling="dartboard"),
     "comw, anchored": of(COMW, BALL, HuberLoss(1.0, 1.0), budget=LARGE, coupling="anchored"),
-    "comw, scheduled": of(COMW, SIMPLEX, LinearLoss(), budget=LARGE, coupling="scheduled"),
+    "comw, scheduled": of(COMW, SIMPLEX, LinearLoss(1.0), budget=LARGE, coupling="scheduled"),
     "comw, quadratic": of(COMW, BALL, QuadraticLoss(3.0, 1.0), budget=LARGE, stream=SQUARES),
     "comw, custom": of(COMW, BALL, CUSTOM, budget=LARGE, stream=LOSSES),
     "lipschitz, plane": of(
@@ -150,50 +160,67 @@ VARIANTS = {
     "share": of(experts.BatchShare, 4, budget=PURE, switches=2, batch=1),
     "share, adaptive": of(experts.BatchShare, 4, adversary="adaptive", switches=2, batch=5),
     "share, lattice": of(experts.BatchShare, 4, noise="gaussian", numerics="lattice"),
-    "linucb, batches": of(bandits.LinUCB, 3, D, batch=4, numerics="float", sum_method="honaker"),
-    "linucb, lattice": of(bandits.LinUCB, 3, D, batch=1, numerics="lattice", relation="zero_out"),
-    "linucb, free": of(bandits.LinUCB, 3, D, batch=1, budget=None),
+    "linucb, batches": of(
+        bandits.LinUCB, 3, D, batch=4, numerics="float", sum_method="honaker", **BOUNDED
+    ),
+    "linucb, lattice": of(
+        bandits.LinUCB, 3, D, batch=1, numerics="lattice", relation="zero_out", **BOUNDED
+    ),
+    "linucb, free": of(bandits.LinUCB, 3, D, batch=1, budget=None, **BOUNDED),
     "bandit, polyhedral": of(
         HDB, 3, L1, arm_learner="polyhedral", batch=2, forced_rounds=3, gap=0.3
     ),
     "bandit, tree": of(HDB, 3, L1, arm_learner="tree", forced_rounds=4, sum_method="honaker"),
     "bandit, logistic": of(HDB, 3, SIMPLEX, link="logistic", relation="zero_out", forced_rounds=0),
     "sum, tree": of(mechanisms.ContinualSum, D, method="tree", bound=2.0),
-    "sum, honaker": of(mechanisms.ContinualSum, D, method="honaker", relation="zero_out"),
-    "sum, normalised": of(mechanisms.ContinualSum, D, method="blt_normalised"),
-    "tree, normalised batches": of(TREE, BALL, SquaredLoss(), sum_method="blt_normalised", batch=4),
+    "sum, honaker": of(
+        mechanisms.ContinualSum, D, method="honaker", relation="zero_out", bound=1.0
+    ),
+    "sum, normalised": of(mechanisms.ContinualSum, D, method="blt_normalised", bound=1.0),
+    "tree, normalised batches": of(
+        TREE, BALL, SquaredLoss(1.0, 1.0), sum_method="blt_normalised", batch=4
+    ),
     "ftrl, normalised": of(
-        oco.NoisyFTRL, BALL, SquaredLoss(), sum_method="blt_normalised", statistics="quadratic"
+        oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0), sum_method="blt_normalised",
+            statistics="quadratic"
     ),
     "hedge, normalised": of(experts.PrefixHedge, 4, sum_method="blt_normalised"),
     "lipschitz, normalised": of(
         oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=5,
         sum_method="blt_normalised",
     ),
-    "linucb, normalised": of(bandits.LinUCB, 3, D, sum_method="blt_normalised"),
+    "linucb, normalised": of(bandits.LinUCB, 3, D, sum_method="blt_normalised", **BOUNDED),
     "bandit, normalised": of(HDB, 3, L1, arm_learner="tree", sum_method="blt_normalised"),
-    "sum, toeplitz": of(mechanisms.ContinualSum, D, method="toeplitz", norm=1.0),
+    "sum, toeplitz": of(mechanisms.ContinualSum, D, method="toeplitz", norm=1.0, bound=1.0),
     "sum, generalized": of(
-        mechanisms.ContinualSum, D, noise="generalized_gaussian", norm=3.0, method="tree"
+        mechanisms.ContinualSum, D, noise="generalized_gaussian", norm=3.0, method="tree", bound=1.0
     ),
-    "sum, lattice": of(mechanisms.ContinualSum, D, numerics="lattice"),
-    "max, gumbel": of(mechanisms.NoisyMax, 4, noise="gumbel", one_directional=True),
+    "sum, lattice": of(mechanisms.ContinualSum, D, numerics="lattice", bound=1.0),
+    "max, gumbel": of(
+        mechanisms.NoisyMax, 4, noise="gumbel", one_directional=True, sensitivity=1.0
+    ),
     "max, laplace": of(mechanisms.NoisyMax, 4, noise="laplace", largest=False, sensitivity=2.0),
-    "above, spread": of(mechanisms.AboveThreshold, spread=1.5, alarms=5, stream=np.full(25, -99.0)),
+    "above, spread": of(
+        mechanisms.AboveThreshold, spread=1.5, alarms=5, stream=np.full(25, -99.0), sensitivity=1.0
+    ),
     "frank-wolfe, lattice": of(
         frank_wolfe.NoisyFrankWolfe, BALL, HuberLoss(1.0, 1.0), numerics="lattice"
     ),
-    "frank-wolfe, l_1.5": of(frank_wolfe.NoisyFrankWolfe, LpBall(D, 1.5), LogisticLoss()),
-    "sgd, lattice": of(frank_wolfe.NoisySGD, BALL, LogisticLoss(), steps=50, numerics="lattice"),
-    "sgd, few steps": of(frank_wolfe.NoisySGD, BOX, SquaredLoss(), steps=200, start=[0.1] * D),
-    "mirror, l_1.5": of(frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), LogisticLoss()),
-    # Without a budget, and where a budget buys nothing: then no noise is drawn.
-    "polyhedral, free": of(POLYHEDRAL, L1, SquaredLoss(), budget=None, weights="paper", batch=4),
-    "polyhedral, one point": of(POLYHEDRAL, Box([0.5] * D, [0.5] * D), LogisticLoss()),
-    "ftrl, squares, free": of(
-        oco.NoisyFTRL, BOX, SquaredLoss(), budget=None, statistics="quadratic", batch=2
+    "frank-wolfe, l_1.5": of(frank_wolfe.NoisyFrankWolfe, LpBall(D, 1.5), LogisticLoss(1.0)),
+    "sgd, lattice": of(frank_wolfe.NoisySGD, BALL, LogisticLoss(1.0), steps=50, numerics="lattice"),
+    "sgd, few steps": of(
+        frank_wolfe.NoisySGD, BOX, SquaredLoss(1.0, 1.0), steps=200, start=[0.1] * D
     ),
-    "newton, free": of(oco.NoisyNewton, BALL, LogisticLoss(), budget=None),
+    "mirror, l_1.5": of(frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), LogisticLoss(1.0)),
+    # Without a budget, and where a budget buys nothing: then no noise is drawn.
+    "polyhedral, free": of(
+        POLYHEDRAL, L1, SquaredLoss(1.0, 1.0), budget=None, weights="paper", batch=4
+    ),
+    "polyhedral, one point": of(POLYHEDRAL, Box([0.5] * D, [0.5] * D), LogisticLoss(1.0)),
+    "ftrl, squares, free": of(
+        oco.NoisyFTRL, BOX, SquaredLoss(1.0, 1.0), budget=None, statistics="quadratic", batch=2
+    ),
+    "newton, free": of(oco.NoisyNewton, BALL, LogisticLoss(1.0), budget=None),
     "detector, free": of(experts.ShiftDetector, 4, budget=None, expected_shifts=3),
     "detector, naive": of(experts.ShiftDetector, 4, windows="naive"),
     "detector, idle": of(experts.ShiftDetector, 4, budget=TINY),
@@ -203,16 +230,16 @@ VARIANTS = {
     "tracker, idle": of(experts.ObliviousTracker, 4, budget=TINY, switches=30, prior="at_most"),
     "hedge, free": of(experts.PrefixHedge, 4, budget=None, loss_range=(-2.0, 6.0)),
     "lipschitz, free": of(oco.LipschitzLearner, LpBall(2), budget=None, lipschitz=1.0),
-    "frank-wolfe, free": of(frank_wolfe.NoisyFrankWolfe, BALL, SquaredLoss(), budget=None),
+    "frank-wolfe, free": of(frank_wolfe.NoisyFrankWolfe, BALL, SquaredLoss(1.0, 1.0), budget=None),
     "statistics, free": of(
         frank_wolfe.SufficientStatistics, Box([-0.2] * D, [0.1, 0.2, 0.3]),
         SquaredLoss(3.0, 1.0), budget=None,
     ),
-    "sgd, free": of(frank_wolfe.NoisySGD, BALL, SquaredLoss(), steps=60, budget=None),
+    "sgd, free": of(frank_wolfe.NoisySGD, BALL, SquaredLoss(1.0, 1.0), steps=60, budget=None),
     "mirror, free": of(
-        frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), SquaredLoss(), budget=None
+        frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), SquaredLoss(1.0, 1.0), budget=None
     ),
-    "phased, free": of(frank_wolfe.PhasedSGD, BALL, SquaredLoss(), budget=None),
+    "phased, free": of(frank_wolfe.PhasedSGD, BALL, SquaredLoss(1.0, 1.0), budget=None),
     # Nets of other shapes; problems that end elsewhere.
     "lipschitz, flat": of(
         oco.LipschitzLearner, Box([0.0, 0.5], [1.0, 0.5]), lipschitz=1.0, resolution=5
@@ -222,15 +249,17 @@ VARIANTS = {
     ),
     "lipschitz, segment": of(oco.LipschitzLearner, LpBall(1), lipschitz=1.0, transform="parent"),
     "lipschitz, point": of(oco.LipschitzLearner, Box([0.5], [0.5]), lipschitz=1.0),
-    "linucb, one arm": of(bandits.LinUCB, 1, D, batch=7, sum_method="tree", numerics="float"),
+    "linucb, one arm": of(
+        bandits.LinUCB, 1, D, batch=7, sum_method="tree", numerics="float", **BOUNDED
+    ),
     "comw, free": of(COMW, BOX, HuberLoss(1.0, 1.0), budget=None),
-    "ctrl, free": of(CTRL, BALL, SquaredLoss(), budget=None, block=4),
+    "ctrl, free": of(CTRL, BALL, SquaredLoss(1.0, 1.0), budget=None, block=4),
     "statistics, box": of(
         frank_wolfe.SufficientStatistics, Box([-0.2] * D, [0.1, 0.2, 0.3]), SquaredLoss(1.0, 1.0)
     ),
     "phased, box": of(frank_wolfe.PhasedSGD, BOX, HuberLoss(1.0, 1.0), start=[0.1] * D),
     "frank-wolfe, started": of(
-        frank_wolfe.NoisyFrankWolfe, SIMPLEX, SquaredLoss(), start=[0.2, 0.3, 0.5]
+        frank_wolfe.NoisyFrankWolfe, SIMPLEX, SquaredLoss(1.0, 1.0), start=[0.2, 0.3, 0.5]
     ),
 }  # fmt: skip
 # Played for their releases only: the contract plays more than one net with records of one, and

@@ -77,23 +77,27 @@ def of(module, name, *problem, **options):
 BALL, CORNERS = LpBall(D, 2.0), LpBall(D, 1.0)
 CUSTOM = CustomLoss(lipschitz=2.0, smoothness=1.0)
 LEARNERS = {
-    "tree": (of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss()), glm),
-    "tree, batches": (of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss(), batch=3), glm),
+    "tree": (of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss(1.0, 1.0)), glm),
+    "tree, batches": (
+        of("frank_wolfe", "TreeFrankWolfe", BALL, SquaredLoss(1.0, 1.0), batch=3), glm
+    ),
     "tree, custom": (of("frank_wolfe", "TreeFrankWolfe", BALL, CUSTOM), custom),
-    "polyhedral": (of("frank_wolfe", "PolyhedralFrankWolfe", CORNERS, LogisticLoss()), label),
+    "polyhedral": (of("frank_wolfe", "PolyhedralFrankWolfe", CORNERS, LogisticLoss(1.0)), label),
     "polyhedral, custom": (of("frank_wolfe", "PolyhedralFrankWolfe", CORNERS, CUSTOM), custom),
-    "ftrl": (of("oco", "NoisyFTRL", BALL, LinearLoss()), gradient),
-    "ftrl, squares": (of("oco", "NoisyFTRL", BALL, SquaredLoss(1.0, feature_bound_l2=1.0)), glm),
-    "newton": (of("oco", "NoisyNewton", BALL, LogisticLoss()), label),
+    "ftrl": (of("oco", "NoisyFTRL", BALL, LinearLoss(1.0)), gradient),
+    "ftrl, squares": (
+        of("oco", "NoisyFTRL", BALL, SquaredLoss(1.0, 1.0, feature_bound_l2=1.0)), glm
+    ),
+    "newton": (of("oco", "NoisyNewton", BALL, LogisticLoss(1.0)), label),
     "windows": (of("experts", "WindowSelector", N, budget=dpoco.Budget(2.0, 0.0)), expert),
-    "ctrl": (of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(), budget=LARGE), label),
+    "ctrl": (of("oco", "CoupledRegularizedLeader", BALL, LogisticLoss(1.0), budget=LARGE), label),
     "ctrl, quadratic": (
         of("oco", "CoupledRegularizedLeader", BALL, QuadraticLoss(3.0, 1.0), budget=LARGE),
         matrix,
     ),
     "comw": (
         of(
-            "oco", "ContinuousMultiplicativeWeights", Box([-1.0] * D, [1.0] * D), LinearLoss(),
+            "oco", "ContinuousMultiplicativeWeights", Box([-1.0] * D, [1.0] * D), LinearLoss(1.0),
             budget=LARGE,
         ),
         gradient,

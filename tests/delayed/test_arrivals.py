@@ -158,5 +158,7 @@ def test_play_delayed_checks_and_orders():
     with pytest.raises(ValueError, match="one row"):
         play_delayed(make(), (losses, losses[:2]), 0)
     contexts, rewards = world()
-    bandit = dpoco.bandits.LinUCB(K, contexts.shape[1], horizon=T, budget=None)
+    bandit = dpoco.bandits.LinUCB(
+        K, contexts.shape[1], horizon=T, budget=None, context_bound=1.0, reward_bound=1.0
+    )
     assert play_delayed(bandit, (contexts, rewards), 3).arrivals.tolist() == list(range(T))

@@ -59,7 +59,7 @@ def loud_linucb(**options):
     p = calibrated(LinUCB, numerics="float", **options)  # sums are compared digit by digit
     return LinUCB(
         K, D, horizon=T, budget=None, source=Source.seeded(2), numerics="float",
-        parameters=dataclasses.replace(p, noise_scale=1e13),
+        parameters=dataclasses.replace(p, noise_scale=1e13), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def loud_high_dimensional(**options):
     arm = dataclasses.replace(p.arm, **{noise: 1e13})
     return HighDimensionalBandit(
         K, LpBall(D, 1.0), horizon=T, budget=None, source=Source.seeded(2),
-        parameters=dataclasses.replace(p, arm=arm),
+        parameters=dataclasses.replace(p, arm=arm), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
 

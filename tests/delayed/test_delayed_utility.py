@@ -100,12 +100,13 @@ def test_bandits_learn_from_delayed_rewards(kind):
     if kind == "linucb":
         make = lambda: dpoco.bandits.LinUCB(  # noqa: E731
             3, 4, horizon=steps, budget=budget, exploration=0.1,
-            reward_bound=world.reward_bound, source=Source.seeded(1),
+            reward_bound=world.reward_bound, source=Source.seeded(1), context_bound=1.0
         )  # fmt: skip
     else:
         make = lambda: dpoco.bandits.HighDimensionalBandit(  # noqa: E731
             3, dpoco.domains.LpBall(4, 1.0, 2.0), horizon=steps, budget=budget,
             reward_bound=world.reward_bound, forced_rounds=50, batch=10, source=Source.seeded(1),
+                context_bound=1.0
         )  # fmt: skip
 
     def regret(delays):

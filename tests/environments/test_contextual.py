@@ -84,7 +84,14 @@ def test_playing_is_running():
 
     def make():
         return LinUCB(
-            3, 4, horizon=60, budget=dpoco.Budget(1.0, 1e-5), batch=1, source=Source.seeded(1)
+            3,
+            4,
+            horizon=60,
+            budget=dpoco.Budget(1.0, 1e-5),
+            batch=1,
+            source=Source.seeded(1),
+            context_bound=1.0,
+            reward_bound=1.0,
         )
 
     learner = make()
@@ -98,6 +105,10 @@ def test_playing_is_running():
         play_bandit(make(), world)
     world.reset()
     with pytest.raises(ValueError, match="differ in arms"):
-        play_bandit(LinUCB(2, 4, horizon=60, budget=None), world)
+        play_bandit(
+            LinUCB(2, 4, horizon=60, budget=None, context_bound=1.0, reward_bound=1.0), world
+        )
     with pytest.raises(ValueError, match="differ in dimension"):
-        play_bandit(LinUCB(3, 5, horizon=60, budget=None), world)
+        play_bandit(
+            LinUCB(3, 5, horizon=60, budget=None, context_bound=1.0, reward_bound=1.0), world
+        )

@@ -135,7 +135,7 @@ def test_bad_arguments():
         (ValueError, "at least one row", loss, np.empty((0, D)), np.empty(0)),
         (ValueError, "labels must have shape", loss, FEATURES, np.zeros(3)),
         (TypeError, "labels are required", loss, FEATURES),
-        (TypeError, "takes no labels", LinearLoss(), FEATURES, labels),
+        (TypeError, "takes no labels", LinearLoss(1.0), FEATURES, labels),
         (TypeError, "CustomLoss", CustomLoss(1.0, 1.0), FEATURES),
     ):
         with pytest.raises(error, match=message):

@@ -13,7 +13,7 @@ from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 
 def test_logistic_constant_is_the_entropy_of_the_rate():
     labels = np.repeat([1.0, 0.0], [30, 170])
-    best = best_constant_prediction(LogisticLoss(), labels)
+    best = best_constant_prediction(LogisticLoss(1.0), labels)
     rate = 0.15
     entropy = -(rate * math.log(rate) + (1 - rate) * math.log(1 - rate))
     assert best.average_loss == pytest.approx(entropy, rel=1e-12)
@@ -23,7 +23,7 @@ def test_logistic_constant_is_the_entropy_of_the_rate():
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_logistic_constant_with_equal_labels_is_finite(label):
-    best = best_constant_prediction(LogisticLoss(), np.full(5, label))
+    best = best_constant_prediction(LogisticLoss(1.0), np.full(5, label))
     assert abs(best.prediction) == pytest.approx(30.0)
     assert 0.0 <= best.average_loss < 1e-12
 
@@ -49,25 +49,25 @@ def test_huber_constant_agrees_with_scipy():
 
 
 def test_missing_labels_count_as_zero_loss():
-    best = best_constant_prediction(SquaredLoss(), [0.0, 1.0, np.nan, np.inf])
+    best = best_constant_prediction(SquaredLoss(1.0, 1.0), [0.0, 1.0, np.nan, np.inf])
     assert best.prediction == pytest.approx(0.5)
     assert best.total_loss == pytest.approx(0.5)
     assert best.average_loss == pytest.approx(0.125)
-    assert best_constant_prediction(SquaredLoss(), [np.nan]).total_loss == 0.0
+    assert best_constant_prediction(SquaredLoss(1.0, 1.0), [np.nan]).total_loss == 0.0
 
 
 def test_constant_refuses_other_losses():
     with pytest.raises(TypeError, match="generalised linear"):
-        best_constant_prediction(LinearLoss(), [1.0])
+        best_constant_prediction(LinearLoss(1.0), [1.0])
     with pytest.raises(ValueError, match="empty"):
-        best_constant_prediction(SquaredLoss(), [])
+        best_constant_prediction(SquaredLoss(1.0, 1.0), [])
 
 
 def test_suboptimality_is_the_excess_of_the_quadratic_form():
     stream = linear_regression_stream(200_000, 5, 2.0, seed=4)
     offset = np.array([0.3, 0.0, 0.0, -0.4, 0.0])
     excess = suboptimality(
-        SquaredLoss(), stream.target + offset, stream.features, stream.labels, stream.target
+        SquaredLoss(1.0, 1.0), stream.target + offset, stream.features, stream.labels, stream.target
     )
     # x is uniform on the sphere: E <x, offset>^2 = |offset|^2 / d; standard error about 0.4 %.
     assert excess == pytest.approx(0.25 / 5, rel=0.03)
@@ -76,7 +76,7 @@ def test_suboptimality_is_the_excess_of_the_quadratic_form():
 def test_relative_suboptimality_is_zero_at_the_truth_and_one_at_zero():
     stream = linear_regression_stream(2_000, 4, 1.5, seed=4)
     arguments = (stream.features, stream.labels, stream.target)
-    loss = SquaredLoss()
+    loss = SquaredLoss(1.0, 1.0)
     assert suboptimality(loss, stream.target, *arguments, relative=True) == 0.0
     assert suboptimality(loss, np.zeros(4), *arguments, relative=True) == 1.0
     assert suboptimality(loss, stream.target / 2.0, *arguments, relative=True) == pytest.approx(

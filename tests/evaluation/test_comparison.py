@@ -15,7 +15,7 @@ from dpoco import evaluation, plotting
 from dpoco.audit import check_learner
 
 T = 60
-BALL, LOSS = dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss()
+BALL, LOSS = dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss(1.0, 1.0)
 FEATURES = np.random.default_rng(0).uniform(-0.5, 0.5, (T, 3))
 LABELS = FEATURES @ [0.5, -0.5, 0.2]
 BUDGETS = [dpoco.Budget(1.0, 1e-6), dpoco.Budget(8.0, 1e-6), None]

@@ -60,7 +60,9 @@ def test_a_trace_of_experts_comes_back(path):
 
 def test_a_bandit_and_a_report_come_back(path):
     rng = np.random.default_rng(1)
-    learner = dpoco.bandits.LinUCB(2, 3, horizon=40, budget=None, source=SOURCE)
+    learner = dpoco.bandits.LinUCB(
+        2, 3, horizon=40, budget=None, source=SOURCE, context_bound=1.0, reward_bound=1.0
+    )
     played = learner.run(rng.uniform(size=(40, 3)) / 2.0, rng.uniform(size=(40, 2)))
     evaluation.save(played, path)
     loaded = evaluation.load(path)

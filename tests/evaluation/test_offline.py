@@ -205,4 +205,6 @@ def test_replay_is_rejection_event_by_event():
     assert (nothing.events, nothing.rounds) == (0, 0)
     assert math.isnan(nothing.value)
     with pytest.raises(ValueError, match="the log"):
-        replay_log(LinUCB(K + 1, D, horizon=9, budget=None), log)
+        replay_log(
+            LinUCB(K + 1, D, horizon=9, budget=None, context_bound=1.0, reward_bound=1.0), log
+        )

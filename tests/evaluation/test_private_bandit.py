@@ -60,7 +60,9 @@ def test_losses_are_what_rewards_miss_and_the_learner_reads_its_own_arm_only():
 
 def test_comparators_are_those_of_hindsight():
     report = play(repeats=2)
-    trace = LinUCB(2, D, horizon=T, budget=None).run(CONTEXTS, REWARDS)
+    trace = LinUCB(2, D, horizon=T, budget=None, context_bound=1.0, reward_bound=1.0).run(
+        CONTEXTS, REWARDS
+    )
     policy = trace.comparator_rewards(trace.best_linear)
     assert report.best_fixed["total_loss"] == pytest.approx(T - policy.sum())
     assert report.best_fixed["name"] == "least-squares linear policy"
@@ -87,7 +89,9 @@ def test_a_context_with_a_gap_is_zero_for_comparators_too():
     )
     assert given.best_fixed == zeroed.best_fixed
     assert given.private == zeroed.private
-    trace = LinUCB(2, D, horizon=300, budget=None).run(contexts, REWARDS[:300])
+    trace = LinUCB(2, D, horizon=300, budget=None, context_bound=1.0, reward_bound=1.0).run(
+        contexts, REWARDS[:300]
+    )
     lost = 300 - trace.comparator_rewards(trace.best_linear).sum()
     assert given.best_fixed["total_loss"] == pytest.approx(lost)
 

@@ -125,7 +125,7 @@ def test_windows_add_up_and_judge_before_learning():
 
 
 def test_parts_of_long_runs_do_not_show(monkeypatch):
-    learners = [leader(PROBLEM[0], dpoco.losses.HuberLoss(1.0)) for _ in range(2)]
+    learners = [leader(PROBLEM[0], dpoco.losses.HuberLoss(1.0, 1.0)) for _ in range(2)]
     whole = evaluation.prequential(learners[0], STREAM, window=100)
     monkeypatch.setattr("dpoco.evaluation._runs._LARGEST_PART", 100)
     assert evaluation.prequential(learners[1], STREAM, window=100) == whole

@@ -238,7 +238,7 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match="repeats"):
         compare(repeats=0)
     with pytest.raises(TypeError, match="generalised linear"):
-        compare_private(STREAM, DOMAIN, LinearLoss(), budget=BUDGET)
+        compare_private(STREAM, DOMAIN, LinearLoss(1.0), budget=BUDGET)
     with pytest.raises(ValueError, match="one entry per repetition"):
         PlayedRuns((1.0,), (), (1,))
     with pytest.raises(ValueError, match="one entry per round"):

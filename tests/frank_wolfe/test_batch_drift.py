@@ -106,7 +106,7 @@ def test_rewards_of_a_bandit_do_not_drift_apart():
     def sum_of(values):
         learner = LinUCB(
             1, 1, horizon=len(values) + 1, batch=len(values), budget=dpoco.Budget(1.0, 1e-6),
-            source=Source.seeded(0),
+            source=Source.seeded(0), context_bound=1.0, reward_bound=1.0
         )  # fmt: skip
         learner.run(np.sqrt(values)[:, None], np.zeros((len(values), 1)))
         return learner._engine.nonprivate_sum()[0]

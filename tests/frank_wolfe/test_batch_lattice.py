@@ -33,7 +33,7 @@ Y = RNG.uniform(-1.0, 1.0, N)
 def made(kind, numerics="lattice", source=None, records=N, d=D, budget=BUDGET, **options):
     cls, own = KINDS[kind]
     return cls(
-        LpBall(d, 2.0), SquaredLoss(), budget=budget, records=records, numerics=numerics,
+        LpBall(d, 2.0), SquaredLoss(1.0, 1.0), budget=budget, records=records, numerics=numerics,
         source=source or Source.seeded(1), **{**own, **options},
     )  # fmt: skip
 
@@ -41,7 +41,7 @@ def made(kind, numerics="lattice", source=None, records=N, d=D, budget=BUDGET, *
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_default_takes_the_grid_and_says_so(kind):
     cls, own = KINDS[kind]
-    default = cls(LpBall(D, 2.0), SquaredLoss(), budget=BUDGET, records=N, **own)
+    default = cls(LpBall(D, 2.0), SquaredLoss(1.0, 1.0), budget=BUDGET, records=N, **own)
     exact, plain = made(kind), made(kind, "float")
     assert default.parameters == exact.parameters
     assert (exact.guarantee.numerics, plain.guarantee.numerics) == ("lattice", "float")

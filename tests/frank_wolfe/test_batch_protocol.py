@@ -32,7 +32,7 @@ def make(cls, **options):
     options = {"budget": BUDGET, "source": Source.seeded(1), **options}
     if cls is NoisySGD:
         options = {"steps": 200, **options}
-    domain, loss = options.pop("domain", LpBall(D)), options.pop("loss", SquaredLoss())
+    domain, loss = options.pop("domain", LpBall(D)), options.pop("loss", SquaredLoss(1.0, 1.0))
     return cls(domain, loss, **options)
 
 
@@ -61,12 +61,12 @@ def test_two_fits_of_second_moments_and_other_losses():
     assert not np.array_equal(a, b)
     for records in (None, N):
         with pytest.raises(ValueError, match="SquaredLoss; got HuberLoss"):
-            make(SufficientStatistics, loss=HuberLoss(), records=records)
+            make(SufficientStatistics, loss=HuberLoss(1.0, 1.0), records=records)
     with pytest.raises(ValueError, match="at most 4096"):
         make(SufficientStatistics, domain=LpBall(4097))
     p = make(SufficientStatistics, records=N).parameters
     with pytest.raises(ValueError, match="SquaredLoss"):
-        make(SufficientStatistics, loss=HuberLoss(), parameters=p)
+        make(SufficientStatistics, loss=HuberLoss(1.0, 1.0), parameters=p)
 
 
 def test_progress_and_interruption():

@@ -107,7 +107,7 @@ def test_records_that_are_not_finite_count_as_zero(kind):
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 3), (2, 1), (3, 2), (4, 1), (7, 1)])
 def test_the_smallest_data_sets(kind, n, d):
     cls, options = KINDS[kind]
-    learner = cls(LpBall(d), SquaredLoss(), budget=dpoco.Budget(1.0, 1e-4),
+    learner = cls(LpBall(d), SquaredLoss(1.0, 1.0), budget=dpoco.Budget(1.0, 1e-4),
                   source=Source.seeded(2), **options)  # fmt: skip
     learner.fit(X[:n, :d], Y[:n])
     np.testing.assert_allclose(

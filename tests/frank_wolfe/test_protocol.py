@@ -53,7 +53,7 @@ SETS = [
 
 
 @pytest.mark.parametrize("domain", SETS, ids=repr)
-@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss(), HuberLoss()])
+@pytest.mark.parametrize("loss", [SquaredLoss(1.0, 1.0), LogisticLoss(1.0), HuberLoss(1.0, 1.0)])
 @pytest.mark.parametrize("instructions", ["auto", "avx2", "baseline"])
 def test_rounds_in_blocks_have_the_bits_of_single_ones(domain, loss, instructions):
     """Rounds of one call and single rounds, on every instruction set."""
@@ -139,7 +139,7 @@ def test_huge_records_are_clipped_in_every_geometry(p):
 
 def test_gaussian_noise_is_never_purely_private():
     with pytest.raises(dpoco.CalibrationError, match="delta > 0"):
-        TreeFrankWolfe(LpBall(3), SquaredLoss(), horizon=5, budget=dpoco.Budget(1.0, 0.0))
+        TreeFrankWolfe(LpBall(3), SquaredLoss(1.0, 1.0), horizon=5, budget=dpoco.Budget(1.0, 0.0))
 
 
 # -- losses ---------------------------------------------------------------------------------------

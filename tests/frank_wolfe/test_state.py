@@ -179,7 +179,7 @@ def test_a_killed_process_resumes_to_the_same_releases(tmp_path):
 def test_arguments_of_any_number_type_and_changed_arrays_can_be_saved():
     start = np.full(D, 0.1)
     learner = TreeFrankWolfe(
-        LpBall(D), SquaredLoss(), horizon=T, budget=dpoco.Budget(1.0, 1e-4), start=start,
+        LpBall(D), SquaredLoss(1.0, 1.0), horizon=T, budget=dpoco.Budget(1.0, 1e-4), start=start,
         step_scale=Fraction(3, 2),
     )  # fmt: skip
     start[:] = 7.0  # the caller's array is the caller's

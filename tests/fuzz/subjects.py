@@ -74,12 +74,20 @@ def _online() -> dict[str, Online]:
     }
     of, contexts = _cases.of, _cases.BANDIT
     kinds["HighDimensionalBandit"] = Online(
-        of(HighDimensionalBandit, 2, _cases.CROSS, budget=_cases.RICH), contexts
+        of(
+            HighDimensionalBandit,
+            2,
+            _cases.CROSS,
+            budget=_cases.RICH,
+            context_bound=1.0,
+            reward_bound=1.0,
+        ),
+        contexts,
     )
     kinds["HighDimensionalBandit, polyhedral"] = Online(
         of(
             HighDimensionalBandit, 2, _cases.CROSS, budget=_cases.RICH, arm_learner="polyhedral",
-            forced_rounds=2, batch=2,
+            forced_rounds=2, batch=2, context_bound=1.0, reward_bound=1.0
         ),
         contexts,
     )  # fmt: skip

@@ -109,7 +109,7 @@ def long_runs() -> None:
     """Whatever another thread asks for during a long run: it is refused, or nothing is torn."""
     rng = np.random.default_rng(1)
     budget, many = dpoco.Budget(1.0, 1e-5), 20_000
-    ball, loss = dpoco.domains.LpBall(8), dpoco.losses.SquaredLoss(1.0, feature_bound_l2=1.0)
+    ball, loss = dpoco.domains.LpBall(8), dpoco.losses.SquaredLoss(1.0, 1.0, feature_bound_l2=1.0)
     records = rng.normal(size=(many, 8)), rng.normal(size=many)
     for learner, rows in (
         (
@@ -122,7 +122,7 @@ def long_runs() -> None:
         ),
         (dpoco.frank_wolfe.TreeFrankWolfe(ball, loss, horizon=many, budget=budget), records),
         (dpoco.oco.NoisyFTRL(ball, loss, horizon=many, budget=budget), records),
-        (dpoco.mechanisms.ContinualSum(8, horizon=many, budget=budget), records[:1]),
+        (dpoco.mechanisms.ContinualSum(8, horizon=many, budget=budget, bound=1.0), records[:1]),
     ):
         over = threading.Event()
 

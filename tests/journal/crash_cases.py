@@ -29,13 +29,13 @@ RECORDS = np.random.default_rng(11).uniform(size=(ROUNDS, 3))
 def sums(seed):
     budget = dpoco.Budget(1.0, 1e-6)
     return dpoco.mechanisms.ContinualSum(
-        3, horizon=ROUNDS, budget=budget, method="tree", source=_source(seed)
+        3, horizon=ROUNDS, budget=budget, method="tree", source=_source(seed), bound=1.0
     )
 
 
 def selections(seed):
     return dpoco.mechanisms.NoisyMax(
-        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), source=_source(seed)
+        3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), source=_source(seed), sensitivity=1.0
     )
 
 

@@ -25,7 +25,7 @@ def make():
         warnings.simplefilter("ignore")
         return dpoco.bandits.LinUCB(
             4, 3, horizon=10 * USERS, budget=dpoco.Budget(8.0, 1e-6), participation=RULE,
-            source=Source.seeded(1),
+            source=Source.seeded(1), context_bound=1.0, reward_bound=1.0
         )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def cases():
     features, labels = r.normal(size=(ROUNDS, 3)) / 3.0, r.uniform(-1.0, 1.0, ROUNDS)
     losses = r.uniform(size=(ROUNDS, 4))
     matrices = np.stack([np.eye(2) * s for s in r.uniform(0.1, 0.5, ROUNDS)])
-    ball, square = LpBall(3), SquaredLoss()
+    ball, square = LpBall(3), SquaredLoss(1.0, 1.0)
     common = {"horizon": ROUNDS, "budget": BUDGET}
     pure = {"horizon": ROUNDS, "budget": dpoco.Budget(1.0, 0.0)}
 
@@ -75,7 +75,7 @@ def cases():
     quadratic = QuadraticLoss(lipschitz=1.0, smoothness=1.0)
     rows = (
         ("TreeFrankWolfe", learner(fw.TreeFrankWolfe, ball, square, **common), (features, labels)),
-        ("NoisyFTRL", learner(oco.NoisyFTRL, ball, LinearLoss(), **common), (features,)),
+        ("NoisyFTRL", learner(oco.NoisyFTRL, ball, LinearLoss(1.0), **common), (features,)),
         (
             "CoupledRegularizedLeader",
             learner(oco.CoupledRegularizedLeader, LpBall(2), quadratic, **common),

@@ -136,7 +136,7 @@ def test_facts_about_noise_belong_to_the_class_and_not_to_its_name():
     learner = renamed(ball, loss, horizon=10_000, budget=PART)
     assert noise_of(learner) == "fresh"
     check_forkable(learner)
-    queries = dpoco.mechanisms.NoisyMax(4, horizon=10, budget=PART)
+    queries = dpoco.mechanisms.NoisyMax(4, horizon=10, budget=PART, sensitivity=1.0)
     assert noise_of(queries) == "hidden"  # one record is in all rounds
     check_forkable(queries)
 

@@ -34,7 +34,9 @@ def test_a_full_disk(tmp_path):
         connection = journal._store._connection
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
-        wide = dpoco.mechanisms.ContinualSum(2000, horizon=5, budget=dpoco.Budget(1.0, 1e-6))
+        wide = dpoco.mechanisms.ContinualSum(
+            2000, horizon=5, budget=dpoco.Budget(1.0, 1e-6), bound=1.0
+        )
         with pytest.raises(OSError, match="full"):
             journal.open("wide", lambda: wide)
         assert journal.streams() == ["a"]

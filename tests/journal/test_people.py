@@ -25,7 +25,11 @@ FEATURES, LABELS = RNG.normal(size=(ROUNDS, 3)) / 3.0, RNG.uniform(-1.0, 1.0, RO
 COUNTS, RING = dpoco.Participation(2, 3), dpoco.Participation(None, 8)
 CLASSES = {
     "experts": (dpoco.experts.PrefixHedge, (3,), (LOSSES,)),
-    "records": (dpoco.frank_wolfe.TreeFrankWolfe, (LpBall(3), SquaredLoss()), (FEATURES, LABELS)),
+    "records": (
+        dpoco.frank_wolfe.TreeFrankWolfe,
+        (LpBall(3), SquaredLoss(1.0, 1.0)),
+        (FEATURES, LABELS),
+    ),
     "arms": (dpoco.bandits.LinUCB, (3, 3), (FEATURES, LOSSES)),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -140,7 +144,9 @@ def test_refusals_before_anything_is_drawn_or_counted(tmp_path):
         few = dpoco.Participation(2, 3, max_persons=3)
         stream = journal.open("a", lambda: learner(rule=few))
         plain = journal.open("b", dpoco.experts.PrefixHedge(3, horizon=ROUNDS, budget=None))
-        sums = journal.open("c", dpoco.mechanisms.ContinualSum(3, horizon=9, budget=None))
+        sums = journal.open(
+            "c", dpoco.mechanisms.ContinualSum(3, horizon=9, budget=None, bound=1.0)
+        )
         stream.process(LOSSES[:2], person=["x", "y"])
         commits, before = journal._rows.head.sequence, counters(stream._learner._limiter)
         for at, error, person in (

@@ -20,7 +20,7 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 def walker(seed):
     return dpoco.frank_wolfe.TreeFrankWolfe(
         dpoco.domains.LpBall(WIDTH),
-        dpoco.losses.SquaredLoss(),
+        dpoco.losses.SquaredLoss(1.0, 1.0),
         horizon=ROUNDS,
         budget=BUDGET,
         source=None if seed is None else Source.seeded(seed),
@@ -29,7 +29,11 @@ def walker(seed):
 
 def sums(seed):
     return dpoco.mechanisms.ContinualSum(
-        WIDTH, horizon=ROUNDS, budget=BUDGET, source=None if seed is None else Source.seeded(seed)
+        WIDTH,
+        horizon=ROUNDS,
+        budget=BUDGET,
+        source=None if seed is None else Source.seeded(seed),
+        bound=1.0,
     )
 
 

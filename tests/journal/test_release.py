@@ -270,7 +270,7 @@ def test_guarantees_are_computed_once_for_each_header(tmp_path, monkeypatch):
     budgets = [dpoco.Budget(1.0, 1e-6), dpoco.Budget(2.0, 1e-6)]
 
     def make(budget):
-        return dpoco.mechanisms.ContinualSum(3, horizon=ROUNDS, budget=budget)
+        return dpoco.mechanisms.ContinualSum(3, horizon=ROUNDS, budget=budget, bound=1.0)
 
     values = CASES[NAMES.index("ContinualSum")].batch
     with opened(tmp_path) as journal:

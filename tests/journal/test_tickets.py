@@ -315,7 +315,8 @@ def test_the_guarantee_says_so_and_a_stream_without_tickets_is_stored_as_ever(tm
 
 def test_mechanisms_have_none(tmp_path):
     with opened(tmp_path) as journal:
-        make = lambda: dpoco.mechanisms.ContinualSum(3, horizon=9, budget=dpoco.Budget(1.0, 1e-6))  # noqa: E731
+        terms = {"horizon": 9, "budget": dpoco.Budget(1.0, 1e-6), "bound": 1.0}
+        make = lambda: dpoco.mechanisms.ContinualSum(3, **terms)  # noqa: E731
         stream = journal.open("sums", make)
         _, ticket = stream_of(journal).decide(CONTEXTS[0], ticket=True)
         assert stream.outstanding == ()
@@ -334,7 +335,9 @@ def test_mechanisms_have_none(tmp_path):
 def test_past_the_horizon_a_ticket_waits(name, tmp_path):
     """Rounds without tickets may use up what these had reserved."""
     case = CASES[name]
-    learner = dpoco.bandits.LinUCB(4, 3, horizon=2, budget=None)
+    learner = dpoco.bandits.LinUCB(
+        4, 3, horizon=2, budget=None, context_bound=1.0, reward_bound=1.0
+    )
     if name == "PrefixHedge":
         learner = dpoco.experts.PrefixHedge(4, horizon=2, budget=None)
     given = tuple(array[0] for array in case.batch[:-1])

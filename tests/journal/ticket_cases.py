@@ -27,6 +27,8 @@ def _bandit(seed):
             budget=BUDGET,
             forced_rounds=2,
             source=Source.seeded(seed),
+            context_bound=1.0,
+            reward_bound=1.0,
         )
 
 

@@ -121,7 +121,7 @@ def test_labels_are_clipped_for_any_value() -> None:
     labels = np.array([-9.0, -1.0, 0.3, 1.0, 9.0, math.inf, -math.inf, math.nan])
     squared = SquaredLoss(1, 2.0)._glm_engine.clip_labels(labels)
     assert squared.tolist() == [-2.0, -1.0, 0.3, 1.0, 2.0, 2.0, -2.0, -2.0]
-    logistic = LogisticLoss()._glm_engine.clip_labels(labels)
+    logistic = LogisticLoss(1.0)._glm_engine.clip_labels(labels)
     assert logistic.tolist() == [0.0, 0.0, 0.3, 1.0, 1.0, 1.0, 0.0, 0.0]
 
 

@@ -9,13 +9,13 @@ from dpoco.domains import Box, LpBall, Simplex
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
 LOSSES = [
-    SquaredLoss(label_bound=0.3),
-    SquaredLoss(label_bound=2.0, weight=0.5),
-    LogisticLoss(),
-    HuberLoss(label_bound=0.3, threshold=0.2),
-    HuberLoss(label_bound=1.0, threshold=1.0),
-    HuberLoss(label_bound=5.0, threshold=0.4),
-    HuberLoss(label_bound=0.5, threshold=10.0),
+    SquaredLoss(label_bound=0.3, feature_bound=1.0),
+    SquaredLoss(label_bound=2.0, weight=0.5, feature_bound=1.0),
+    LogisticLoss(1.0),
+    HuberLoss(label_bound=0.3, threshold=0.2, feature_bound=1.0),
+    HuberLoss(label_bound=1.0, threshold=1.0, feature_bound=1.0),
+    HuberLoss(label_bound=5.0, threshold=0.4, feature_bound=1.0),
+    HuberLoss(label_bound=0.5, threshold=10.0, feature_bound=1.0),
 ]
 ROUNDS = np.array([1, 2, 3, 4, 5, 7, 10, 30, 100, 1000, 100_000, 10_000_000])
 
@@ -56,7 +56,7 @@ def test_the_bound_is_nearly_attained(loss, a) -> None:
 
 @pytest.mark.parametrize("s", [1.5, 4.0])
 def test_the_bound_for_larger_steps_is_attained_by_the_squared_loss(s) -> None:
-    loss = SquaredLoss(label_bound=0.3)
+    loss = SquaredLoss(label_bound=0.3, feature_bound=1.0)
     assert search(loss, 1.0, s) >= 0.998 * loss.leaf_scalar_bound(1.0, s)
 
 
@@ -88,12 +88,12 @@ def test_formulas() -> None:
     assert SquaredLoss(1, 1.25, weight=0.5).leaf_scalar_bound(2.0) == 3.25
     assert SquaredLoss(1, 1.25).leaf_scalar_bound(2.0, 3.0) == 2 * (5 * 2.0 + 1.25)
     assert SquaredLoss(1, 1.25).leaf_scalar_bound(2.0, 0.5) == 6.5
-    bounds = [LogisticLoss().leaf_scalar_bound(a) for a in (0.5, 1.0, 2.0, 4.0)]
+    bounds = [LogisticLoss(1.0).leaf_scalar_bound(a) for a in (0.5, 1.0, 2.0, 4.0)]
     assert bounds == [0.625, 0.75, 1.0, 1.5]
-    assert LogisticLoss().leaf_scalar_bound(1.0, 2.0) == 0.5 + 3 / 4
+    assert LogisticLoss(1.0).leaf_scalar_bound(1.0, 2.0) == 0.5 + 3 / 4
     # Small steps: the general bound is the smaller one.
     general = 1 / (1 + math.exp(-10.0)) + 2 * 0.01 * 10.0 / 4
-    assert LogisticLoss().leaf_scalar_bound(10.0, 0.01) == pytest.approx(general)
+    assert LogisticLoss(1.0).leaf_scalar_bound(10.0, 0.01) == pytest.approx(general)
     assert HuberLoss(1, 1.0).leaf_scalar_bound(2.0) == 3.0
     assert HuberLoss(1, 9.0, threshold=0.5).leaf_scalar_bound(2.0) == 4.5
     assert HuberLoss(1, 1.0, threshold=0.5).leaf_scalar_bound(2.0, 2.0) == 7.0
@@ -103,7 +103,7 @@ def test_squared_leaf_is_the_gradient_at_the_last_vertex() -> None:
     """k grad f(theta_k) - (k-1) grad f(theta_{k-1}) = grad f(v_{k-1}) for steps 1/(k+1)."""
     rng = np.random.default_rng(32)
     for p in (1.0, 1.5, 2.0, math.inf):
-        domain, loss = LpBall(5, p, 0.9), SquaredLoss()
+        domain, loss = LpBall(5, p, 0.9), SquaredLoss(1.0, 1.0)
         theta = before = vertex = domain.center
         for k in range(1, 30):
             x, y = rng.normal(size=5), rng.uniform(-1, 1)

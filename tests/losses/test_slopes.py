@@ -20,7 +20,7 @@ ONE = np.ones(1)
 
 def slopes(bound, z, y):
     z = np.atleast_1d(z)
-    return LogisticLoss(slope_bound=bound)._glm_engine.derivatives(z, np.full(z.shape, y))
+    return LogisticLoss(1.0, slope_bound=bound)._glm_engine.derivatives(z, np.full(z.shape, y))
 
 
 def damped(bound, z, p):
@@ -37,7 +37,7 @@ def damped(bound, z, p):
 def test_known_digits(z, one, zero, curvature):
     assert slopes(0.5, z, 1.0)[0] == pytest.approx(one, abs=1e-8)
     assert slopes(0.5, z, 0.0)[0] == pytest.approx(zero, abs=1e-8)
-    engine = LogisticLoss(slope_bound=0.5)._glm_engine
+    engine = LogisticLoss(1.0, slope_bound=0.5)._glm_engine
     assert engine.curvatures(np.array([z]), ONE)[0] == pytest.approx(curvature, abs=1e-8)
 
 
@@ -78,15 +78,15 @@ def test_nothing_changes_without_a_bound_and_values_are_the_logistic_loss():
     assert np.array_equal(plain.gradient(theta, rows, labels), whole.gradient(theta, rows, labels))
     for wrong in (0.49, 1.01, 0.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="slope_bound"):
-            LogisticLoss(slope_bound=wrong)
+            LogisticLoss(1.0, slope_bound=wrong)
     with pytest.raises(TypeError):
-        LogisticLoss(slope_bound="half")
+        LogisticLoss(1.0, slope_bound="half")
 
 
 def test_the_leader_needs_less_noise_and_reports_the_logistic_loss():
     given = {"horizon": 200, "budget": BUDGET, "source": dpoco.random.Source.seeded(1)}
-    plain = NoisyFTRL(LpBall(3, 2.0, 50.0), LogisticLoss(), **given)
-    half = NoisyFTRL(LpBall(3, 2.0, 50.0), LogisticLoss(slope_bound=0.5), **given)
+    plain = NoisyFTRL(LpBall(3, 2.0, 50.0), LogisticLoss(1.0), **given)
+    half = NoisyFTRL(LpBall(3, 2.0, 50.0), LogisticLoss(1.0, slope_bound=0.5), **given)
     assert half.parameters.noise_scale == pytest.approx(
         0.5 * plain.parameters.noise_scale, rel=1e-9
     )
@@ -112,4 +112,4 @@ def test_others_refuse_it(kind):
     published = [{"weights": "paper"}] if "weights" in kind._options else []
     for options in ({}, *published):
         with pytest.raises(ValueError, match="only NoisyFTRL and NoisyNewton take a slope_bound"):
-            kind(domain, LogisticLoss(slope_bound=0.75), budget=BUDGET, **length, **options)
+            kind(domain, LogisticLoss(1.0, slope_bound=0.75), budget=BUDGET, **length, **options)

@@ -23,23 +23,23 @@ from dpoco.losses import (
 )
 
 EXAMPLES: list[Loss] = [
-    SquaredLoss(),
+    SquaredLoss(1.0, 1.0),
     SquaredLoss(2, 1 / 3, weight=0.5, feature_bound_l2=0.1),
-    LogisticLoss(),
+    LogisticLoss(1.0),
     LogisticLoss(0.1, feature_bound_l2=3.0),
-    HuberLoss(),
+    HuberLoss(1.0, 1.0),
     HuberLoss(1.0, 2.0, threshold=0.3),
-    LinearLoss(),
+    LinearLoss(1.0),
     LinearLoss(0.7, gradient_bound_l2=0.1),
     CustomLoss(1.0, 0.0),
     CustomLoss(1, 2, leaf_bound=0.1, leaf_bound_l2=1 / 3),
 ]
 GLMS = [
-    SquaredLoss(),
-    SquaredLoss(weight=0.5, label_bound=3.0),
-    LogisticLoss(),
-    HuberLoss(threshold=0.6),
-    HuberLoss(threshold=5.0, label_bound=2.0),
+    SquaredLoss(1.0, 1.0),
+    SquaredLoss(weight=0.5, label_bound=3.0, feature_bound=1.0),
+    LogisticLoss(1.0),
+    HuberLoss(1.0, 1.0, threshold=0.6),
+    HuberLoss(threshold=5.0, label_bound=2.0, feature_bound=1.0),
 ]
 
 
@@ -58,29 +58,29 @@ def test_text_json_and_pickle_restore_an_equal_loss(loss: Loss) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "name"),
     [
-        (lambda: SquaredLoss(0.0), ValueError, "feature_bound"),
-        (lambda: SquaredLoss(math.nan), ValueError, "feature_bound"),
-        (lambda: SquaredLoss(True), TypeError, "feature_bound"),
+        (lambda: SquaredLoss(0.0, 1.0), ValueError, "feature_bound"),
+        (lambda: SquaredLoss(math.nan, 1.0), ValueError, "feature_bound"),
+        (lambda: SquaredLoss(True, 1.0), TypeError, "feature_bound"),
         (lambda: SquaredLoss(1.0, -1.0), ValueError, "label_bound"),
         (lambda: SquaredLoss(1.0, 1.0, weight=math.inf), ValueError, "weight"),
-        (lambda: SquaredLoss(feature_bound_l2=0.0), ValueError, "feature_bound_l2"),
+        (lambda: SquaredLoss(1.0, 1.0, feature_bound_l2=0.0), ValueError, "feature_bound_l2"),
         (lambda: SquaredLoss(1.0, 1.0, 0.5), TypeError, "positional"),
         (lambda: LogisticLoss("1"), TypeError, "feature_bound"),
         (lambda: LogisticLoss(1.0, 1.0), TypeError, "positional"),
-        (lambda: HuberLoss(threshold=0.0), ValueError, "threshold"),
+        (lambda: HuberLoss(1.0, 1.0, threshold=0.0), ValueError, "threshold"),
         (lambda: LinearLoss(-1.0), ValueError, "gradient_bound"),
-        (lambda: LinearLoss(gradient_bound_l2=[1.0]), TypeError, "gradient_bound_l2"),
+        (lambda: LinearLoss(1.0, gradient_bound_l2=[1.0]), TypeError, "gradient_bound_l2"),
         (lambda: CustomLoss(0.0, 1.0), ValueError, "lipschitz"),
         (lambda: CustomLoss(1.0, -1.0), ValueError, "smoothness"),
         (lambda: CustomLoss(1.0, 1.0, leaf_bound=0.0), ValueError, "leaf_bound"),
-        (lambda: SquaredLoss().leaf_scalar_bound(-1.0), ValueError, "margin"),
-        (lambda: SquaredLoss().leaf_scalar_bound(1.0, 0.0), ValueError, "step_scale"),
-        (lambda: SquaredLoss().value([0, 0], [1, 2, 3], 0), ValueError, "features"),
-        (lambda: SquaredLoss().value([0, 0], [[1, 2]], 0), ValueError, "labels?"),
-        (lambda: SquaredLoss().value([0, 0], [1, 2], [0, 1]), ValueError, "label"),
-        (lambda: SquaredLoss().value([0, 0], [1, 2]), TypeError, "label"),
-        (lambda: SquaredLoss().value([0, 0], ["a", "b"], 0), TypeError, "features"),
-        (lambda: LinearLoss().value([0, 0], [1, 2], 1.0), TypeError, "label"),
+        (lambda: SquaredLoss(1.0, 1.0).leaf_scalar_bound(-1.0), ValueError, "margin"),
+        (lambda: SquaredLoss(1.0, 1.0).leaf_scalar_bound(1.0, 0.0), ValueError, "step_scale"),
+        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [1, 2, 3], 0), ValueError, "features"),
+        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [[1, 2]], 0), ValueError, "labels?"),
+        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [1, 2], [0, 1]), ValueError, "label"),
+        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], [1, 2]), TypeError, "label"),
+        (lambda: SquaredLoss(1.0, 1.0).value([0, 0], ["a", "b"], 0), TypeError, "features"),
+        (lambda: LinearLoss(1.0).value([0, 0], [1, 2], 1.0), TypeError, "label"),
         (lambda: CustomLoss(1, 1).batch_values(LpBall(2), 0, 0, 0), TypeError, "CustomLoss"),
         (lambda: from_dict({}), ValueError, "loss type"),
         (lambda: from_dict({"type": "GlmLoss"}), ValueError, "loss type"),
@@ -128,7 +128,7 @@ def test_values_and_derivatives(loss) -> None:
 
 def test_logistic_keeps_relative_precision_in_the_tails() -> None:
     z = np.array([-700.0, -300.0, -40.0, -1e-9, 0.0, 1e-9, 40.0])
-    engine = LogisticLoss()._glm_engine
+    engine = LogisticLoss(1.0)._glm_engine
     zero = np.zeros(7)
     exact = 1 / (1 + np.exp(-z.astype(np.longdouble)))
     assert engine.derivatives(z, zero) == pytest.approx(exact.astype(float), rel=1e-14)
@@ -158,7 +158,7 @@ def test_gradient_matches_value_in_every_direction(loss) -> None:
 
 
 def test_linear_and_custom_losses_evaluate() -> None:
-    linear = LinearLoss()
+    linear = LinearLoss(1.0)
     assert linear.value([1, 2], [3, 4]) == 11.0
     assert linear.value([1, 2], [[3, 4], [1, 0]]).tolist() == [11.0, 1.0]
     g = np.array([3.0, 4.0])
@@ -226,10 +226,10 @@ def test_constants_of_the_other_losses() -> None:
 
 def test_margins_use_the_smaller_of_two_hoelder_bounds() -> None:
     ball = LpBall(16, math.inf, 1.0)
-    assert SquaredLoss(1.0).margin_bound(ball) == 1.0
-    assert SquaredLoss(1.0, feature_bound_l2=0.1).margin_bound(ball) == pytest.approx(0.4)
-    assert SquaredLoss(1.0, feature_bound_l2=0.9).margin_bound(ball) == 1.0
-    assert SquaredLoss(2.0).margin_bound(Box([-3.0, 0.0], [1.0, 0.0])) == 6.0
+    assert SquaredLoss(1.0, 1.0).margin_bound(ball) == 1.0
+    assert SquaredLoss(1.0, 1.0, feature_bound_l2=0.1).margin_bound(ball) == pytest.approx(0.4)
+    assert SquaredLoss(1.0, 1.0, feature_bound_l2=0.9).margin_bound(ball) == 1.0
+    assert SquaredLoss(2.0, 1.0).margin_bound(Box([-3.0, 0.0], [1.0, 0.0])) == 6.0
 
 
 def test_compiled_loss_refuses_unknown_kinds() -> None:

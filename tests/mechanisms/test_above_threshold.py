@@ -136,7 +136,11 @@ def test_several_alarms_share_one_threshold_noise():
 
 def answers(parameters, queries, seed):
     watch = AboveThreshold(
-        horizon=None, budget=None, parameters=parameters, source=Source.seeded(seed)
+        horizon=None,
+        budget=None,
+        parameters=parameters,
+        source=Source.seeded(seed),
+        sensitivity=1.0,
     )
     for i, query in enumerate(queries):
         if watch.test(query):
@@ -164,7 +168,7 @@ def test_margins():
     assert 1.0 - quiet[-1] <= 0.05
     loud = alarm_time_law([p.detection_margin(0.1)], p.threshold_noise_scale, p.query_noise_scale)
     assert loud[0] >= 0.9
-    watch = AboveThreshold(horizon=100, budget=PURE, source=Source.seeded(3))
+    watch = AboveThreshold(horizon=100, budget=PURE, source=Source.seeded(3), sensitivity=1.0)
     reach = p.margin + p.detection_margin(1e-6)
     assert not any(watch.test(0.0) for _ in range(50))
     assert watch.test(reach + 7.0, threshold=7.0)
@@ -191,15 +195,15 @@ def test_calibration():
     lying = AboveThresholdParameters(**{**vars(p), "epsilon": 0.1, "query_noise_scale": 1.0})
     assert accountant.guarantee(lying).epsilon > 10.0
     with pytest.raises(dpoco.BudgetExceeded):
-        AboveThreshold(horizon=1000, budget=PURE, parameters=lying)
+        AboveThreshold(horizon=1000, budget=PURE, parameters=lying, sensitivity=1.0)
 
 
 def test_without_noise():
-    watch = AboveThreshold(horizon=3, budget=None)
+    watch = AboveThreshold(horizon=3, budget=None, sensitivity=1.0)
     assert not watch.guarantee.private
     assert [watch.test(x, threshold=2.0) for x in (1.0, 1.9, 2.0)] == [False, False, True]
     for value in (math.nan, math.inf, -math.inf):  # count as 0
-        watch = AboveThreshold(horizon=2, budget=None)
+        watch = AboveThreshold(horizon=2, budget=None, sensitivity=1.0)
         assert [watch.test(value, threshold=x) for x in (0.5, -0.5)] == [False, True]
 
 
@@ -207,7 +211,7 @@ def test_bad_arguments():
     for wrong in ({"spread": 0.5}, {"spread": 2.5}, {"false_alarm": 0.0}, {"false_alarm": 1.0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             AboveThreshold(**{"horizon": 10, "budget": PURE, **wrong})
-    watch = AboveThreshold(horizon=10, budget=PURE)
+    watch = AboveThreshold(horizon=10, budget=PURE, sensitivity=1.0)
     for value in ("1", None, [1.0], 1j):
         with pytest.raises(TypeError, match="value"):
             watch.test(value)
@@ -218,7 +222,9 @@ def test_bad_arguments():
 
 
 def test_it_stops_after_its_alarms_and_its_horizon():
-    watch = AboveThreshold(horizon=10, budget=PURE, alarms=2, source=Source.seeded(1))
+    watch = AboveThreshold(
+        horizon=10, budget=PURE, alarms=2, source=Source.seeded(1), sensitivity=1.0
+    )
     assert [watch.test(1e6), watch.test(-1e6), watch.test(1e6)] == [True, False, True]
     assert watch.alarms_left == 0
     state = watch._engine.state()
@@ -230,7 +236,7 @@ def test_it_stops_after_its_alarms_and_its_horizon():
 
 
 def test_impossible_states_are_refused():
-    watch = AboveThreshold(horizon=30, budget=PURE, source=Source.seeded(5))
+    watch = AboveThreshold(horizon=30, budget=PURE, source=Source.seeded(5), sensitivity=1.0)
     watch.test(-1e6)
     state = watch._engine.state()
     words = [(8, (2).to_bytes(8, "little")), (0, (31).to_bytes(8, "little"))]
@@ -238,6 +244,6 @@ def test_impossible_states_are_refused():
     for at, value in words:
         broken = state[:at] + value + state[at + 8 :]
         with pytest.raises(dpoco.StateError):
-            AboveThreshold(horizon=30, budget=PURE)._engine.restore(broken)
+            AboveThreshold(horizon=30, budget=PURE, sensitivity=1.0)._engine.restore(broken)
     with pytest.raises(dpoco.StateError):
-        AboveThreshold(horizon=30, budget=PURE)._engine.restore(state[:-1])
+        AboveThreshold(horizon=30, budget=PURE, sensitivity=1.0)._engine.restore(state[:-1])

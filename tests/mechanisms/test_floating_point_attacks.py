@@ -57,7 +57,7 @@ def naive(x, trial):
 
 def released_sum(numerics, x, trial):
     total = ContinualSum(
-        D, horizon=1000, budget=BUDGET, numerics=numerics, source=Source.seeded(trial)
+        D, horizon=1000, budget=BUDGET, numerics=numerics, source=Source.seeded(trial), bound=1.0
     )
     return total.push(x), total.parameters.noise_scale
 
@@ -73,7 +73,9 @@ def test_released_sums_lie_on_the_stated_grid():
     from dpoco.accounting.continual_sum import release_grid
 
     for method in ("blt", "tree", "honaker", "toeplitz"):
-        total = ContinualSum(5, horizon=50, budget=dpoco.Budget(1.0, 1e-6), method=method)
+        total = ContinualSum(
+            5, horizon=50, budget=dpoco.Budget(1.0, 1e-6), method=method, bound=1.0
+        )
         grid = release_grid(total.parameters.noise_scale)
         released = total.run(np.random.default_rng(0).normal(size=(50, 5))) / grid
         assert np.array_equal(released, np.rint(released))
@@ -101,7 +103,7 @@ def test_decisions_show_no_grid_either():
     for trial in range(TRIALS):
         secret = int(rng.integers(2))
         learner = TreeFrankWolfe(
-            LpBall(D, 2.0), SquaredLoss(), horizon=1000, budget=BUDGET,
+            LpBall(D, 2.0), SquaredLoss(1.0, 1.0), horizon=1000, budget=BUDGET,
             source=Source.seeded(trial),
         )  # fmt: skip
         learner.decide()

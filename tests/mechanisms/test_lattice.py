@@ -55,7 +55,7 @@ def test_noise_is_that_of_doubles_but_for_the_rounding(method):
         plain.parameters.to_dict() | {"numerics": "lattice"}
     )
     exact = ContinualSum(
-        40, horizon=64, budget=None, parameters=parameters, source=Source.seeded(1)
+        40, horizon=64, budget=None, parameters=parameters, source=Source.seeded(1), bound=1.0
     )
     assert np.abs(exact.run(values) - plain.run(values)).max() <= 1.01 * release_grid(
         plain.parameters.noise_scale

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 def frank_wolfe(rounds=24, source=None, **options):
     return TreeFrankWolfe(
-        LpBall(3, 2.0), SquaredLoss(), horizon=rounds, budget=BUDGET,
+        LpBall(3, 2.0), SquaredLoss(1.0, 1.0), horizon=rounds, budget=BUDGET,
         source=source or Source.seeded(1), **options,
     )  # fmt: skip
 
 
 def leader(rounds=24, source=None, **options):
     return NoisyFTRL(
-        LpBall(3, 2.0), SquaredLoss(), horizon=rounds, budget=BUDGET,
+        LpBall(3, 2.0), SquaredLoss(1.0, 1.0), horizon=rounds, budget=BUDGET,
         source=source or Source.seeded(1), **options,
     )  # fmt: skip
 
@@ -103,11 +103,19 @@ def test_arms_of_bandits_and_batch_fits_are_doubles_and_say_so():
     from dpoco.oco import LipschitzLearner
 
     cross = LpBall(3, 1.0)
-    learner = HighDimensionalBandit(2, cross, horizon=200, budget=BUDGET, arm_learner="tree")
+    learner = HighDimensionalBandit(
+        2,
+        cross,
+        horizon=200,
+        budget=BUDGET,
+        arm_learner="tree",
+        context_bound=1.0,
+        reward_bound=1.0,
+    )
     assert learner.parameters.arm.numerics == "float"
     others = [
         learner,
-        PhasedSGD(LpBall(3, 2.0), SquaredLoss(), records=200, budget=BUDGET),
+        PhasedSGD(LpBall(3, 2.0), SquaredLoss(1.0, 1.0), records=200, budget=BUDGET),
         LipschitzLearner(
             dpoco.domains.Box([0.0], [1.0]), lipschitz=1.0, horizon=200, budget=BUDGET
         ),

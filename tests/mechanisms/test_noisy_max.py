@@ -55,7 +55,12 @@ def frequencies(noise, scores, scale, draws=100_000, **options):
         one_directional=False, largest=options.pop("largest", True), epsilon_each=1.0,
     )  # fmt: skip
     best = NoisyMax(
-        len(scores), horizon=draws, budget=None, parameters=parameters, source=Source.seeded(7)
+        len(scores),
+        horizon=draws,
+        budget=None,
+        parameters=parameters,
+        source=Source.seeded(7),
+        sensitivity=1.0,
     )
     scores = np.array(scores, dtype=float)
     return np.bincount([best.select(scores) for _ in range(draws)], minlength=len(scores))
@@ -165,7 +170,7 @@ def test_the_guarantee_does_not_trust_derived_fields():
     lying = NoisyMaxParameters(**{**vars(parameters), "epsilon_each": 0.1, "scale": 1.0})
     assert accountant.guarantee(lying).epsilon == 2.0
     with pytest.raises(dpoco.BudgetExceeded):
-        NoisyMax(4, budget=PURE, parameters=lying)
+        NoisyMax(4, budget=PURE, parameters=lying, sensitivity=1.0)
     assert NoisyMaxParameters.from_dict(parameters.to_dict()) == parameters
     with pytest.raises(dpoco.StateError):
         NoisyMaxParameters.from_dict({**parameters.to_dict(), "noise": "none"})
@@ -176,7 +181,7 @@ def test_without_noise_and_without_choice():
     assert plain.select([1.0, 5.0, 2.0]) == 1
     assert not plain.guarantee.private
     assert make(3, budget=None, largest=False).select([1.0, 5.0, 0.5]) == 2
-    assert NoisyMax(3, budget=None).horizon == 1
+    assert NoisyMax(3, budget=None, sensitivity=1.0).horizon == 1
     alone = make(1)
     before = alone._engine.state()
     assert alone.select([math.nan]) == 0

@@ -195,7 +195,9 @@ def test_states_name_what_their_noise_is_correlated_by():
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_states_of_replaced_tables_do_not_go_on():
     """Beyond 10^9 pushes "blt" once had the numbers of 10^9; up to there it never changed."""
-    total = ContinualSum(1, horizon=10**10, budget=BUDGET, method="blt", numerics="float")
+    total = ContinualSum(
+        1, horizon=10**10, budget=BUDGET, method="blt", numerics="float", bound=1.0
+    )
     header = total._header()
     assert header["factorisation"]["decay"] == list(SHIPPED[10**10].decay)
     ContinualSum._assemble(header)
@@ -203,7 +205,7 @@ def test_states_of_replaced_tables_do_not_go_on():
     with pytest.raises(dpoco.StateError, match="correlate"):
         ContinualSum._assemble(old)
     for horizon in (10, 10**9):
-        known = ContinualSum(1, horizon=horizon, budget=BUDGET, method="blt")
+        known = ContinualSum(1, horizon=horizon, budget=BUDGET, method="blt", bound=1.0)
         assert "factorisation" not in known._header()
         ContinualSum._assemble(known._header())
 
@@ -325,13 +327,27 @@ def test_parameters_are_for_their_own_pushes():
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 def test_joint_views_and_batches():
     bandit = dpoco.bandits.LinUCB(
-        3, 2, horizon=64, budget=dpoco.Budget(4.0, 1e-5), sum_method=NAME, batch=4
+        3,
+        2,
+        horizon=64,
+        budget=dpoco.Budget(4.0, 1e-5),
+        sum_method=NAME,
+        batch=4,
+        context_bound=1.0,
+        reward_bound=1.0,
     )
     p = bandit.parameters
     assert p.pushes == 15
     rows = row_norm(NAME, np.arange(1, 16), 15)
     plain = dpoco.bandits.LinUCB(
-        3, 2, horizon=64, budget=dpoco.Budget(4.0, 1e-5), sum_method="blt", batch=4
+        3,
+        2,
+        horizon=64,
+        budget=dpoco.Budget(4.0, 1e-5),
+        sum_method="blt",
+        batch=4,
+        context_bound=1.0,
+        reward_bound=1.0,
     )
     assert rows.max() < continual_sum.worst_row_norm("blt", 15)
     assert p.noise_margin < plain.parameters.noise_margin
@@ -341,7 +357,7 @@ def test_joint_views_and_batches():
 
 @pytest.mark.parametrize("horizon", [37, 40, 41])
 def test_the_last_block_may_be_incomplete(horizon):
-    domain, loss = dpoco.domains.LpBall(3), dpoco.losses.LinearLoss()
+    domain, loss = dpoco.domains.LpBall(3), dpoco.losses.LinearLoss(1.0)
     learner = dpoco.oco.NoisyFTRL(
         domain, loss, horizon=horizon, budget=BUDGET, sum_method=NAME, batch=4
     )

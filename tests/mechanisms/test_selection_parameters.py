@@ -91,7 +91,7 @@ def test_pure_privacy_is_not_forgotten_beside_concentration():
     assert math.isclose(g.epsilon_at(0.0), 200 * p.epsilon_each)
     assert g.epsilon_at(1e-60) <= 200 * p.epsilon_each
     assert dpoco.Guarantee.from_json(g.to_json()) == g
-    NoisyMax(5, horizon=200, budget=dpoco.Budget(3.2, 0.0), parameters=p)
+    NoisyMax(5, horizon=200, budget=dpoco.Budget(3.2, 0.0), parameters=p, sensitivity=1.0)
 
 
 def test_numpy_scalars_are_stored_as_plain_numbers():
@@ -131,8 +131,8 @@ def test_numpy_scalars_are_stored_as_plain_numbers():
 def test_numpy_scalars_as_arguments_survive_saving(tmp_path):
     i = np.int64
     for built in (
-        NoisyMax(i(5), horizon=i(3), budget=PURE),
-        AboveThreshold(horizon=i(10), budget=PURE, alarms=i(2)),
+        NoisyMax(i(5), horizon=i(3), budget=PURE, sensitivity=1.0),
+        AboveThreshold(horizon=i(10), budget=PURE, alarms=i(2), sensitivity=1.0),
         EpochSelector(i(3), horizon=i(10), budget=PURE, first=i(1)),
         ShiftDetector(i(3), horizon=i(10), budget=PURE, first=i(1)),
     ):
@@ -191,4 +191,4 @@ def test_numbers_beyond_floats():
     with pytest.raises(ValueError, match="epsilon"):
         dpoco.Budget(10**400, 0.0)
     with pytest.raises(ValueError, match="threshold"):
-        AboveThreshold(horizon=5, budget=PURE).test(0.0, 10**400)
+        AboveThreshold(horizon=5, budget=PURE, sensitivity=1.0).test(0.0, 10**400)

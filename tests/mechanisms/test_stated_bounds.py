@@ -136,7 +136,7 @@ def test_arms_of_a_bandit_state_their_diameters(monkeypatch):
     def make() -> Any:
         return bandits.HighDimensionalBandit(
             2, LpBall(3, 1.0), horizon=200, budget=Budget(4.0, 1e-6), arm_learner="polyhedral",
-            source=Source.seeded(1),
+            source=Source.seeded(1), context_bound=1.0, reward_bound=1.0
         )  # fmt: skip
 
     *before, settings, start = told("HighDimensionalBandit", make, monkeypatch)

@@ -221,7 +221,9 @@ def test_labels_that_are_noise_cost_little(epsilon, guarded, monkeypatch):
 def test_without_noise_the_quadratic_leader_is_least_squares():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3)) * 0.3, rng.normal(size=60) * 0.3
-    learner = make(LpBall(3, 2.0, 50.0), SquaredLoss(), 60, budget=None, statistics="quadratic")
+    learner = make(
+        LpBall(3, 2.0, 50.0), SquaredLoss(1.0, 1.0), 60, budget=None, statistics="quadratic"
+    )
     learner.run(X, y)
     seen = reference.ridge_ends(60, 1)[-1]
     expected = np.linalg.lstsq(X[:seen], y[:seen], rcond=None)[0]

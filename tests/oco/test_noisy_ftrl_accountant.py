@@ -292,7 +292,9 @@ def test_auto_prefers_normalised_sums_and_takes_what_is_clearly_better():
 @pytest.mark.parametrize("statistics", ["gradient", "quadratic"])
 @pytest.mark.parametrize("budget", [BUDGET, None])
 def test_parameters_survive_json(statistics, budget):
-    p = calibrate(LpBall(3), SquaredLoss(), horizon=99, budget=budget, statistics=statistics)
+    p = calibrate(
+        LpBall(3), SquaredLoss(1.0, 1.0), horizon=99, budget=budget, statistics=statistics
+    )
     record = json.loads(json.dumps(p.to_dict()))
     assert NoisyFTRLParameters.from_dict(record) == p
     for key, value in [

@@ -129,7 +129,9 @@ def test_exact_statistics_use_curvature():
 
 
 def test_exact_statistics_are_not_of_gradients():
-    learner = maker(domain=LpBall(D), loss=SquaredLoss(), statistics="quadratic")(Source.seeded(1))
+    learner = maker(domain=LpBall(D), loss=SquaredLoss(1.0, 1.0), statistics="quadratic")(
+        Source.seeded(1)
+    )
     before = learner._engine.state()
     with pytest.raises(ValueError, match="features and labels"):
         learner._engine.run_briefly(X, None, False, False, X.size)

@@ -26,8 +26,8 @@ def sigmoid(margin):
 # Domain, loss; then, in Euclidean norms, radius, slope, curvature along the noise, its directions.
 CASES = {
     "logistic": (LpBall(5, 2.0, 3.0), LogisticLoss(2.0), 3.0, 2.0 * sigmoid(6.0), 0.25 * 4.0, 1),
-    "squared": (LpBall(4), SquaredLoss(), 1.0, 4.0, 2.0, 1),
-    "huber": (LpBall(4), HuberLoss(threshold=0.5), 1.0, 0.5, 1.0, 1),
+    "squared": (LpBall(4), SquaredLoss(1.0, 1.0), 1.0, 4.0, 2.0, 1),
+    "huber": (LpBall(4), HuberLoss(1.0, 1.0, threshold=0.5), 1.0, 0.5, 1.0, 1),
     "box": (
         Box([-1.0, -1.0], [1.0, 1.0]),
         LogisticLoss(1.0),
@@ -111,7 +111,7 @@ def test_where_nothing_is_to_be_predicted():
     assert point.step_size == 1.0
     with pytest.raises(ValueError, match="no step size"):
         noisy_ftrl.calibrate(
-            ball, SquaredLoss(), horizon=T, budget=BUDGET, step_size="predicted",
+            ball, SquaredLoss(1.0, 1.0), horizon=T, budget=BUDGET, step_size="predicted",
             statistics="quadratic",
         )  # fmt: skip
     with pytest.raises(ValueError, match="step_size"):
@@ -141,7 +141,7 @@ def test_it_learns_faster_also_in_blocks():
         for seed in range(12):
             features, labels = stream(seed)
             learner = NoisyFTRL(
-                LpBall(5), SquaredLoss(), horizon=T, budget=dpoco.Budget(4.0, 1e-6),
+                LpBall(5), SquaredLoss(1.0, 1.0), horizon=T, budget=dpoco.Budget(4.0, 1e-6),
                 step_size=step, batch=batch, source=Source.seeded(seed),
             )  # fmt: skip
             rows.append(learner.run(features, labels).average_loss - 0.01)

@@ -108,7 +108,7 @@ def test_the_independent_program_has_the_known_digits(epsilon, mean, first, trac
         rows, labels, R, reference.half_slope, p.curvature_weight, ends_of(p), p.deviations,
         release, p.step_size,
     )  # fmt: skip
-    losses = LogisticLoss().value
+    losses = LogisticLoss(1.0).value
     played = [losses(x, row, y) for x, row, y in zip(decisions, rows, labels, strict=True)]
     assert np.mean(played) == pytest.approx(mean, rel=1e-6)
     assert point[0] == pytest.approx(first, rel=1e-6)
@@ -289,18 +289,18 @@ def test_an_unknown_horizon_has_a_plan_of_its_own():
 def test_what_is_not_proved_or_too_large_is_refused_in_one_line():
     given = {"horizon": 100, "budget": dpoco.Budget(1.0, 1e-4)}
     with pytest.raises(ValueError, match="max_dimension=300"):
-        NoisyNewton(LpBall(301, 2.0), LogisticLoss(), **given)
-    assert NoisyNewton(LpBall(3, 2.0), LogisticLoss(), max_dimension=3, **given).round == 0
+        NoisyNewton(LpBall(301, 2.0), LogisticLoss(1.0), **given)
+    assert NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), max_dimension=3, **given).round == 0
     with pytest.raises(TypeError, match="LogisticLoss or a HuberLoss"):
-        NoisyNewton(LpBall(3, 2.0), SquaredLoss(), **given)
+        NoisyNewton(LpBall(3, 2.0), SquaredLoss(1.0, 1.0), **given)
     for wrong in (-0.1, 2.1, math.nan):
         with pytest.raises(ValueError, match="shrinkage"):
-            NoisyNewton(LpBall(3, 2.0), LogisticLoss(), shrinkage=wrong, **given)
-    p = NoisyNewton(LpBall(3, 2.0), LogisticLoss(), **given).parameters
+            NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), shrinkage=wrong, **given)
+    p = NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), **given).parameters
     with pytest.raises(ValueError, match="pushes must be"):
         replace(p, pushes=p.pushes + 1)
     with pytest.warns(dpoco.NoiseDominatesWarning):
-        NoisyNewton(LpBall(3, 2.0), LogisticLoss(), horizon=100, budget=dpoco.Budget(0.01, 1e-4))
-    said = NoisyNewton(LpBall(3, 2.0), LogisticLoss(), **given).guarantee
+        NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), horizon=100, budget=dpoco.Budget(0.01, 1e-4))
+    said = NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), **given).guarantee
     assert said.regret_bound == pytest.approx(100 * 2.0 / (1.0 + math.exp(-1.0)))
     assert "nothing better" in said.details["regret bound holds for"]

@@ -49,7 +49,7 @@ def test_states_hold_a_coordinate_less_than_a_simplex_has():
 
 
 def test_notes_say_so_only_where_noise_dominates():
-    loss = SquaredLoss(1.0, feature_bound_l2=1.0)
+    loss = SquaredLoss(1.0, 1.0, feature_bound_l2=1.0)
     long = NoisyFTRL(LpBall(3), loss, horizon=10**6, budget=BUDGET, statistics="quadratic")
     assert long._noise_note() is None  # nor was there a warning
     with pytest.warns(dpoco.NoiseDominatesWarning, match="all directions for 2"):
@@ -58,11 +58,11 @@ def test_notes_say_so_only_where_noise_dominates():
 
 def test_dimensions_go_up_to_the_largest():
     options = {"horizon": 9, "budget": None}
-    NoisyNewton(LpBall(3), LogisticLoss(), max_dimension=3, **options)
+    NoisyNewton(LpBall(3), LogisticLoss(1.0), max_dimension=3, **options)
     with pytest.raises(ValueError, match="exceeds max_dimension=2"):
-        NoisyNewton(LpBall(3), LogisticLoss(), max_dimension=2, **options)
+        NoisyNewton(LpBall(3), LogisticLoss(1.0), max_dimension=2, **options)
 
 
 def test_leaves_of_linear_losses_have_no_slope():
-    learner = PolyhedralFrankWolfe(LpBall(2, 1.0), LinearLoss(), horizon=3, budget=None)
+    learner = PolyhedralFrankWolfe(LpBall(2, 1.0), LinearLoss(1.0), horizon=3, budget=None)
     assert learner.run([[1.0, 0.0]] * 3).decisions[-1][0] < 0.0

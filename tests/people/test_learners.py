@@ -180,14 +180,16 @@ def test_tickets_count_when_their_records_arrive(subject, fresh):
 def test_tickets_that_are_refused_or_dropped_count_nobody():
     rule, budget = Participation(2), dpoco.Budget(4.0, 1e-6)
     context = np.full(3, 0.1)
-    bandit = dpoco.bandits.LinUCB(3, 3, horizon=20, budget=budget, participation=rule)
+    bandit = dpoco.bandits.LinUCB(
+        3, 3, horizon=20, budget=budget, participation=rule, context_bound=1.0, reward_bound=1.0
+    )
     _, ticket = bandit.decide(context, ticket=True)
     bandit.decide(context)
     with unchanged(bandit, "the call"), pytest.raises(RoundOrderError, match="waits"):
         bandit.observe(0.5, ticket=ticket, person=1)
     forced = dpoco.bandits.HighDimensionalBandit(
         2, dpoco.domains.LpBall(3, 1.0), horizon=20, budget=budget, forced_rounds=1,
-        participation=rule,
+        participation=rule, context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
     tickets = [forced.decide(context, ticket=True)[1] for _ in range(3)]
     spare = [each for each in tickets if each.decision == tickets[2].decision]
@@ -324,7 +326,7 @@ def test_budgets_that_are_all_delta_are_met_and_not_wasted(epsilon):
     budget = dpoco.Budget(epsilon, 1e-6)
     domain = dpoco.domains.LpBall(dimension=1, p=2.0, radius=1.0)
     learner = dpoco.oco.NoisyFTRL(
-        domain, dpoco.losses.LinearLoss(), horizon=1000, budget=budget,
+        domain, dpoco.losses.LinearLoss(1.0), horizon=1000, budget=budget,
         participation=Participation(40),
     )  # fmt: skip
     learner.guarantee.require(budget)
@@ -377,9 +379,9 @@ def test_all_that_plays_learners_names_people_or_plays_nothing(subject, fresh):
 def test_a_sum_never_says_that_it_enforces_what_it_cannot():
     """Neither when it is built nor when a state asks for it."""
     rule = Participation(2, 3, enforced=False)
-    total = dpoco.mechanisms.ContinualSum(3, horizon=9, participation=rule, budget=None)
+    total = dpoco.mechanisms.ContinualSum(3, horizon=9, participation=rule, budget=None, bound=1.0)
     with pytest.raises(ValueError, match="enforced=False"):
-        dpoco.mechanisms.ContinualSum(3, horizon=9, participation=RULE, budget=None)
+        dpoco.mechanisms.ContinualSum(3, horizon=9, participation=RULE, budget=None, bound=1.0)
     header, payload = unpack(total._to_bytes())
     header["object"]["arguments"]["participation"]["enforced"] = True
     with pytest.raises(StateError):

@@ -177,7 +177,9 @@ def test_bounds_are_dashed_and_end_in_a_triangle(plot):
 
 def test_bandits_are_drawn_by_their_regret():
     world = LinearWorld(2, 3, 100, seed=0)
-    trace = LinUCB(2, 3, horizon=100, budget=None).run(world.contexts, world.rewards)
+    trace = LinUCB(2, 3, horizon=100, budget=None, context_bound=1.0, reward_bound=1.0).run(
+        world.contexts, world.rewards
+    )
     means = world.means
     axes = plot_regret({"bandit": trace}, comparator=lambda one: one.pseudo_regret(means))
     line = axes.get_lines()[0]

@@ -13,7 +13,7 @@ from dpoco.plotting import plot_noise, plot_privacy
 figure_module = pytest.importorskip("matplotlib.figure")
 
 BUDGET = Budget(1.0, 1e-6)
-GAUSSIAN = ContinualSum(2, horizon=64, budget=BUDGET).guarantee
+GAUSSIAN = ContinualSum(2, horizon=64, budget=BUDGET, bound=1.0).guarantee
 PURE = dpoco.experts.EpochSelector(3, horizon=64, budget=Budget(0.5, 0.0)).guarantee
 
 
@@ -47,7 +47,7 @@ def test_a_pure_guarantee_leaves_the_figure_at_its_epsilon():
 
 def test_nothing_promised_is_drawn_as_such_and_seeded_noise_is_told():
     seeded = ContinualSum(
-        2, horizon=64, budget=BUDGET, source=dpoco.random.Source.seeded(1)
+        2, horizon=64, budget=BUDGET, source=dpoco.random.Source.seeded(1), bound=1.0
     ).guarantee
     axes = plot_privacy({"none": Guarantee.none(10), "seeded": seeded})
     assert np.all(drawn(axes, "none: no privacy")[1] == 1.0)
@@ -64,7 +64,7 @@ def test_what_a_calibration_claims_is_a_hollow_diamond():
 
 
 def test_relations_are_told_where_they_differ():
-    other = ContinualSum(2, horizon=64, budget=BUDGET, relation="zero_out").guarantee
+    other = ContinualSum(2, horizon=64, budget=BUDGET, relation="zero_out", bound=1.0).guarantee
     labels = [str(line.get_label()) for line in plot_privacy({"a": GAUSSIAN, "b": other}).lines]
     assert any("replace" in label for label in labels)
     assert any("zero_out" in label for label in labels)
@@ -81,7 +81,7 @@ def test_bad_guarantees_and_reach():
 
 @pytest.mark.parametrize("method", ["blt", "tree", "honaker", "toeplitz"])
 def test_noise_is_what_the_mechanism_says(method):
-    total = ContinualSum(2, horizon=33, budget=BUDGET, method=method)
+    total = ContinualSum(2, horizon=33, budget=BUDGET, method=method, bound=1.0)
     axes = plot_noise({method: total})
     expected = [total.standard_deviation(t) for t in range(1, 34)]
     x, y = drawn(axes, f"{method}: at most {max(expected):.3g}")
@@ -92,8 +92,9 @@ def test_noise_is_what_the_mechanism_says(method):
 
 
 def test_bands_are_the_range_of_neighbouring_rounds():
-    total = ContinualSum(1, horizon=4000, budget=BUDGET, method="tree")
-    (band,) = plot_noise({"tree": total, "blt": ContinualSum(1, horizon=4000, budget=BUDGET)}
+    total = ContinualSum(1, horizon=4000, budget=BUDGET, method="tree", bound=1.0)
+    (band,) = plot_noise({"tree": total, "blt": ContinualSum(1, horizon=4000, budget=BUDGET,
+        bound=1.0)}
                          ).collections  # fmt: skip
     heights = band.get_paths()[0].vertices[:, 1]
     spread = [total.standard_deviation(t) for t in (2047, 2048)]
@@ -127,15 +128,20 @@ def test_batches_start_without_noise():
 
 
 def test_one_round_is_a_dot_and_bad_sources_are_named():
-    axes = plot_noise({"one": ContinualSum(1, horizon=1, budget=BUDGET)})
+    axes = plot_noise({"one": ContinualSum(1, horizon=1, budget=BUDGET, bound=1.0)})
     (dot,) = axes.get_lines()
     assert dot.get_marker() == "o"
     selector = dpoco.experts.EpochSelector(3, horizon=9, budget=BUDGET)
     for error, message, sources, rounds in (
-        (ValueError, "adds no noise", {"free": ContinualSum(1, horizon=9, budget=None)}, None),
+        (
+            ValueError,
+            "adds no noise",
+            {"free": ContinualSum(1, horizon=9, budget=None, bound=1.0)},
+            None,
+        ),
         (TypeError, "EpochSelector releases no sum", {"x": selector}, None),
         (ValueError, "rounds must be given", {"x": np.sqrt}, None),
-        (ValueError, "at most 9", {"x": ContinualSum(1, horizon=9, budget=BUDGET)}, 10),
+        (ValueError, "at most 9", {"x": ContinualSum(1, horizon=9, budget=BUDGET, bound=1.0)}, 10),
         (ValueError, "at least one source", {}, None),
         (ValueError, "shape", {"x": lambda t: 1.0}, 3),
     ):

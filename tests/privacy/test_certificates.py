@@ -95,13 +95,20 @@ def test_the_arithmetic_is_that_of_the_description():
 
 @functools.cache
 def linucb():
-    return dpoco.bandits.LinUCB(3, 4, horizon=100, budget=BUDGET)
+    return dpoco.bandits.LinUCB(
+        3, 4, horizon=100, budget=BUDGET, context_bound=1.0, reward_bound=1.0
+    )
 
 
 @functools.cache
 def arms():
     return dpoco.bandits.HighDimensionalBandit(
-        3, dpoco.domains.LpBall(20, 1.0), horizon=100, budget=BUDGET
+        3,
+        dpoco.domains.LpBall(20, 1.0),
+        horizon=100,
+        budget=BUDGET,
+        context_bound=1.0,
+        reward_bound=1.0,
     )
 
 

@@ -236,7 +236,7 @@ def test_bad_arguments(wrong):
 
 def test_it_is_a_profile_of_guarantees():
     learner = dpoco.frank_wolfe.NoisySGD(
-        dpoco.domains.LpBall(2), dpoco.losses.SquaredLoss(), records=100, steps=500,
+        dpoco.domains.LpBall(2), dpoco.losses.SquaredLoss(1.0, 1.0), records=100, steps=500,
         budget=dpoco.Budget(1.0, 1e-4),
     )  # fmt: skip
     guarantee = learner.guarantee

@@ -241,8 +241,8 @@ LEARNERS = [
     lambda: BatchShare(5, horizon=100, budget=PURE),
     lambda: BatchShare(5, horizon=100, budget=Budget(1.0, 1e-6), noise="gaussian"),
     lambda: BatchShare(5, horizon=100, budget=PURE, noise="coordinate_rr"),
-    lambda: NoisyMax(5, horizon=9, budget=Budget(1.0, 1e-6), noise="laplace"),
-    lambda: AboveThreshold(horizon=9, budget=PURE, alarms=2),
+    lambda: NoisyMax(5, horizon=9, budget=Budget(1.0, 1e-6), noise="laplace", sensitivity=1.0),
+    lambda: AboveThreshold(horizon=9, budget=PURE, alarms=2, sensitivity=1.0),
     lambda: PolyhedralFrankWolfe(
         LpBall(3, 1.0), LogisticLoss(1.0), horizon=50, budget=Budget(1.0, 1e-6)
     ),

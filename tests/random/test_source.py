@@ -223,7 +223,7 @@ def test_a_forked_child_does_not_share_noise():
 def test_a_sum_is_not_continued_in_a_child(numerics):
     """Not even with variates that were drawn before."""
     sums = dpoco.mechanisms.ContinualSum(
-        3, horizon=1000, budget=dpoco.Budget(1.0, 1e-6), numerics=numerics
+        3, horizon=1000, budget=dpoco.Budget(1.0, 1e-6), numerics=numerics, bound=1.0
     )
     sums.push(np.zeros(3))
     for rows in (1, 5):

@@ -25,11 +25,11 @@ ROUNDS = 120
 
 
 BALL = domains.LpBall(3, p=2.0)
-tree = partial(dpoco.frank_wolfe.TreeFrankWolfe, BALL, losses.SquaredLoss(), budget=BUDGET)
-linear = partial(dpoco.oco.NoisyFTRL, BALL, losses.LinearLoss(), budget=BUDGET)
-lazy = partial(dpoco.oco.CoupledRegularizedLeader, BALL, losses.LinearLoss(), budget=BUDGET)
+tree = partial(dpoco.frank_wolfe.TreeFrankWolfe, BALL, losses.SquaredLoss(1.0, 1.0), budget=BUDGET)
+linear = partial(dpoco.oco.NoisyFTRL, BALL, losses.LinearLoss(1.0), budget=BUDGET)
+lazy = partial(dpoco.oco.CoupledRegularizedLeader, BALL, losses.LinearLoss(1.0), budget=BUDGET)
 hedge = partial(dpoco.experts.PrefixHedge, 4, budget=BUDGET)
-bandit = partial(dpoco.bandits.LinUCB, 3, 2, budget=BUDGET)
+bandit = partial(dpoco.bandits.LinUCB, 3, 2, budget=BUDGET, context_bound=1.0, reward_bound=1.0)
 UNIT = domains.Box([0.0], [1.0])
 net = partial(dpoco.oco.LipschitzLearner, UNIT, lipschitz=1.0, budget=BUDGET, resolution=4)
 
@@ -164,7 +164,7 @@ def test_what_a_pool_cannot_hold():
     with pytest.raises(dpoco.StateError, match="not started"):
         KeyedPool(started)
     with pytest.raises(TypeError, match="decides nothing"):
-        KeyedPool(dpoco.mechanisms.ContinualSum(2, horizon=9, budget=BUDGET))
+        KeyedPool(dpoco.mechanisms.ContinualSum(2, horizon=9, budget=BUDGET, bound=1.0))
     with pytest.raises(TypeError):
         KeyedPool(lambda: 3)
     with pytest.raises(TypeError, match="make"):

@@ -33,7 +33,9 @@ def hedge(horizon=10_000):
 
 
 def bandit():
-    return dpoco.bandits.LinUCB(3, 2, horizon=1000, budget=BUDGET)
+    return dpoco.bandits.LinUCB(
+        3, 2, horizon=1000, budget=BUDGET, context_bound=1.0, reward_bound=1.0
+    )
 
 
 def commits(journal):

@@ -62,7 +62,7 @@ def test_a_learner_goes_on_and_stays_encrypted(tmp_path):
 
 
 def test_a_mechanism_and_a_pool_go_on(tmp_path):
-    total = dpoco.mechanisms.ContinualSum(2, horizon=9, budget=dpoco.Budget(1.0, 1e-6))
+    total = dpoco.mechanisms.ContinualSum(2, horizon=9, budget=dpoco.Budget(1.0, 1e-6), bound=1.0)
     total.push([0.1, 0.2])
     total.save(tmp_path / "sum", key=KEY)
     twin = dpoco.load(tmp_path / "sum", key=BOTH)

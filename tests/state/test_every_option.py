@@ -28,13 +28,13 @@ PROBLEMS = {
     "ContinualSum": [(2,)],
     "HighDimensionalBandit": [(2, BALL)],
     "LinUCB": [(2, 2)],
-    "PolyhedralFrankWolfe": [(BALL, SquaredLoss())],
-    "TreeFrankWolfe": [(BALL, SquaredLoss())],
-    "NoisyNewton": [(LpBall(2), LogisticLoss())],
-    "NoisyFTRL": [(LpBall(2), SquaredLoss(1.0, feature_bound_l2=1.0))],
+    "PolyhedralFrankWolfe": [(BALL, SquaredLoss(1.0, 1.0))],
+    "TreeFrankWolfe": [(BALL, SquaredLoss(1.0, 1.0))],
+    "NoisyNewton": [(LpBall(2), LogisticLoss(1.0))],
+    "NoisyFTRL": [(LpBall(2), SquaredLoss(1.0, 1.0, feature_bound_l2=1.0))],
     "LipschitzLearner": [(LINE,), (SQUARE,)],
-    "CoupledRegularizedLeader": [(LpBall(2), SquaredLoss())],
-    "ContinuousMultiplicativeWeights": [(SQUARE, SquaredLoss()), (SQUARE, LinearLoss())],
+    "CoupledRegularizedLeader": [(LpBall(2), SquaredLoss(1.0, 1.0))],
+    "ContinuousMultiplicativeWeights": [(SQUARE, SquaredLoss(1.0, 1.0)), (SQUARE, LinearLoss(1.0))],
 }  # and a number of experts
 APPROXIMATE, PURE = dpoco.Budget(1.0, 1e-5), dpoco.Budget(1.0, 0.0)
 SETTINGS = ((HORIZON, APPROXIMATE), (HORIZON, PURE), (HORIZON, None), (1, APPROXIMATE))

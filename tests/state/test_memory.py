@@ -14,6 +14,7 @@ from dpoco.losses import LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 BUDGET = dpoco.Budget(1.0, 1e-6)
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 BALL, SMALL, MANY = LpBall(20_000), LpBall(600), 2_000_000
 LARGE = {
     "tree": lambda: frank_wolfe.TreeFrankWolfe(BALL, LinearLoss(1.0), horizon=9, budget=BUDGET),
@@ -36,11 +37,13 @@ LARGE = {
     ),
     "hedge": lambda: experts.PrefixHedge(200_000, horizon=9, budget=BUDGET),
     "detector": lambda: experts.ShiftDetector(200_000, horizon=9, budget=BUDGET),
-    "linucb": lambda: bandits.LinUCB(3, 400, horizon=9, budget=BUDGET),
-    "arms": lambda: bandits.HighDimensionalBandit(9, LpBall(9000, 1.0), horizon=90, budget=BUDGET),
-    "sum": lambda: mechanisms.ContinualSum(60_000, horizon=9, budget=BUDGET),
+    "linucb": lambda: bandits.LinUCB(3, 400, horizon=9, budget=BUDGET, **BOUNDED),
+    "arms": lambda: bandits.HighDimensionalBandit(
+        9, LpBall(9000, 1.0), horizon=90, budget=BUDGET, **BOUNDED
+    ),
+    "sum": lambda: mechanisms.ContinualSum(60_000, horizon=9, budget=BUDGET, bound=1.0),
     "history": lambda: mechanisms.ContinualSum(
-        3000, horizon=400, budget=BUDGET, method="toeplitz"
+        3000, horizon=400, budget=BUDGET, method="toeplitz", bound=1.0
     ),
     "ball": lambda: LpBall(MANY),
     "simplex": lambda: Simplex(MANY),
@@ -70,9 +73,11 @@ def test_a_billion_coordinates_need_more_than_a_laptop(monkeypatch):
     with pytest.raises(MemoryError, match=r"at least 8e\+09 bytes.*the centre of the domain"):
         LpBall(10**9)
     with pytest.raises(MemoryError, match="the running sum"):
-        mechanisms.ContinualSum(10**9, horizon=100, budget=BUDGET)
+        mechanisms.ContinualSum(10**9, horizon=100, budget=BUDGET, bound=1.0)
     monkeypatch.setenv("DPOCO_MEMORY_LIMIT", "1.5e6")
-    mechanisms.ContinualSum(60_000, horizon=1, budget=BUDGET, method="tree")  # one node, no more
+    mechanisms.ContinualSum(
+        60_000, horizon=1, budget=BUDGET, method="tree", bound=1.0
+    )  # one node, no more
 
 
 def test_the_limit_is_the_machine_s_memory_unless_it_is_set(monkeypatch):

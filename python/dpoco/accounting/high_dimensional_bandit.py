@@ -304,7 +304,7 @@ def calibrate(
     calibration: str = "tight",
     link: str = "identity",
     context_bound: float = 1.0,
-    reward_bound: float = 1.0,
+    reward_bound: float | None = 1.0,
     arm_learner: str = "auto",
     selector: str | None = None,
     batch: int | str | None = None,
@@ -330,7 +330,7 @@ def calibrate(
     link : {"identity", "logistic"}
         Half the squared loss, or the logistic loss.
     context_bound, reward_bound : float
-        Bounds on contexts, in the maximum norm, and on rewards.
+        Bounds on contexts, in the maximum norm, and on rewards; None with "logistic" is 1.
     arm_learner : {"auto", "polyhedral", "tree"}
         "auto" takes the one with the smaller predicted error of those that the other options allow.
     selector : {"gumbel", "laplace"}, optional
@@ -358,6 +358,10 @@ def calibrate(
     k = positive_int("arms", arms, maximum=2**12)
     if batch is not None and batch != "auto":
         batch = positive_int("batch", batch, maximum=rounds)
+    if reward_bound is None:
+        if link == "identity":
+            raise TypeError("reward_bound must be given: rewards are clipped to it")
+        reward_bound = 1.0
     loss, view = loss_of(link, context_bound, reward_bound), L1Geometry(domain)
     options: dict[str, Any] = {"budget": budget, "calibration": calibration, "relation": relation}
     learners, found = _learners(arm_learner, view, budget, calibration, selector, sum_method), []

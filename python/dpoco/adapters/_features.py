@@ -234,4 +234,3 @@ def _kind(label: Any) -> str:
     if isinstance(label, (numbers.Real, Decimal)):
         return "a number"
     return "a text" if isinstance(label, str) else f"of type {type(label).__name__}"
-

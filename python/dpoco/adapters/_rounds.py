@@ -22,7 +22,10 @@ from dpoco.trace import Flags
 
 _EXPERTS = ("prefix_hedge", "batch_share", "oblivious_tracker")
 _EXPERTS_OWN = frozenset({"experts", "horizon", "budget", "loss_range", "on_violation", "source"})
-_OWN = frozenset({"arms", "dimension", "domain", "horizon", "budget", "on_violation", "source"})
+_OWN = frozenset({
+    "arms", "dimension", "domain", "horizon", "budget", "context_bound", "reward_bound",
+    "on_violation", "source",
+})  # fmt: skip
 
 
 class Rounds:
@@ -79,7 +82,7 @@ class BanditRounds(Rounds):
     ----------
     learner : {"linucb", "high_dimensional"}
         `LinUCB`, or `HighDimensionalBandit` on an l1 ball.
-    arms, dimension, horizon, budget
+    arms, dimension, horizon, budget, context_bound, reward_bound
         Of the learner.
     radius : float
         Of the ball of an arm's coefficients: l2 for "linucb", l1 for "high_dimensional".
@@ -102,6 +105,8 @@ class BanditRounds(Rounds):
         dimension: int,
         horizon: int,
         budget: Budget | None,
+        context_bound: float,
+        reward_bound: float,
         radius: float,
         unanswered: str,
         options: Mapping[str, Any] | None,
@@ -112,6 +117,7 @@ class BanditRounds(Rounds):
         choice("unanswered", unanswered, ("raise", "skip"))
         rest = further_options(options, _OWN)
         rest |= {"horizon": horizon, "budget": budget, "source": seeded_source(seed)}
+        rest |= {"context_bound": context_bound, "reward_bound": reward_bound}
         if learner == "linucb":
             self.learner = LinUCB(arms, dimension, **{"parameter_bound": radius, **rest})
         else:

@@ -59,6 +59,8 @@ class _Policy:
         *,
         horizon: int,
         budget: Budget | None,
+        context_bound: float,
+        reward_bound: float,
         radius: float = 1.0,
         unanswered: literals.Unanswered = "raise",
         options: dict[str, Any] | None = None,
@@ -67,8 +69,9 @@ class _Policy:
         self.dim, self.n_actions = dim, n_actions
         size = (n_actions, dim)
         self._rounds = BanditRounds(
-            self._learner, *size, horizon, budget, radius, unanswered, options, random_state
-        )
+            self._learner, *size, horizon, budget, context_bound, reward_bound, radius, unanswered,
+            options, random_state,
+        )  # fmt: skip
 
     @property
     def n_trial(self) -> int:
@@ -276,6 +279,11 @@ class PrivateLinUCB(_Policy):
         are keyword-only.
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
+    context_bound : float
+        Required. Contexts are clipped to this l2 norm, silently. Public: never take it from the
+        data.
+    reward_bound : float
+        Required. Rewards are clipped to [-reward_bound, reward_bound]. Public, too.
     radius : float, default 1.0
         Largest l2 norm of an action's coefficients.
     unanswered : {"raise", "skip"}
@@ -284,7 +292,7 @@ class PrivateLinUCB(_Policy):
         ends that round without a reward, which counts towards the horizon, and begins the next one.
         The pipeline's simulator updates only where the log agrees and needs "skip".
     options : dict, optional
-        Further arguments of the learner, for example "reward_bound".
+        Further arguments of the learner, for example "exploration".
     random_state : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
@@ -292,7 +300,8 @@ class PrivateLinUCB(_Policy):
     --------
     >>> import dpoco
     >>> policy = dpoco.adapters.open_bandit.PrivateLinUCB(
-    ...     3, 2, horizon=100_000, budget=dpoco.Budget(1.0, 1e-6))
+    ...     3, 2, horizon=100_000, budget=dpoco.Budget(1.0, 1e-6),
+    ...     context_bound=1.0, reward_bound=1.0)
     >>> context = [[0.6, 0.0, 0.8]]
     >>> (action,) = policy.select_action(context)
     >>> policy.update_params(action, 1.0, context)
@@ -318,6 +327,12 @@ class PrivateHighDimensional(_Policy):
         are keyword-only.
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
+    context_bound : float
+        Required. Contexts are clipped to this maximum norm, silently. Public: never take it from
+        the data.
+    reward_bound : float
+        Required. Rewards are clipped to [-reward_bound, reward_bound]; 1 for a logistic link, which
+        clips them to [0, 1]. Public, too.
     radius : float, default 1.0
         Largest l1 norm of an action's coefficients.
     unanswered : {"raise", "skip"}

@@ -666,8 +666,9 @@ class PrivateBandit(_Policy, bandit.base.Policy):
         Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
-    reward_bound : float, default 1.0
-        Rewards are clipped to [-reward_bound, reward_bound].
+    reward_bound : float
+        Required. Rewards are clipped to [-reward_bound, reward_bound], silently. Public: never take
+        it from the data.
     options : dict, optional
         Further arguments of `dpoco.bandits.LinUCB`, for example "exploration".
     seed : int, optional
@@ -682,7 +683,8 @@ class PrivateBandit(_Policy, bandit.base.Policy):
     --------
     >>> import dpoco
     >>> from dpoco.adapters.river import PrivateBandit
-    >>> policy = PrivateBandit(("a", "b"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> policy = PrivateBandit(
+    ...     ("a", "b"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6), reward_bound=1.0)
     >>> arm = policy.pull(["a", "b"])
     >>> policy.update(arm, 1.0)
     """
@@ -695,15 +697,20 @@ class PrivateBandit(_Policy, bandit.base.Policy):
         *,
         horizon: int,
         budget: Budget | None,
-        reward_bound: float = 1.0,
+        reward_bound: float,
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
-        bounded = {"reward_bound": reward_bound, **(options or {})}
         self._rounds = BanditRounds(
-            "linucb", len(arms), 1, horizon, budget, reward_bound, "raise", bounded, seed
-        )
+            "linucb", len(arms), 1, horizon, budget, 1.0, reward_bound, reward_bound, "raise",
+            options, seed,
+        )  # fmt: skip
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for given in super()._unit_test_params():
+            yield {**given, "reward_bound": 1.0}
 
     def pull(self, arm_ids: Any) -> Any:
         """Return the round's arm; it stays the same until `update` or `skip`."""
@@ -738,6 +745,12 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
+    context_bound : float
+        Required. Contexts are clipped to this norm, silently: l2 for "linucb", the maximum norm for
+        "high_dimensional". Public: never take it from the data.
+    reward_bound : float
+        Required. Rewards are clipped to [-reward_bound, reward_bound]; 1 for a logistic link, which
+        clips them to [0, 1]. Public, too.
     learner : {"linucb", "high_dimensional"}
         `dpoco.bandits.LinUCB`, or `dpoco.bandits.HighDimensionalBandit` on an l1 ball.
     radius : float, default 1.0
@@ -748,7 +761,7 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         returns the same arm, for another one it raises an error. "skip": for any context, it ends
         that round without a reward, which counts towards the horizon, and begins the next one.
     options : dict, optional
-        Further arguments of the learner, for example "reward_bound".
+        Further arguments of the learner, for example "exploration".
     seed : int, optional
         Source of reproducible noise, for tests and simulation; it voids the guarantee.
 
@@ -763,7 +776,8 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
     >>> import dpoco
     >>> from dpoco.adapters.river import PrivateContextualBandit
     >>> policy = PrivateContextualBandit(
-    ...     ("a", "b"), ("age", "income"), horizon=100_000, budget=dpoco.Budget(1.0, 1e-6))
+    ...     ("a", "b"), ("age", "income"), horizon=100_000, budget=dpoco.Budget(1.0, 1e-6),
+    ...     context_bound=1.0, reward_bound=1.0)
     >>> x = {"age": 0.3, "income": 0.8}
     >>> arm = policy.pull(["a", "b"], x)
     >>> policy.update(arm, x, 1.0)
@@ -778,6 +792,8 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         *,
         horizon: int,
         budget: Budget | None,
+        context_bound: float,
+        reward_bound: float,
         learner: literals.ArmPolicy = "linucb",
         radius: float = 1.0,
         unanswered: literals.Unanswered = "raise",
@@ -788,8 +804,9 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         self._features = FeatureMap(features)
         size = (len(arms), self._features.dimension)
         self._rounds = BanditRounds(
-            learner, *size, horizon, budget, radius, unanswered, options, seed
-        )
+            learner, *size, horizon, budget, context_bound, reward_bound, radius, unanswered,
+            options, seed,
+        )  # fmt: skip
 
     def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
         """Return the arm for this round's user; the same one for the same context."""
@@ -831,5 +848,5 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         for learner in ("linucb", "high_dimensional"):
             yield {
                 "arms": (0, 1), "features": 4, "horizon": 10_000, "budget": Budget(4.0, 1e-6),
-                "learner": learner,
+                "context_bound": 1.0, "reward_bound": 1.0, "learner": learner,
             }  # fmt: skip

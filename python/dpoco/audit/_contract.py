@@ -342,11 +342,12 @@ def _guessed(learner: Any) -> str:
 def _made_up(kind: type) -> Callable[..., Any]:
     """Return a maker whose problem is small, and named as the arguments of the constructor."""
     problem = {
-        "domain": LpBall(3, 2.0), "loss": SquaredLoss(), "experts": 4, "arms": 3, "dimension": 3,
-        "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
+        "domain": LpBall(3, 2.0), "loss": SquaredLoss(1.0, 1.0), "experts": 4, "arms": 3,
+        "dimension": 3, "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
+        "bound": 1.0, "context_bound": 1.0, "reward_bound": 1.0, "sensitivity": 1.0,
     }  # fmt: skip
     given = {name: problem[name] for name in arguments_of(kind) if name in problem}
-    others: list[dict[str, Any]] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss()}]
+    others: list[dict[str, Any]] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss(1.0)}]
     if "lipschitz" in given:
         others = [{"domain": Box([-1.0], [1.0])}]
     for other in others:

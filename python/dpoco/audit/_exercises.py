@@ -286,6 +286,7 @@ _OWN = ("changes", "budget", "rounds", "scale", "turns", "odd", "trials")
 _PURE, _CLEAR, _RICH = Budget(8.0, 0.0), Budget(50.0, 0.0), Budget(40.0, 1e-3)
 _LINEAR, _SQUARED, _LOGISTIC = LinearLoss(1.0), SquaredLoss(1.0, 1.0), LogisticLoss(1.0)
 _PERSON = Participation(3, 2, enforced=False)
+_BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
 
 
@@ -376,24 +377,27 @@ _LISTED = (
     *_fits(frank_wolfe.SufficientStatistics),
     *(each for cls in (oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights)
       for each in _coupled(cls, *CHOICES[cls]["coupling"])),
-    _of(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float"),
-    _of(bandits.LinUCB, 3, _WIDE, batch=1, numerics="lattice"),
-    _of(bandits.LinUCB, 2, _SMALL, batch=3, participation=_PERSON),
-    *(_of(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **options)
+    _of(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float", **_BOUNDED),
+    _of(bandits.LinUCB, 3, _WIDE, batch=1, numerics="lattice", **_BOUNDED),
+    _of(bandits.LinUCB, 2, _SMALL, batch=3, participation=_PERSON, **_BOUNDED),
+    *(_of(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **_BOUNDED, **options)
       for d, options in (
           (_SMALL, {"batch": 2, "arm_learner": "tree", "forced_rounds": 2}),
           (_WIDE, {"batch": 3, "arm_learner": "polyhedral", "forced_rounds": 3}),
           (_SMALL, {"batch": 1, "arm_learner": "tree", "forced_rounds": 0,
                     "relation": "zero_out"}),
       )),
-    _of(mechanisms.ContinualSum, _WIDE, numerics="lattice"),
-    _of(mechanisms.ContinualSum, _SMALL, participation=_PERSON),
-    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="honaker"),
-    _of(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree"),
-    _of(mechanisms.NoisyMax, 5, budget=_PURE),
-    _of(mechanisms.NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False),
-    _of(mechanisms.AboveThreshold, budget=_CLEAR, alarms=3, scale=4.0, rounds=15),
-    _of(mechanisms.AboveThreshold, budget=_PURE, scale=4.0),
+    _of(mechanisms.ContinualSum, _WIDE, numerics="lattice", bound=1.0),
+    _of(mechanisms.ContinualSum, _SMALL, participation=_PERSON, bound=1.0),
+    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="honaker", bound=1.0),
+    _of(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
+        bound=1.0),
+    _of(mechanisms.NoisyMax, 5, budget=_PURE, sensitivity=1.0),
+    _of(mechanisms.NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False,
+        sensitivity=1.0),
+    _of(mechanisms.AboveThreshold, budget=_CLEAR, alarms=3, scale=4.0, rounds=15,
+        sensitivity=1.0),
+    _of(mechanisms.AboveThreshold, budget=_PURE, scale=4.0, sensitivity=1.0),
 )  # fmt: skip
 
 EXERCISES: dict[type, tuple[Exercise, ...]] = {

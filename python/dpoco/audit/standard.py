@@ -133,6 +133,11 @@ def standard_case(
     """
     instance("name", name, str, "a str")
     entry = learner_named(name, {each.plays for each in LEARNERS if each.name in CASES})
+    if entry.name not in CASES:
+        raise ValueError(
+            f"{entry.name} has no standard case: register one in CASES of dpoco/audit/standard.py, "
+            "where its line in dpoco/learners.py has a name"
+        )
     kind, chosen, rule = CASES[entry.name], dict[str, int](), participation
     if rule is not None and entry.plays not in ("records", "surface", "experts", "arms"):
         raise ValueError(f"{entry.name} takes no participation")
@@ -347,7 +352,7 @@ def _batch(loss: SquaredLoss | HuberLoss = _STEEP, **options: Any) -> Callable[[
 
 def _continual_sum(asked: Asked) -> Problem:
     return Problem(
-        asked.maker(asked.size), *_gradients(asked, last=1),
+        asked.maker(asked.size, bound=1.0), *_gradients(asked, last=1),
         "the first vector is as long as allowed, or its negative; others are 0",
     )  # fmt: skip
 
@@ -357,7 +362,7 @@ def _noisy_max(asked: Asked) -> Problem:
     moved = 2.0 * _axis(asked.size) - 1.0
     stream = np.zeros((asked.horizon, asked.size))
     return Problem(
-        asked.maker(asked.size), stream,
+        asked.maker(asked.size, sensitivity=1.0), stream,
         ((0, moved), (asked.horizon - 1, -moved)),
         "all scores are 0, or the first is at its upper and all others at their lower limit, in "
         "every query",
@@ -366,7 +371,7 @@ def _noisy_max(asked: Asked) -> Problem:
 
 
 def _above_threshold(asked: Asked) -> Problem:
-    make = asked.maker()
+    make = asked.maker(sensitivity=1.0)
     # One record may move all queries, and the last the other way: silence says that the threshold
     # is high, and an alarm after it that the noise of its own query is.
     p = make(Source.seeded(0)).parameters
@@ -383,13 +388,16 @@ def _above_threshold(asked: Asked) -> Problem:
     )  # fmt: skip
 
 
+_UNIT = {"context_bound": 1.0, "reward_bound": 1.0}
+
+
 def _linucb(asked: Asked) -> Problem:
-    make = asked.maker(2, asked.size, batch=1, exploration=0.0)
+    make = asked.maker(2, asked.size, batch=1, exploration=0.0, **_UNIT)
     return _bandit(asked, make, _axis(asked.size), trials=800)
 
 
 def _high_dimensional(asked: Asked) -> Problem:
-    make = asked.maker(2, LpBall(asked.size, 1.0), batch=1)
+    make = asked.maker(2, LpBall(asked.size, 1.0), batch=1, **_UNIT)
     return _bandit(asked, make, np.ones(asked.size))
 
 

@@ -51,10 +51,11 @@ class LinUCB(BanditLearner):
         agree with `budget` and with every other argument that you pass.
     calibration : {"tight"}
         Exact Gaussian accounting.
-    context_bound : float, default 1.0
-        Contexts are clipped to this l2 norm.
-    reward_bound : float, default 1.0
-        Rewards are clipped to [-reward_bound, reward_bound].
+    context_bound : float
+        Required. Contexts are clipped to this l2 norm, silently. Public: never take it from the
+        data.
+    reward_bound : float
+        Required. Rewards are clipped to [-reward_bound, reward_bound]. Public, too.
     parameter_bound : float, default 1.0
         Largest l2 norm of an arm's theta. It widens the confidence intervals; privacy does not need
         it.
@@ -114,7 +115,8 @@ class LinUCB(BanditLearner):
     --------
     >>> import dpoco
     >>> learner = dpoco.bandits.LinUCB(
-    ...     2, 3, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    ...     2, 3, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6),
+    ...     context_bound=1.0, reward_bound=1.0)
     >>> learner.decide([0.6, 0.0, 0.8])
     0
     >>> learner.observe(1.0)
@@ -137,8 +139,8 @@ class LinUCB(BanditLearner):
         budget: Budget | None,
         parameters: LinUCBParameters | None = None,
         calibration: literals.Tight = "tight",
-        context_bound: float = 1.0,
-        reward_bound: float = 1.0,
+        context_bound: float,
+        reward_bound: float,
         parameter_bound: float = 1.0,
         reward_noise: float | None = None,
         failure: float | None = None,
@@ -232,10 +234,12 @@ class HighDimensionalBandit(BanditLearner):
     link : {"identity", "logistic"}
         The mean reward of an arm: <x, theta>, learned with half the squared loss, or 1/(1 +
         exp(-<x, theta>)), learned with the logistic loss.
-    context_bound : float, default 1.0
-        Contexts are clipped to this maximum norm.
-    reward_bound : float, default 1.0
-        Rewards are clipped to [-reward_bound, reward_bound]; with "logistic" to [0, 1].
+    context_bound : float
+        Required. Contexts are clipped to this maximum norm, silently. Public: never take it from
+        the data.
+    reward_bound : float, optional
+        Required with "identity": rewards are clipped to [-reward_bound, reward_bound]. With
+        "logistic" they are clipped to [0, 1].
     arm_learner : {"auto", "polyhedral", "tree"}
         "polyhedral" selects vertices privately, and "tree" adds noise to gradient sums. "auto"
         takes the one with the smaller predicted error. It is "polyhedral" if the budget has delta =
@@ -294,7 +298,7 @@ class HighDimensionalBandit(BanditLearner):
     >>> import dpoco
     >>> learner = dpoco.bandits.HighDimensionalBandit(
     ...     2, dpoco.domains.LpBall(dimension=3, p=1.0, radius=1.0), horizon=100_000,
-    ...     budget=dpoco.Budget(epsilon=4.0, delta=1e-6))
+    ...     budget=dpoco.Budget(epsilon=4.0, delta=1e-6), context_bound=1.0, reward_bound=1.0)
     >>> learner.decide([0.6, -1.0, 0.8])
     0
     >>> learner.observe(1.0)
@@ -317,8 +321,8 @@ class HighDimensionalBandit(BanditLearner):
         parameters: HighDimensionalBanditParameters | None = None,
         calibration: literals.Calibration = "tight",
         link: literals.Link = "identity",
-        context_bound: float = 1.0,
-        reward_bound: float = 1.0,
+        context_bound: float,
+        reward_bound: float | None = None,
         arm_learner: literals.ArmLearner = "auto",
         selector: literals.Selector | None = None,
         batch: int | literals.Auto | None = None,

@@ -160,6 +160,7 @@ _PLANNED: dict[str, tuple[Callable[..., plans.Problem], str]] = {
     "reports": (plans.of_reports, "--horizon 1000000 --hypotheses 8 --labels 16"),
 }
 _ALSO = {"expected_shifts": "--switches"}  # as other trackers call it
+_UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # plans are in units of what has no default
 
 
 def command_of(entry: Learner) -> Callable[..., None]:
@@ -186,7 +187,8 @@ def command_of(entry: Learner) -> Callable[..., None]:
         text = "Privacy budget. [default: 1/(10 horizon); 0 for pure mechanisms]"
         flag("delta", float | None, None, "", text)
     for name, option in own.items():
-        kind, default = option.flag_type, 0 if name in _ALSO else option.default
+        usual_value = 0 if name in _ALSO else option.default
+        kind, default = option.flag_type, _UNITS.get(name, usual_value)
         values = "NAME" if kind is str else ""
         if name in _ALSO:
             values = f"--{name.replace('_', '-')} {_ALSO[name]}"

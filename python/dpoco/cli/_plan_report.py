@@ -226,7 +226,9 @@ def _loss(name: str, domain: Domain) -> Loss:
     if name == "squared":
         plain = SquaredLoss(dual, label_bound=0.5, feature_bound_l2=1.0)
         return replace(plain, weight=dual / plain.lipschitz(domain))
-    return (LogisticLoss if name == "logistic" else HuberLoss)(dual, feature_bound_l2=1.0)
+    if name == "logistic":
+        return LogisticLoss(dual, feature_bound_l2=1.0)
+    return HuberLoss(dual, label_bound=1.0, feature_bound_l2=1.0)
 
 
 def plan_report(

@@ -553,7 +553,7 @@ def compare_private_bandit(
     resume, skip_played, persons
         As in `compare_private`.
     **options
-        As in `compare_private`; ``reward_bound`` is set.
+        As in `compare_private`. ``context_bound`` is required; ``reward_bound`` is set.
 
     Returns
     -------

@@ -67,7 +67,9 @@ class GroupCommitExecutor(Executor):
     --------
     >>> import asyncio, dpoco, os, tempfile
     >>> def make():
-    ...     return dpoco.bandits.LinUCB(2, 3, horizon=1000, budget=dpoco.Budget(4.0, 1e-6))
+    ...     return dpoco.bandits.LinUCB(
+    ...         2, 3, horizon=1000, budget=dpoco.Budget(4.0, 1e-6),
+    ...         context_bound=1.0, reward_bound=1.0)
     >>> async def visit(commits, stream):
     ...     decided = commits.submit(stream.decide, [0.6, 0.0, 0.8], ticket=True)
     ...     arm, ticket = await asyncio.wrap_future(decided)

@@ -142,9 +142,9 @@ class Hypotheses:
     def column(self, x: Any, y: Any) -> FloatArray:
         """Return the K likelihoods of one label, shape (K,), as a device needs them.
 
-        Zeros where `y` is missing, outside [0, M) or not an integer. A likelihood that is negative or
-        not finite counts as zero: what a device sends must not depend on such a failure. O(K) for
-        arrays.
+        Zeros where `y` is missing, outside [0, M) or not an integer. A likelihood that is negative
+        or not finite counts as zero: what a device sends must not depend on such a failure. O(K)
+        for arrays.
         """
         if self.kind == "likelihood":
             if is_missing(y):

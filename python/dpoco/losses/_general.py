@@ -39,7 +39,7 @@ class LinearLoss(Loss):
         Unless all bounds are numbers in [1e-100, 1e100].
     """
 
-    gradient_bound: float = 1.0
+    gradient_bound: float
     _: KW_ONLY
     gradient_bound_l2: float | None = None
 

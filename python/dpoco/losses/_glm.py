@@ -26,7 +26,7 @@ class GlmLoss(Loss):
     """
 
     glm: ClassVar[bool] = True
-    feature_bound: float = 1.0
+    feature_bound: float
 
     @property
     @abstractmethod
@@ -197,7 +197,7 @@ def _evaluate(
 class _LabelledLoss(GlmLoss):
     """A loss of a margin and a label whose absolute value is bounded."""
 
-    label_bound: float = 1.0
+    label_bound: float
 
     @property
     def label_range(self) -> tuple[float, float]:

@@ -104,8 +104,9 @@ class ContinualSum(Mechanism):
         arguments are keyword-only.
     budget : Budget or None
         Guarantee of all sums together; None adds no noise and gives no guarantee.
-    bound : float, default 1.0
-        Vectors are clipped to ``||g||_norm <= bound``; non-finite ones count as zero.
+    bound : float
+        Required. Vectors are clipped to ``||g||_norm <= bound``, silently; non-finite ones count as
+        zero. Public: never take it from the data.
     norm : float, default 2.0
         Exponent of that norm, in [1, inf].
     method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}
@@ -147,7 +148,7 @@ class ContinualSum(Mechanism):
     --------
     >>> import dpoco
     >>> total = dpoco.mechanisms.ContinualSum(
-    ...     2, horizon=1000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    ...     2, horizon=1000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6), bound=1.0)
     >>> total.push([0.6, -0.8]).shape
     (2,)
     >>> round(total.standard_deviation(1000), 1)
@@ -166,7 +167,7 @@ class ContinualSum(Mechanism):
         *,
         horizon: int | None,
         budget: Budget | None,
-        bound: float = 1.0,
+        bound: float,
         norm: float = 2.0,
         method: literals.SumMethod = "auto",
         noise: literals.SumNoise = "gaussian",
@@ -278,8 +279,8 @@ class NoisyMax(Mechanism):
         Number of selections on the same data. This and all following arguments are keyword-only.
     budget : Budget or None
         Guarantee of all selections together; None adds no noise and gives no guarantee.
-    sensitivity : float, default 1.0
-        Largest change of one score when one record is replaced; the caller promises this.
+    sensitivity : float
+        Required. Largest change of one score when one record is replaced; the caller promises this.
     noise : {"exponential", "gumbel", "laplace", "permute_and_flip"}
         "exponential" (default): one-sided noise with the smallest error for one selection; it has
         the same distribution as permute-and-flip. "gumbel": the exponential mechanism, which
@@ -304,7 +305,8 @@ class NoisyMax(Mechanism):
     Examples
     --------
     >>> import dpoco
-    >>> best = dpoco.mechanisms.NoisyMax(3, budget=dpoco.Budget(epsilon=1.0, delta=0.0))
+    >>> best = dpoco.mechanisms.NoisyMax(
+    ...     3, budget=dpoco.Budget(epsilon=1.0, delta=0.0), sensitivity=1.0)
     >>> best.select([10.0, 200.0, 30.0])
     1
     >>> best.guarantee.epsilon
@@ -323,7 +325,7 @@ class NoisyMax(Mechanism):
         *,
         horizon: int = 1,
         budget: Budget | None,
-        sensitivity: float = 1.0,
+        sensitivity: float,
         noise: literals.ScoreNoise = "exponential",
         one_directional: bool = False,
         largest: bool = True,
@@ -378,9 +380,9 @@ class AboveThreshold(Mechanism):
     budget : Budget or None
         Guarantee of all answers together, pure (its delta is not needed). None adds no noise and
         gives no guarantee.
-    sensitivity : float, default 1.0
-        Largest change of one query when one record is replaced, in either direction. The caller
-        promises this and the next number.
+    sensitivity : float
+        Required. Largest change of one query when one record is replaced, in either direction. The
+        caller promises this and the next number.
     spread : float, optional
         Largest rise of one query plus largest fall of another that the same replacement can cause,
         from `sensitivity` to twice that (default). If a record moves all queries in the same
@@ -410,7 +412,7 @@ class AboveThreshold(Mechanism):
     --------
     >>> import dpoco
     >>> watch = dpoco.mechanisms.AboveThreshold(
-    ...     horizon=1000, budget=dpoco.Budget(epsilon=1.0, delta=0.0))
+    ...     horizon=1000, budget=dpoco.Budget(epsilon=1.0, delta=0.0), sensitivity=1.0)
     >>> watch.test(3.0, threshold=500.0), watch.test(900.0, threshold=500.0)
     (False, True)
     """
@@ -424,7 +426,7 @@ class AboveThreshold(Mechanism):
         *,
         horizon: int | None,
         budget: Budget | None,
-        sensitivity: float = 1.0,
+        sensitivity: float,
         spread: float | None = None,
         alarms: int = 1,
         false_alarm: float = 0.05,

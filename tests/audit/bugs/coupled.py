@@ -131,7 +131,16 @@ def faster(factor: float) -> Any:
 
 # ---- bandits -------------------------------------------------------------------------------------
 
-UCB = maker(LinUCB, 2, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-4), batch=1)
+UCB = maker(
+    LinUCB,
+    2,
+    3,
+    horizon=T,
+    budget=dpoco.Budget(1.0, 1e-4),
+    batch=1,
+    context_bound=1.0,
+    reward_bound=1.0,
+)
 RNG = np.random.default_rng(4)
 CONTEXTS, REWARDS = 0.7 * RNG.normal(size=(T, 3)), RNG.normal(size=(T, 2))
 USERS = [(0, [9.0, -9.0, 0.0], [9.0, -9.0]), (8, [0.0, -1.0, 0.0], [1.0, -1.0])]
@@ -152,7 +161,16 @@ class WorstSoFar(LinUCB):
         super().observe(self.best)
 
 
-BATCHED = maker(LinUCB, 2, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-4), batch=6)
+BATCHED = maker(
+    LinUCB,
+    2,
+    3,
+    horizon=T,
+    budget=dpoco.Budget(1.0, 1e-4),
+    batch=6,
+    context_bound=1.0,
+    reward_bound=1.0,
+)
 
 
 @functools.cache
@@ -184,7 +202,7 @@ def the_arms() -> Any:
     """Two arms, three rounds, all transcripts: the law of what others see."""
     learner = HighDimensionalBandit(
         2, LpBall(1, 1.0), horizon=3, budget=dpoco.Budget(1.5, 0.0), forced_rounds=0, batch=1,
-        arm_learner="polyhedral", source=Source.seeded(0),
+        arm_learner="polyhedral", source=Source.seeded(0), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
     def worst(**options: Any) -> float:

@@ -163,8 +163,8 @@ def the_polyhedral_leader() -> Any:
     )
 
 
-SIGNED = maker(NoisyMax, 4, horizon=1, budget=dpoco.Budget(1.0, 0.0))
-UNSIGNED = maker(NoisyMax, 2, horizon=1, budget=dpoco.Budget(1.0, 0.0))
+SIGNED = maker(NoisyMax, 4, horizon=1, budget=dpoco.Budget(1.0, 0.0), sensitivity=1.0)
+UNSIGNED = maker(NoisyMax, 2, horizon=1, budget=dpoco.Budget(1.0, 0.0), sensitivity=1.0)
 
 
 def signed_steps(gradient: Any, count: int, source: Any) -> Any:

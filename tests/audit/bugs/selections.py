@@ -16,14 +16,23 @@ from .kit import Bug, maker, other, remade
 
 PURE = dpoco.Budget(1.0, 0.0)
 ROUNDS = 3
-MAX = maker(NoisyMax, 4, horizon=ROUNDS, budget=PURE, noise="exponential")
-COUNTS = maker(NoisyMax, 4, horizon=1, budget=PURE, noise="exponential", one_directional=True)
-EITHER = maker(NoisyMax, 4, horizon=1, budget=PURE, noise="exponential")
-LOUD = maker(NoisyMax, 4, horizon=ROUNDS, budget=dpoco.Budget(60.0, 0.0), noise="exponential")
+MAX = maker(NoisyMax, 4, horizon=ROUNDS, budget=PURE, noise="exponential", sensitivity=1.0)
+COUNTS = maker(
+    NoisyMax, 4, horizon=1, budget=PURE, noise="exponential", one_directional=True, sensitivity=1.0
+)
+EITHER = maker(NoisyMax, 4, horizon=1, budget=PURE, noise="exponential", sensitivity=1.0)
+LOUD = maker(
+    NoisyMax,
+    4,
+    horizon=ROUNDS,
+    budget=dpoco.Budget(60.0, 0.0),
+    noise="exponential",
+    sensitivity=1.0,
+)
 SCORES = np.zeros((ROUNDS, 4))
 MOVED = SCORES + np.array([1.0, -1.0, -1.0, -1.0])
-ALARM = maker(AboveThreshold, horizon=20, budget=PURE)
-ALARMS = maker(AboveThreshold, horizon=20, budget=PURE, alarms=3)
+ALARM = maker(AboveThreshold, horizon=20, budget=PURE, sensitivity=1.0)
+ALARMS = maker(AboveThreshold, horizon=20, budget=PURE, alarms=3, sensitivity=1.0)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from .kit import Bug, Patch, maker, other
 from .protocol import charged_first, copies, horizon, messages, once, resume
 
 T = 8
-SUM = maker(ContinualSum, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-6), method="tree")
+SUM = maker(ContinualSum, 3, horizon=T, budget=dpoco.Budget(1.0, 1e-6), method="tree", bound=1.0)
 ROW = np.array([0.6, 0.0, 0.0])
 
 
@@ -33,7 +33,9 @@ def as_it_is(subject: Any) -> Any:
 def the_sum() -> Any:
     def start() -> Any:
         p = SUM.honest().parameters
-        return ContinualSum(3, horizon=T, budget=None, parameters=p, source=Source.seeded(3))
+        return ContinualSum(
+            3, horizon=T, budget=None, parameters=p, source=Source.seeded(3), bound=1.0
+        )
 
     def reloaded(learner: Any) -> Any:
         return loaded(saved(learner))
@@ -197,7 +199,7 @@ def the_ledger() -> Any:
 
 
 def budgeted(budget: Any, source: Any) -> Any:
-    return ContinualSum(2, horizon=9, budget=budget, method="tree", source=source)
+    return ContinualSum(2, horizon=9, budget=budget, method="tree", source=source, bound=1.0)
 
 
 def handed_out_first(right: Any) -> Any:

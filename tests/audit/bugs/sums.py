@@ -20,7 +20,7 @@ from .kit import Bug, maker, other, remade
 
 T = 8
 GAUSS = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a warning
-SUM = maker(ContinualSum, 2, horizon=T, budget=GAUSS, method="tree")
+SUM = maker(ContinualSum, 2, horizon=T, budget=GAUSS, method="tree", bound=1.0)
 ROWS = np.tile([1.0, 0.0], (T, 1))
 OTHER = ROWS.copy()
 OTHER[2] *= -1.0
@@ -62,7 +62,7 @@ def clipper(bound: float, norm: float) -> Any:
     return remade(engine=engine)
 
 
-CUBE = maker(ContinualSum, 8, horizon=T, budget=GAUSS, method="tree")
+CUBE = maker(ContinualSum, 8, horizon=T, budget=GAUSS, method="tree", bound=1.0)
 CORNERS = np.zeros((T, 8))
 CORNERS[2] = 1.0
 OPPOSITE = -CORNERS
@@ -184,7 +184,9 @@ def the_tree() -> Any:
 
 # ---- rounding ------------------------------------------------------------------------------------
 
-LONG = maker(ContinualSum, 1, horizon=4096, budget=GAUSS, method="tree", numerics="float")
+LONG = maker(
+    ContinualSum, 1, horizon=4096, budget=GAUSS, method="tree", numerics="float", bound=1.0
+)
 
 
 def exact_sums(rows: Any) -> Any:
