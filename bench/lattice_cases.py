@@ -61,7 +61,9 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
 
     def total(method: str, numerics: str) -> Callable[[], Any]:
         def run() -> Any:
-            made = dpoco.mechanisms.ContinualSum(d, method=method, numerics=numerics, **common)
+            made = dpoco.mechanisms.ContinualSum(
+                d, method=method, numerics=numerics, **{"bound": 1.0, **common}
+            )
             return made.run(features)
 
         return run
@@ -102,10 +104,17 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
         return run
 
     def bandit(numerics: str) -> Callable[[], Any]:
-        first = dpoco.bandits.LinUCB(2, d, numerics=numerics, **common)
+        first = dpoco.bandits.LinUCB(
+            2, d, numerics=numerics, **{"context_bound": 1.0, "reward_bound": 1.0, **common}
+        )
 
         def run() -> Any:  # calibrated once: that takes as long as many rounds
-            made = dpoco.bandits.LinUCB(2, d, parameters=first.parameters, **common)
+            made = dpoco.bandits.LinUCB(
+                2,
+                d,
+                parameters=first.parameters,
+                **{"context_bound": 1.0, "reward_bound": 1.0, **common},
+            )
             return made.run(features, np.stack([labels, -labels], axis=1))
 
         return run

@@ -67,8 +67,12 @@ def experts(rounds: int) -> dict[str, Any]:
 def bandits(rounds: int) -> dict[str, Any]:
     ball = dpoco.domains.LpBall(DIMENSION, p=1.0, radius=1.0)
     return {
-        "LinUCB": dpoco.bandits.LinUCB(ARMS, DIMENSION, **budgets(rounds)),
-        "HighDimensionalBandit": dpoco.bandits.HighDimensionalBandit(ARMS, ball, **budgets(rounds)),
+        "LinUCB": dpoco.bandits.LinUCB(
+            ARMS, DIMENSION, **{"context_bound": 1.0, "reward_bound": 1.0, **budgets(rounds)}
+        ),
+        "HighDimensionalBandit": dpoco.bandits.HighDimensionalBandit(
+            ARMS, ball, **{"context_bound": 1.0, "reward_bound": 1.0, **budgets(rounds)}
+        ),
     }
 
 

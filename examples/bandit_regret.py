@@ -43,7 +43,9 @@ def build(name: str, world: LinearWorld, seed: int | None = None):
     options = {"horizon": world.horizon, "reward_bound": world.reward_bound, "budget": budget}
     options["source"] = None if seed is None else Source.seeded(seed)
     if name in SPARSE:
-        return HighDimensionalBandit(arms, LpBall(d, p=1.0, radius=1.0), **options)
+        return HighDimensionalBandit(
+            arms, LpBall(d, p=1.0, radius=1.0), context_bound=1.0, **options
+        )
     options |= {"reward_noise": 0.1, "exploration": 1.0}
     return LinUCB(arms, d, context_bound=float(np.sqrt(d)), **options)
 

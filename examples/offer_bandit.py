@@ -50,7 +50,9 @@ def build(name: str, world: LinearWorld, source=None):
     options = {"horizon": world.horizon, "reward_bound": world.reward_bound, "source": source}
     options["budget"] = None if epsilon is None else dpoco.Budget(epsilon, 1e-6)
     if kind == "sparse":
-        return HighDimensionalBandit(OFFERS, LpBall(TRAITS, p=1.0, radius=1.0), **options)
+        return HighDimensionalBandit(
+            OFFERS, LpBall(TRAITS, p=1.0, radius=1.0), context_bound=1.0, **options
+        )
     options |= {"reward_noise": 0.1, "exploration": 1.0}
     return LinUCB(OFFERS, TRAITS, context_bound=TRAITS**0.5, **options)
 

@@ -47,6 +47,7 @@ PROBLEMS = {
 GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "choose.md"
 quiet = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 BANDITS = {"arms", "one arm", "many arms", "long contexts"}
+UNIT = {"context_bound": 1.0, "reward_bound": 1.0}
 WITH_PURE = {"l1 ball", "simplex", "vertices", "experts", "one expert"} | BANDITS - {"many arms"}
 
 
@@ -64,6 +65,19 @@ def refused(name, horizon, budget):
     return budget is PURE and name not in WITH_PURE and (name, horizon) != ("many arms", 1)
 
 
+def made(choice, **more):
+    """Return the learner in the units in which it was ranked."""
+    return choice.make(**(UNIT if choice.learner.startswith("bandits.") else {}), **more)
+
+
+def test_a_bandit_that_was_chosen_asks_for_the_bounds_on_its_data():
+    for each in dpoco.choose((3, 4), horizon=10**6, budget=BUDGET):
+        with pytest.raises(TypeError, match="bound"):
+            each.make()
+        wide = each.make(context_bound=2.0, reward_bound=5.0)
+        assert (wide.parameters.context_bound, wide.parameters.reward_bound) == (2.0, 5.0)
+
+
 @quiet
 @pytest.mark.parametrize("budget", [BUDGET, PURE, None], ids=["budget", "pure", "no budget"])
 @pytest.mark.parametrize("horizon", [1, 400, None])
@@ -78,7 +92,7 @@ def test_every_choice_is_built_and_keeps_to_the_budget(name, horizon, budget):
     expected = [np.inf if c.predicted_regret is None else c.predicted_regret for c in choices]
     assert expected == sorted(expected)
     for each in choices:
-        learner = each.make(source=Source.seeded(1))
+        learner = made(each, source=Source.seeded(1))
         assert type(learner).__name__ == each.learner.partition(".")[2]
         assert each.learner in str(each)
         assert learner.parameters == each.parameters
@@ -136,7 +150,7 @@ def test_people_who_come_back_cost_more(name):
     single = {(each.learner, *each.options.items()): each.privacy_cost for each in one}
     for each in several:
         assert each.privacy_cost > single[(each.learner, *each.options.items())]
-        assert each.make().guarantee.person == (5, 10)
+        assert made(each).guarantee.person == (5, 10)
 
 
 def test_experts_are_ranked_by_bounds_where_nothing_was_simulated():
@@ -252,7 +266,7 @@ def played(name, rounds, size, epsilon):
     budget = dpoco.Budget(epsilon, 0.1 / rounds)
     choices = dpoco.choose(problem, horizon=rounds, budget=budget, **shifts)
     return [
-        (np.mean([regret(c.make(source=Source.seeded(k))) for k in range(4)]), c.predicted_regret)
+        (np.mean([regret(made(c, source=Source.seeded(k))) for k in range(4)]), c.predicted_regret)
         for c in choices
     ]
 

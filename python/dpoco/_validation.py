@@ -169,7 +169,7 @@ def float_array(name: str, value: Any, shape: tuple[int | None, ...]) -> FloatAr
             raise TypeError(
                 f"{name} must be an array of real numbers; got {type(value).__name__}"
             ) from None
-        if array.dtype.kind == "O" and (value is not None or not shape):
+        if array.dtype.kind == "O" and value is not None:
             array = _from_objects(name, array)
         elif array.dtype.kind not in "fiub":
             # The kind only: the length of a string type is that of the data.

@@ -120,7 +120,7 @@ def test_sums_that_nobody_searches_for():
     open_ended = dpoco.oco.NoisyFTRL(*vector, horizon=100, budget=None, participation=rule)
     assert open_ended.parameters.rates is None
     with pytest.raises(ValueError, match="enforced=False"):
-        dpoco.mechanisms.ContinualSum(2, **common, participation=rule)
+        dpoco.mechanisms.ContinualSum(2, **{"bound": 1.0, **common}, participation=rule)
     p = dpoco.oco.NoisyFTRL(*vector, **common).parameters
     for wrong in ((0.5,), (0.5, 1.5), (1.5, 0.5), ()):
         with pytest.raises(ValueError, match=r"blt|rates|weight"):

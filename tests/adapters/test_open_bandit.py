@@ -49,7 +49,8 @@ def simulate(log, policy):
 
 
 def policy_of(kind=PrivateLinUCB, **arguments):
-    return kind(2, 2, **{"horizon": 20_000, "budget": BUDGET, **arguments})
+    terms = {"horizon": 20_000, "budget": BUDGET, "context_bound": 1.0, "reward_bound": 1.0}
+    return kind(2, 2, **{**terms, **arguments})
 
 
 def test_types_compare_as_texts_and_as_members():
@@ -217,7 +218,7 @@ def test_bad_arguments(kind, bad):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_contexts_are_read(kind):
-    policy = kind(2, 2, horizon=3000, budget=None)
+    policy = policy_of(kind, horizon=3000, budget=None)
     read = policy.nonprivate_records([[0.1, 0.2], [9.0, 0.1], [np.nan, 0.3], [0.0, 0.0]])
     assert read.shares == {"missing": 0.25, "empty": 0.25, "clipped": 0.25}
     assert policy.n_trial == 0

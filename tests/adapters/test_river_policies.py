@@ -232,7 +232,7 @@ def test_nothing_that_was_learned_is_kept_or_shown():
 def test_bad_arguments(bad):
     good = {"arms": ARMS, "features": 2, "horizon": 1000, "budget": BUDGET}
     with pytest.raises((ValueError, TypeError)):
-        PrivateContextualBandit(**{**good, **bad})
+        PrivateContextualBandit(**{"context_bound": 1.0, "reward_bound": 1.0, **good, **bad})
 
 
 def test_how_contexts_are_read():

@@ -89,7 +89,12 @@ def batch(cls, noise_scale=None, **options):
 
 
 def arms(**options):
-    return of(bandits.HighDimensionalBandit, 2, LpBall(D, 1.0), **options)
+    return of(
+        bandits.HighDimensionalBandit,
+        2,
+        LpBall(D, 1.0),
+        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
+    )
 
 
 PATIENTS = [

@@ -48,8 +48,10 @@ T, COUNT = 3, 5000
 ROWS = np.ones((T, 1))
 KEYS = Source.seeded(3).words(4 * COUNT)
 OPTIONS = {"horizon": T, "budget": dpoco.Budget(1.0, 1e-3), "numerics": "float"}
-SUM = ContinualSum(1, **OPTIONS, source=Source.seeded(0))
-LOUD = ContinualSum(1, **{**OPTIONS, "budget": dpoco.Budget(0.1, 1e-3)}, source=Source.seeded(0))
+SUM = ContinualSum(1, **{"bound": 1.0, **OPTIONS}, source=Source.seeded(0))
+LOUD = ContinualSum(
+    1, **{"bound": 1.0, **OPTIONS, "budget": dpoco.Budget(0.1, 1e-3)}, source=Source.seeded(0)
+)
 
 
 def repeated(build):

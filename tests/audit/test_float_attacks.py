@@ -179,7 +179,7 @@ COMMON = {"horizon": 6, "budget": BUDGET}
 
 def a_sum(method):
     return "dpoco.mechanisms._mechanisms", lambda source, numerics: ContinualSum(
-        D, method=method, numerics=numerics, source=source, **COMMON
+        D, method=method, numerics=numerics, source=source, **{"bound": 1.0, **COMMON}
     )
 
 
@@ -200,7 +200,13 @@ def hedge(source, numerics):
 
 
 def bandit(source, numerics):
-    return LinUCB(2, 240, numerics=numerics, source=source, **COMMON)
+    return LinUCB(
+        2,
+        240,
+        numerics=numerics,
+        source=source,
+        **{"context_bound": 1.0, "reward_bound": 1.0, **COMMON},
+    )
 
 
 MECHANISMS = {

@@ -88,11 +88,14 @@ def test_too_few_trials_and_claims_of_nothing_are_refused():
     options = {"horizon": cases.T, "budget": None}
     with pytest.raises(ValueError, match="no privacy guarantee"):
         likelihood_audit(
-            lambda source: ContinualSum(2, source=source, **options), stream, neighbour, 300
+            lambda source: ContinualSum(2, source=source, **{"bound": 1.0, **options}),
+            stream,
+            neighbour,
+            300,
         )
     with pytest.raises(ValueError, match="no privacy guarantee"):
         likelihood_audit(
-            lambda source: AboveThreshold(source=source, **options),
+            lambda source: AboveThreshold(source=source, **{"sensitivity": 1.0, **options}),
             cases.QUIET, cases.QUIET + 1.0, 300,
         )  # fmt: skip
 
@@ -104,7 +107,7 @@ def test_unknown_laws_are_refused():
     with pytest.raises(ValueError, match="generalized Gaussian"):
         likelihood_audit(
             lambda source: ContinualSum(
-                8, noise="generalized_gaussian", source=source, **options
+                8, noise="generalized_gaussian", source=source, **{"bound": 1.0, **options}
             ),
             stream, neighbour, 300,
         )  # fmt: skip

@@ -28,7 +28,12 @@ BALL = LpBall(D, 1.0, 0.8)
 
 def make(arms=K, domain=BALL, horizon=T, budget=None, **options):
     return HighDimensionalBandit(
-        arms, domain, horizon=horizon, budget=budget, source=Source.seeded(1), **options
+        arms,
+        domain,
+        horizon=horizon,
+        budget=budget,
+        source=Source.seeded(1),
+        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
     )
 
 

@@ -24,6 +24,7 @@ BALL = LpBall(10, 1.0)
 
 
 def calibrate(arms=3, domain=BALL, horizon=5000, budget=BUDGET, **options):
+    options = {"reward_bound": 1.0, **options}
     return accountant.calibrate(arms, domain, horizon=horizon, budget=budget, **options)
 
 
@@ -168,7 +169,9 @@ def test_records_and_texts():
 def test_warnings_for_the_hopeless_only():
     def make(**options):
         options = {"horizon": 50_000, "budget": dpoco.Budget(4.0, 1e-6), **options}
-        return HighDimensionalBandit(2, LpBall(10, 1.0), **options)
+        return HighDimensionalBandit(
+            2, LpBall(10, 1.0), **{"context_bound": 1.0, "reward_bound": 1.0, **options}
+        )
 
     with pytest.warns(dpoco.NoiseDominatesWarning, match="noise dominates"):
         make(horizon=500)
@@ -199,7 +202,7 @@ def test_the_warning_is_for_what_measured_next_to_random_play(
     arms, d, rounds, epsilon, delta, share
 ):
     budget = dpoco.Budget(epsilon, delta)
-    p = accountant.calibrate(arms, LpBall(d, 1.0), horizon=rounds, budget=budget)
+    p = calibrate(arms, LpBall(d, 1.0), rounds, budget)
     assert p.noise_dominates == (share > 0.85)
 
 

@@ -19,7 +19,9 @@ BUDGET = dpoco.Budget(1.0, 1e-5)
 
 def make(*, arms=3, dimension=4, **options):
     options = {"budget": BUDGET, "horizon": 30, "source": Source.seeded(1), **options}
-    return HighDimensionalBandit(arms, LpBall(dimension, 1.0), **options)
+    return HighDimensionalBandit(
+        arms, LpBall(dimension, 1.0), **{"context_bound": 1.0, "reward_bound": 1.0, **options}
+    )
 
 
 @pytest.mark.parametrize(

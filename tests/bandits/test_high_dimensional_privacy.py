@@ -23,7 +23,12 @@ EPSILONS = (0.0, 0.3, 1.0, 1.5, 3.0)
 
 def make(arms, domain, horizon, budget=BUDGET, seed=0, **options):
     return HighDimensionalBandit(
-        arms, domain, horizon=horizon, budget=budget, source=Source.seeded(seed), **options
+        arms,
+        domain,
+        horizon=horizon,
+        budget=budget,
+        source=Source.seeded(seed),
+        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
     )
 
 

@@ -18,7 +18,8 @@ def play(world, epsilon=None, rewards=None, seed=1, **options):
     budget = None if epsilon is None else dpoco.Budget(epsilon, 1.0 / world.horizon)
     learner = HighDimensionalBandit(
         world.arms, LpBall(world.dimension, 1.0), horizon=world.horizon, budget=budget,
-        reward_bound=world.reward_bound, source=Source.seeded(seed), **options,
+        reward_bound=world.reward_bound, source=Source.seeded(seed),
+        **{"context_bound": 1.0, **options},
     )  # fmt: skip
     trace = learner.run(world.contexts, world.rewards if rewards is None else rewards)
     return trace.pseudo_regret(world.means)

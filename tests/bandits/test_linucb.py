@@ -41,7 +41,9 @@ def world(arms, d, rounds, seed=0):
 )
 def test_without_noise_it_is_textbook_linucb(arms, d, options):
     contexts, rewards = world(arms, d, 250)
-    learner = LinUCB(arms, d, horizon=250, budget=None, **options)
+    learner = LinUCB(
+        arms, d, horizon=250, budget=None, **{"context_bound": 1.0, "reward_bound": 1.0, **options}
+    )
     reference = Reference(learner.parameters)
     played = learner.run(contexts, rewards).actions
     for t in range(250):

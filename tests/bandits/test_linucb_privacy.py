@@ -70,7 +70,13 @@ def test_no_replaced_record_moves_the_statistics_further_than_declared(reach, to
 def make(**options):
     # Sums in doubles: what enters is compared to the last digit.
     options = {"budget": BUDGET, "batch": 1, "numerics": "float", **options}
-    return LinUCB(K, D, horizon=T, source=Source.seeded(0), **options)
+    return LinUCB(
+        K,
+        D,
+        horizon=T,
+        source=Source.seeded(0),
+        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
+    )
 
 
 def test_with_equal_releases_only_the_own_action_and_one_summand_differ():

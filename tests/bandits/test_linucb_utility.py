@@ -19,7 +19,8 @@ ARMS, D, T = 3, 5, 20_000
 def regret(world, rewards=None, budget=None, **options):
     learner = LinUCB(
         world.arms, world.dimension, horizon=world.horizon, budget=budget,
-        reward_bound=world.reward_bound, reward_noise=0.1, source=Source.seeded(1), **options,
+        reward_bound=world.reward_bound, reward_noise=0.1, source=Source.seeded(1),
+        **{"context_bound": 1.0, **options},
     )  # fmt: skip
     trace = learner.run(world.contexts, world.rewards if rewards is None else rewards)
     return trace.pseudo_regret(world.means)

@@ -23,10 +23,12 @@ HIGH_DIMENSIONAL = [
     {"budget": None, "forced_rounds": 4},
 ]
 
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
+
 
 def make(kind, *, horizon=T, **options):
     problem = (K, D) if kind is LinUCB else (K, LpBall(D, 1.0))
-    options = {"budget": dpoco.Budget(1.0, 1e-5), **options}
+    options = {"budget": dpoco.Budget(1.0, 1e-5), **BOUNDED, **options}
     return kind(*problem, horizon=horizon, source=Source.seeded(1), **options)
 
 
@@ -118,8 +120,12 @@ def test_what_is_published_cannot_be_written_and_says_who_must_not_tell(kind):
 def test_worlds_and_logs_take_the_learner():
     world = dpoco.environments.LinearWorld(3, 4, 200, norm=np.inf, seed=1)
     options = {"horizon": 200, "reward_bound": world.reward_bound, "forced_rounds": 5}
-    played = dpoco.environments.play_bandit(make(HighDimensionalBandit, **options), world)
-    run = make(HighDimensionalBandit, **options).run(world.contexts, world.rewards)
+    played = dpoco.environments.play_bandit(
+        make(HighDimensionalBandit, **{"context_bound": 1.0, "reward_bound": 1.0, **options}), world
+    )
+    run = make(HighDimensionalBandit, **{"context_bound": 1.0, "reward_bound": 1.0, **options}).run(
+        world.contexts, world.rewards
+    )
     assert np.array_equal(played.actions, run.actions)
     assert np.array_equal(played.rewards, run.rewards)
     rng = np.random.default_rng(0)
@@ -127,7 +133,7 @@ def test_worlds_and_logs_take_the_learner():
     log = dpoco.evaluation.LoggedBandit(
         world.contexts, actions, world.rewards[np.arange(200), actions], np.full(200, 1 / 3), 3
     )
-    learner = make(HighDimensionalBandit, **options)
+    learner = make(HighDimensionalBandit, **{"context_bound": 1.0, "reward_bound": 1.0, **options})
     assert dpoco.evaluation.replay_log(learner, log) is not None
     assert 0 < learner.round < 200
     value = dpoco.evaluation.off_policy_value(log, learner)

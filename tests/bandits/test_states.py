@@ -38,7 +38,8 @@ HIGH_DIMENSIONAL = [
 
 
 def forged(kind, configuration, rounds=21):
-    options = {"budget": dpoco.Budget(1.0, 1e-5), **configuration}
+    bounds = {"context_bound": 1.0, "reward_bound": 1.0}
+    options = {"budget": dpoco.Budget(1.0, 1e-5), **bounds, **configuration}
     problem = (K, D) if kind is LinUCB else (K, LpBall(D, 1.0))
     learner = kind(*problem, horizon=T, source=Source.seeded(1), **options)
     learner.run(X[:rounds], R[:rounds])

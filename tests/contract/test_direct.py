@@ -41,6 +41,7 @@ def problem(kind, *arguments, **more):
     return make
 
 
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 MAKERS = {
     "frank-wolfe": problem(TreeFrankWolfe, BALL, losses.SquaredLoss(1.0, 1.0)),
     "frank-wolfe, gradients": problem(TreeFrankWolfe, BALL, LINEAR, batch=2),
@@ -48,9 +49,11 @@ MAKERS = {
     "leader, gradients": problem(NoisyFTRL, BALL, LINEAR),
     "newton": problem(NoisyNewton, BALL, GLM),
     "coupled": problem(CoupledRegularizedLeader, BALL, LINEAR),
-    "linear bandit": problem(LinUCB, 2, D),
-    "bandit": problem(HighDimensionalBandit, 2, domains.LpBall(D, p=1.0), forced_rounds=0),
-    "sum": problem(ContinualSum, D),
+    "linear bandit": problem(LinUCB, 2, D, **BOUNDED),
+    "bandit": problem(
+        HighDimensionalBandit, 2, domains.LpBall(D, p=1.0), forced_rounds=0, **BOUNDED
+    ),
+    "sum": problem(ContinualSum, D, bound=1.0),
     "hedge": problem(PrefixHedge, D, loss_range=(-1.0, 1.0)),
     "tracker": problem(ObliviousTracker, D, switches=3),
 }

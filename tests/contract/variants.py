@@ -168,10 +168,14 @@ VARIANTS = {
     ),
     "linucb, free": of(bandits.LinUCB, 3, D, batch=1, budget=None, **BOUNDED),
     "bandit, polyhedral": of(
-        HDB, 3, L1, arm_learner="polyhedral", batch=2, forced_rounds=3, gap=0.3
+        HDB, 3, L1, arm_learner="polyhedral", batch=2, forced_rounds=3, gap=0.3, **BOUNDED
     ),
-    "bandit, tree": of(HDB, 3, L1, arm_learner="tree", forced_rounds=4, sum_method="honaker"),
-    "bandit, logistic": of(HDB, 3, SIMPLEX, link="logistic", relation="zero_out", forced_rounds=0),
+    "bandit, tree": of(
+        HDB, 3, L1, arm_learner="tree", forced_rounds=4, sum_method="honaker", **BOUNDED
+    ),
+    "bandit, logistic": of(
+        HDB, 3, SIMPLEX, link="logistic", relation="zero_out", forced_rounds=0, context_bound=1.0
+    ),
     "sum, tree": of(mechanisms.ContinualSum, D, method="tree", bound=2.0),
     "sum, honaker": of(
         mechanisms.ContinualSum, D, method="honaker", relation="zero_out", bound=1.0
@@ -190,7 +194,9 @@ VARIANTS = {
         sum_method="blt_normalised",
     ),
     "linucb, normalised": of(bandits.LinUCB, 3, D, sum_method="blt_normalised", **BOUNDED),
-    "bandit, normalised": of(HDB, 3, L1, arm_learner="tree", sum_method="blt_normalised"),
+    "bandit, normalised": of(
+        HDB, 3, L1, arm_learner="tree", sum_method="blt_normalised", **BOUNDED
+    ),
     "sum, toeplitz": of(mechanisms.ContinualSum, D, method="toeplitz", norm=1.0, bound=1.0),
     "sum, generalized": of(
         mechanisms.ContinualSum, D, noise="generalized_gaussian", norm=3.0, method="tree", bound=1.0

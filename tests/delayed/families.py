@@ -112,21 +112,24 @@ LEARNERS = {
     "tracker": (of("experts", "ObliviousTracker", N, switches=2), expert),
     "share": (of("experts", "BatchShare", N, switches=2), expert),
 }  # fmt: skip
+BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 BANDITS = {
     # In doubles, so that sums can be compared digit by digit: the lattice rounds every record.
-    "linucb": of("bandits", "LinUCB", K, D, numerics="float"),
-    "linucb, batches": of("bandits", "LinUCB", K, D, batch=4, numerics="float"),
-    "linucb, exact": of("bandits", "LinUCB", K, D, batch=1, budget=None),
-    "linucb, lattice": of("bandits", "LinUCB", K, D, numerics="lattice"),
-    "polyhedral": of("bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=4),
+    "linucb": of("bandits", "LinUCB", K, D, numerics="float", **BOUNDED),
+    "linucb, batches": of("bandits", "LinUCB", K, D, batch=4, numerics="float", **BOUNDED),
+    "linucb, exact": of("bandits", "LinUCB", K, D, batch=1, budget=None, **BOUNDED),
+    "linucb, lattice": of("bandits", "LinUCB", K, D, numerics="lattice", **BOUNDED),
+    "polyhedral": of("bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=4, **BOUNDED),
     "tree": of(
         "bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=3,
-        arm_learner="tree", gap=0.1,
+        arm_learner="tree", gap=0.1, **BOUNDED,
     ),
     "all forced": of(
-        "bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=15, batch=1,
+        "bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=15, batch=1, **BOUNDED,
     ),
-    "free": of("bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=0, batch=1),
+    "free": of(
+        "bandits", "HighDimensionalBandit", K, CORNERS, forced_rounds=0, batch=1, **BOUNDED
+    ),
 }  # fmt: skip
 
 

@@ -52,7 +52,8 @@ def test_nothing_shows_before_the_record_arrives(name):
 @cache
 def calibrated(cls, **options):
     problem = (K, D) if cls is LinUCB else (K, LpBall(D, 1.0))
-    return cls(*problem, horizon=T, budget=BUDGET, **options).parameters
+    bounds = {"context_bound": 1.0, "reward_bound": 1.0}
+    return cls(*problem, horizon=T, budget=BUDGET, **bounds, **options).parameters
 
 
 def loud_linucb(**options):

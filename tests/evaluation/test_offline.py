@@ -159,7 +159,13 @@ def test_policies_that_are_none():
 
 def learner(horizon=N, **options):
     options = {"budget": None, "reward_bound": WORLD.reward_bound, "reward_noise": 0.1, **options}
-    return LinUCB(K, D, horizon=horizon, source=Source.seeded(1), **options)
+    return LinUCB(
+        K,
+        D,
+        horizon=horizon,
+        source=Source.seeded(1),
+        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
+    )
 
 
 def test_a_replayed_learner_earns_what_a_live_one_does():

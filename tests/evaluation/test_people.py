@@ -42,7 +42,7 @@ CASES = {
     ),
     "arms": (
         lambda **how: evaluation.compare_private_bandit(STREAM.features, LOSSES, LinUCB, **how),
-        lambda **terms: LinUCB(3, D, reward_bound=0.5, **terms),
+        lambda **terms: LinUCB(3, D, reward_bound=0.5, **{"context_bound": 1.0, **terms}),
         (STREAM.features, LOSSES - 0.5),
     ),
     "surface": (

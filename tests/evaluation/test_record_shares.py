@@ -67,7 +67,7 @@ BANDITS = [(LinUCB, 2), (HighDimensionalBandit, LpBall(2, 1.0, 1.0))]
 
 @pytest.mark.parametrize(("kind", "shape"), BANDITS)
 def test_contexts_and_rewards(kind, shape):
-    learner = kind(2, shape, horizon=500, budget=None, context_bound=1.0)
+    learner = kind(2, shape, horizon=500, budget=None, context_bound=1.0, reward_bound=1.0)
     rewards = [[0.0, 1.0], [NAN, 0.0], [2.0, 0.0], [0.0, -INF], [0.0, -9.0]]
     read = learner.run(ROWS, rewards).nonprivate_records
     assert read.shares == {
@@ -79,7 +79,7 @@ def test_contexts_and_rewards(kind, shape):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("kind", "shape"), BANDITS)
 def test_contexts_that_overflow_are_clipped_without_a_warning(kind, shape):
-    learner = kind(2, shape, horizon=500, budget=None, context_bound=1e-3)
+    learner = kind(2, shape, horizon=500, budget=None, context_bound=1e-3, reward_bound=1.0)
     trace = learner.run([[1e308, 0.0], [1e-4, 0.0]], np.zeros((2, 2)))
     assert trace.nonprivate_records.shares["clipped"] == 0.5
 
@@ -98,7 +98,7 @@ def test_no_records_and_no_stream(tmp_path):
     assert (empty.records, set(empty.shares.values())) == (0, {0.0})
     trace = learner.run(ROWS, np.zeros(5))
     evaluation.save(trace, tmp_path / "trace.jsonl")
-    bandit = free(LinUCB, 2, 2).run(ROWS, np.zeros((5, 2)))
+    bandit = free(LinUCB, 2, 2, context_bound=1.0, reward_bound=1.0).run(ROWS, np.zeros((5, 2)))
     evaluation.save(bandit, tmp_path / "bandit.jsonl")
     for name in ("trace", "bandit"):
         with pytest.raises(ValueError, match="this trace has no stream"):

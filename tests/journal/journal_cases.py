@@ -88,12 +88,26 @@ def cases():
             learner(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=4, **common),
             (losses,),
         ),
-        ("LinUCB", learner(dpoco.bandits.LinUCB, 4, 3, **common), (features, losses)),
-        ("ContinualSum", learner(dpoco.mechanisms.ContinualSum, 3, **common), (features,)),
-        ("NoisyMax", learner(dpoco.mechanisms.NoisyMax, 4, **pure), (losses,)),
+        (
+            "LinUCB",
+            learner(
+                dpoco.bandits.LinUCB, 4, 3, **{"context_bound": 1.0, "reward_bound": 1.0, **common}
+            ),
+            (features, losses),
+        ),
+        (
+            "ContinualSum",
+            learner(dpoco.mechanisms.ContinualSum, 3, **{"bound": 1.0, **common}),
+            (features,),
+        ),
+        (
+            "NoisyMax",
+            learner(dpoco.mechanisms.NoisyMax, 4, **{"sensitivity": 1.0, **pure}),
+            (losses,),
+        ),
         (
             "AboveThreshold",
-            learner(dpoco.mechanisms.AboveThreshold, alarms=ROUNDS, **pure),
+            learner(dpoco.mechanisms.AboveThreshold, alarms=ROUNDS, **{"sensitivity": 1.0, **pure}),
             (1000.0 * labels, np.zeros(ROUNDS)),
         ),
     )
@@ -112,7 +126,9 @@ VALUES = np.random.default_rng(5).uniform(-0.5, 0.5, size=(ROUNDS, 2))
 def sums(seed=None, budget=PART, **options):
     """Running sums of `VALUES`."""
     source = _source(seed)
-    return dpoco.mechanisms.ContinualSum(2, horizon=ROUNDS, budget=budget, source=source, **options)
+    return dpoco.mechanisms.ContinualSum(
+        2, horizon=ROUNDS, budget=budget, source=source, **{"bound": 1.0, **options}
+    )
 
 
 class QuickStore(SqliteStore):

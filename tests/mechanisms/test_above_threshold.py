@@ -210,15 +210,15 @@ def test_without_noise():
 def test_bad_arguments():
     for wrong in ({"spread": 0.5}, {"spread": 2.5}, {"false_alarm": 0.0}, {"false_alarm": 1.0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            AboveThreshold(**{"horizon": 10, "budget": PURE, **wrong})
+            AboveThreshold(**{"sensitivity": 1.0, "horizon": 10, "budget": PURE, **wrong})
     watch = AboveThreshold(horizon=10, budget=PURE, sensitivity=1.0)
-    for value in ("1", None, [1.0], 1j):
+    for value in ("1", b"1", [1.0], 1j):
         with pytest.raises(TypeError, match="value"):
             watch.test(value)
     with pytest.raises(ValueError, match="threshold"):
         watch.test(1.0, threshold=math.nan)
     assert watch.round == 0
-    assert watch.test(math.nan) is False  # counts as 0
+    assert watch.test(math.nan) is watch.test(None) is False  # count as 0
 
 
 def test_it_stops_after_its_alarms_and_its_horizon():

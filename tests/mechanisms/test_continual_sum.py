@@ -21,7 +21,12 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 
 def make(method="auto", *, seed=1, d=3, horizon=23, budget=BUDGET, **options):
     return ContinualSum(
-        d, horizon=horizon, budget=budget, method=method, source=Source.seeded(seed), **options
+        d,
+        horizon=horizon,
+        budget=budget,
+        method=method,
+        source=Source.seeded(seed),
+        **{"bound": 1.0, **options},
     )
 
 

@@ -27,7 +27,7 @@ BUDGET = dpoco.Budget(1.0, 1e-6)
 def make(method="auto", *, seed=1, d=3, horizon=23, budget=BUDGET, numerics="lattice", **options):
     return ContinualSum(
         d, horizon=horizon, budget=budget, method=method, numerics=numerics,
-        source=Source.seeded(seed), **options,
+        source=Source.seeded(seed), **{"bound": 1.0, **options},
     )  # fmt: skip
 
 

@@ -40,7 +40,14 @@ def hedge(rounds=24, source=None, **options):
 
 def bandit(rounds=24, source=None, **options):
     source = source or Source.seeded(1)
-    return LinUCB(2, 3, horizon=rounds, budget=BUDGET, source=source, **options)
+    return LinUCB(
+        2,
+        3,
+        horizon=rounds,
+        budget=BUDGET,
+        source=source,
+        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
+    )
 
 
 CASES = {

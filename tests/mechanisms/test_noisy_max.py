@@ -20,7 +20,9 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def make(n, *, seed=1, **options):
-    return NoisyMax(n, **{"budget": PURE, **options}, source=Source.seeded(seed))
+    return NoisyMax(
+        n, **{"sensitivity": 1.0, "budget": PURE, **options}, source=Source.seeded(seed)
+    )
 
 
 def law(noise, scores, scale):

@@ -36,7 +36,12 @@ SIZES = (1, 2, 31, 32, 33, 64, 65, 257)
 
 def make(*, seed=1, d=3, horizon=100, **options):
     return ContinualSum(
-        d, horizon=horizon, budget=BUDGET, method=NAME, source=Source.seeded(seed), **options
+        d,
+        horizon=horizon,
+        budget=BUDGET,
+        method=NAME,
+        source=Source.seeded(seed),
+        **{"bound": 1.0, **options},
     )
 
 

@@ -37,7 +37,7 @@ def test_noisy_max_keeps_to_any_pure_budget():
         p = noisy_max.calibrate(5, budget=budget, **options)
         keeps(noisy_max.guarantee(p, budget=budget), budget)
         if index % 50 == 0:
-            NoisyMax(5, budget=budget, parameters=p, **options)
+            NoisyMax(5, budget=budget, parameters=p, **{"sensitivity": 1.0, **options})
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
@@ -62,7 +62,7 @@ def test_thresholds_keep_to_any_budget():
         p = above_threshold.calibrate(budget=budget, **options)
         keeps(above_threshold.guarantee(p, budget=budget), budget)
         if index % 50 == 0:
-            AboveThreshold(budget=budget, parameters=p, **options)
+            AboveThreshold(budget=budget, parameters=p, **{"sensitivity": 1.0, **options})
 
 
 def test_learners_keep_to_any_budget():

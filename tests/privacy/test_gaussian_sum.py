@@ -250,9 +250,11 @@ LEARNERS = [
     lambda **k: fw.TreeFrankWolfe(ball(), losses.LinearLoss(1.0), relation="zero_out", **k),
     lambda **k: experts.PrefixHedge(11, **k),
     lambda **k: oco.LipschitzLearner(domains.Box([0.0], [1.0]), lipschitz=1.0, **k),
-    lambda **k: bandits.LinUCB(3, 4, **k),
-    lambda **k: bandits.HighDimensionalBandit(3, ball(20, 1.0), arm_learner="tree", **k),
-    lambda **k: mechanisms.ContinualSum(4, norm=math.inf, **k),
+    lambda **k: bandits.LinUCB(3, 4, **{"context_bound": 1.0, "reward_bound": 1.0, **k}),
+    lambda **k: bandits.HighDimensionalBandit(
+        3, ball(20, 1.0), arm_learner="tree", **{"context_bound": 1.0, "reward_bound": 1.0, **k}
+    ),
+    lambda **k: mechanisms.ContinualSum(4, norm=math.inf, **{"bound": 1.0, **k}),
 ]
 
 

@@ -304,7 +304,7 @@ def calibrate(
     calibration: str = "tight",
     link: str = "identity",
     context_bound: float = 1.0,
-    reward_bound: float | None = 1.0,
+    reward_bound: float | None = None,
     arm_learner: str = "auto",
     selector: str | None = None,
     batch: int | str | None = None,

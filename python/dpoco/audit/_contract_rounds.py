@@ -172,7 +172,7 @@ def malformed_records_are_refused(s: Subject) -> None:
 def _spoiled(part: Any) -> list[Any]:
     """Return what is no vector, matrix or number like `part`."""
     if np.ndim(part) == 0:
-        return [None, str(SECRET), SECRET * 1j, [SECRET]]
+        return [str(SECRET), SECRET * 1j, [SECRET], object()]
     shape = np.shape(part)
     longer = np.full((*shape[:-1], shape[-1] + 1), SECRET)
     ragged = [[SECRET], [SECRET, SECRET]]
@@ -197,11 +197,12 @@ def malformed_runs_are_refused(s: Subject) -> None:
 
 @check(*STEPPED, arrays=True)
 def missing_values_are_silent(s: Subject) -> None:
-    """A record that is not finite counts as a neutral one, and nobody can tell: no error."""
+    """A record with a gap, or not finite, counts as a neutral one, and nobody can tell: no error."""
     if s.plays == "arms":
         return _missing_rewards_are_silent(s)
-    for bad in (np.nan, np.inf, -np.inf):
-        spoiled, neutral = ([p.copy() for p in s.stream] for _ in range(2))
+    for bad in (np.nan, np.inf, -np.inf, None):
+        spoiled = [p.astype(object if bad is None else float) for p in s.stream]
+        neutral = [p.copy() for p in s.stream]
         for t in (3, 4, 9):
             at = t % len(s.stream)
             entry = (t, *[0] * (spoiled[at].ndim - 1))
@@ -227,7 +228,7 @@ def _missing_rewards_are_silent(s: Subject) -> None:
         require(arms[0] == arms[1], "a missing reward can be told from one that was skipped")
         if t % 3 == 1:
             skipping.skip()
-            telling.observe(np.nan)
+            telling.observe(None)
             hiding.observe(np.inf)
         else:
             for each, arm in zip((skipping, telling, hiding), arms, strict=True):
