@@ -49,7 +49,12 @@ def prepared(cls, *arguments, **options):
 
 def sums(method, numerics):
     options = {"method": method, "numerics": numerics}
-    return prepared(mechanisms.ContinualSum, 2, horizon=T, budget=GAUSS, **options), G, H, 350
+    return (
+        prepared(mechanisms.ContinualSum, 2, horizon=T, budget=GAUSS, **{"bound": 1.0, **options}),
+        G,
+        H,
+        350,
+    )
 
 
 def polyhedral(domain, **options):
@@ -68,7 +73,12 @@ def share(noise, batch=2):
 
 
 def maximum(noise):
-    return prepared(mechanisms.NoisyMax, 4, horizon=3, budget=PURE, noise=noise), SCORES, MOVED, 500
+    return (
+        prepared(mechanisms.NoisyMax, 4, horizon=3, budget=PURE, noise=noise, sensitivity=1.0),
+        SCORES,
+        MOVED,
+        500,
+    )
 
 
 BALL, SQUARED = LpBall(2, 2.0), SquaredLoss(1.0, 1.0)
@@ -167,11 +177,11 @@ EXPERTS = {
         prepared(experts.WindowSelector, 4, horizon=T + 2, budget=PURE, window=2), L, K, 350
     ),
     "AboveThreshold": (
-        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0),
+        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0, sensitivity=1.0),
         QUIET, QUIET + 1.0, 400,
     ),
     "AboveThreshold, alarms": (
-        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(6.0, 0.0), alarms=3),
+        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(6.0, 0.0), alarms=3, sensitivity=1.0),
         LOUD, LOUD + 1.0, 400,
     ),
     "ShiftDetector": detector(dpoco.Budget(3.0, 0.0)),
@@ -193,14 +203,29 @@ FEW = np.ones((T, 2))
 
 def linear_bandit(numerics, batch):
     make = prepared(
-        bandits.LinUCB, 2, 2, horizon=T + 1, budget=GAUSS, batch=batch, numerics=numerics
+        bandits.LinUCB,
+        2,
+        2,
+        horizon=T + 1,
+        budget=GAUSS,
+        batch=batch,
+        numerics=numerics,
+        context_bound=1.0,
+        reward_bound=1.0,
     )
     return make, (G, PAID), (G, UNPAID), 150
 
 
 def arms(budget, **options):
     domain = LpBall(2, 1.0, 0.1)
-    make = prepared(bandits.HighDimensionalBandit, 2, domain, horizon=T, budget=budget, **options)
+    make = prepared(
+        bandits.HighDimensionalBandit,
+        2,
+        domain,
+        horizon=T,
+        budget=budget,
+        **{"context_bound": 1.0, "reward_bound": 1.0, **options},
+    )
     return make, (FEW, PAID), (FEW, UNPAID), 200
 
 

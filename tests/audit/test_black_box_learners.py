@@ -95,7 +95,8 @@ def test_claims_are_not_refuted_and_too_little_noise_is(name):
     ],
 )  # fmt: skip
 def test_too_little_noise_is_refuted_where_budgets_do_not_show_it(cls, arguments, changes, streams):
-    options = {"budget": PURE, "horizon": T, **({"switches": 1} if arguments else {})}
+    own = {"switches": 1} if arguments else {"sensitivity": 1.0}
+    options = {"budget": PURE, "horizon": T, **own}
     make = calibrated_once(cls, *arguments, **options)
     claim = make(Source()).guarantee
     assert not audit(make, *streams, claim).violated

@@ -38,6 +38,7 @@ PULLS = np.tile([1.0, 0.0], (T, 1))
 PULLS[1::2] = [0.0, 1.0]  # of others
 HALVES = np.tile([0.0, 1.0, 0.0, 1.0], (T, 1))
 USERS = (np.tile([1.0, 0.0], (T, 1)), np.ones((T, 2)))
+LINUCB = {"batch": 3, "exploration": 0.0, "context_bound": 1.0, "reward_bound": 1.0}
 CASES = {
     "leader": (NoisyFTRL, (BALL, LINEAR), {}, PULLS, (-PULLS[0],)),
     "leader, lattice": (NoisyFTRL, (BALL, LINEAR), {"numerics": "lattice"}, PULLS, (-PULLS[0],)),
@@ -51,7 +52,7 @@ CASES = {
         (0.0 * PULLS[0],),
     ),
     "hedge": (PrefixHedge, (4,), {"learning_rate": 1e3}, HALVES, (1.0 - HALVES[0],)),
-    "users": (LinUCB, (2, 2), {"batch": 3, "exploration": 0.0}, USERS, ([0.0, 1.0], -np.ones(2))),
+    "users": (LinUCB, (2, 2), LINUCB, USERS, ([0.0, 1.0], -np.ones(2))),
 }  # fmt: skip
 GROUPS = {
     "vertices": (PolyhedralFrankWolfe, (LpBall(2, 1.0), LINEAR), {"batch": 1}, PULLS),

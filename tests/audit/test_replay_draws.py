@@ -106,7 +106,7 @@ def test_noise_that_is_used_again_is_caught():
             return super().push(np.asarray(value) + total)
 
     def make(source):
-        sums = Again(2, horizon=6, budget=cases.GAUSS, source=source)
+        sums = Again(2, horizon=6, budget=cases.GAUSS, bound=1.0, source=source)
         sums.claim = Source.seeded(3)._claim()
         return sums
 
@@ -123,7 +123,9 @@ def test_noise_that_is_used_again_is_caught():
             return chosen
 
     report = replay_audit(
-        cases.of(Stuck, 3, budget=cases.PURE), np.zeros((5, 3)), [(2, [1.0, 0.0, 0.0])]
+        cases.of(Stuck, 3, budget=cases.PURE, sensitivity=1.0),
+        np.zeros((5, 3)),
+        [(2, [1.0, 0.0, 0.0])],
     )
     assert "drew no noise" in str(report)
 

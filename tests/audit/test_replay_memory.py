@@ -125,7 +125,7 @@ def test_scores_that_remember_are_caught():
             self.total = self.total + np.asarray(scores)
             return super().select(self.total)
 
-    make = cases.of(Averaging, 2, budget=dpoco.Budget(4000.0, 0.0))
+    make = cases.of(Averaging, 2, budget=dpoco.Budget(4000.0, 0.0), sensitivity=1.0)
     rows = np.zeros((cases.T, 2))
     assert not replay_audit(make, rows, [(0, [1.0, -1.0])]).passed
 
@@ -136,7 +136,7 @@ def test_scores_that_remember_are_caught():
             before, self.last = self.last, value
             return super().test(max(value, before + 0.3), threshold)
 
-    make = cases.of(Latching, budget=dpoco.Budget(4000.0, 0.0), alarms=cases.T)
+    make = cases.of(Latching, budget=dpoco.Budget(4000.0, 0.0), alarms=cases.T, sensitivity=1.0)
     rows = np.full(cases.T, -0.5)
     assert not replay_audit(make, rows, [(2, 0.0)]).passed
 
@@ -149,5 +149,5 @@ def test_a_bandit_that_remembers_is_caught():
             self.worst = max(self.worst, reward)
             super().observe(self.worst)
 
-    make = cases.of(Sticky, 2, cases.D, batch=1)
+    make = cases.of(Sticky, 2, cases.D, batch=1, **cases.BOUNDED)
     assert not replay_audit(make, cases.BANDIT, cases.USERS).passed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import threading
-from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ NAMES = [f"user {n}" for n in RNG.integers(0, 6, ROUNDS)]
 LOSSES = RNG.uniform(size=(ROUNDS, 3))
 FEATURES, LABELS = RNG.normal(size=(ROUNDS, 3)) / 3.0, RNG.uniform(-1.0, 1.0, ROUNDS)
 COUNTS, RING = dpoco.Participation(2, 3), dpoco.Participation(None, 8)
+BANDIT = functools.partial(dpoco.bandits.LinUCB, context_bound=1.0, reward_bound=1.0)
 CLASSES = {
     "experts": (dpoco.experts.PrefixHedge, (3,), (LOSSES,)),
     "records": (
@@ -30,12 +31,12 @@ CLASSES = {
         (LpBall(3), SquaredLoss(1.0, 1.0)),
         (FEATURES, LABELS),
     ),
-    "arms": (dpoco.bandits.LinUCB, (3, 3), (FEATURES, LOSSES)),
+    "arms": (BANDIT, (3, 3), (FEATURES, LOSSES)),
 }
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
-@cache
+@functools.cache
 def parameters(name, rule):
     kind, problem, _ = CLASSES[name]
     budget = dpoco.Budget(1.0, 1e-6)

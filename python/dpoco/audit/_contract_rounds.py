@@ -204,7 +204,7 @@ def missing_values_are_silent(s: Subject) -> None:
         spoiled = [p.astype(object if bad is None else float) for p in s.stream]
         neutral = [p.copy() for p in s.stream]
         for t in (3, 4, 9):
-            at = t % len(s.stream)
+            at = 0 if bad is None else t % len(s.stream)
             entry = (t, *[0] * (spoiled[at].ndim - 1))
             spoiled[at][entry] = bad
             if s.plays in ("experts", "scores"):

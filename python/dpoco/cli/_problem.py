@@ -241,6 +241,8 @@ def _problem_of(asked: Mapping[str, Any], dimension: int, ball: float) -> tuple[
     bounds: dict[str, Any] = {"feature_bound": _dual_bound(length, domain)}
     if domain.dual_exponent != 2.0:
         bounds["feature_bound_l2"] = length
+    if name != "logistic":
+        bounds["label_bound"] = 1.0  # their declared range is scaled to this one
     if asked["slope_bound"] is not None:
         if name != "logistic":
             raise ValueError("--slope-bound is for --loss logistic")
