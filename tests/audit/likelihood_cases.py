@@ -177,11 +177,13 @@ EXPERTS = {
         prepared(experts.WindowSelector, 4, horizon=T + 2, budget=PURE, window=2), L, K, 350
     ),
     "AboveThreshold": (
-        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0, sensitivity=1.0),
+        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(3.0, 0.0), spread=1.0,
+                 sensitivity=1.0),
         QUIET, QUIET + 1.0, 400,
     ),
     "AboveThreshold, alarms": (
-        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(6.0, 0.0), alarms=3, sensitivity=1.0),
+        prepared(mechanisms.AboveThreshold, horizon=T, budget=dpoco.Budget(6.0, 0.0), alarms=3,
+                 sensitivity=1.0),
         LOUD, LOUD + 1.0, 400,
     ),
     "ShiftDetector": detector(dpoco.Budget(3.0, 0.0)),

@@ -158,7 +158,8 @@ HALVED = {
         BALL, SQUARED, statistics="quadratic", sum_method="blt", **SOME)),
     "gradient": ("NoisyFtrl", lambda: oco.NoisyFTRL(BALL, SQUARED, sum_method="blt", **SOME)),
     **{arm: ("HighDimensionalBandit", lambda arm=arm: bandits.HighDimensionalBandit(
-        2, CROSS, arm_learner=arm, context_bound=1.0, reward_bound=1.0, **SOME)) for arm in ("polyhedral", "tree")},
+        2, CROSS, arm_learner=arm, context_bound=1.0, reward_bound=1.0, **SOME))
+        for arm in ("polyhedral", "tree")},
 }  # fmt: skip
 
 

@@ -197,7 +197,7 @@ def malformed_runs_are_refused(s: Subject) -> None:
 
 @check(*STEPPED, arrays=True)
 def missing_values_are_silent(s: Subject) -> None:
-    """A record with a gap, or not finite, counts as a neutral one, and nobody can tell: no error."""
+    """A record with a gap, or not finite, counts as a neutral one: no error tells of it."""
     if s.plays == "arms":
         return _missing_rewards_are_silent(s)
     for bad in (np.nan, np.inf, -np.inf, None):
