@@ -39,6 +39,7 @@ from dpoco.errors import HorizonExceeded as HorizonExceeded
 from dpoco.errors import JournalFenced as JournalFenced
 from dpoco.errors import LargeDeltaWarning as LargeDeltaWarning
 from dpoco.errors import NoiseDominatesWarning as NoiseDominatesWarning
+from dpoco.errors import RepeatedFitsWarning as RepeatedFitsWarning
 from dpoco.errors import ReplayMismatch as ReplayMismatch
 from dpoco.errors import RoundOrderError as RoundOrderError
 from dpoco.errors import StateError as StateError

@@ -47,5 +47,9 @@ class LargeDeltaWarning(UserWarning):
     """The delta of a budget allows a mechanism to reveal somebody's data completely."""
 
 
+class RepeatedFitsWarning(UserWarning):
+    """Several fits on the same records spend a budget each, and their guarantees name one."""
+
+
 class NoiseDominatesWarning(UserWarning):
     """The predicted error of the noise exceeds what any data could teach in this horizon."""

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from dpoco.accounting import Budget
 from dpoco.random import Source
 
@@ -67,6 +69,23 @@ def warn_of_learning(steps: Iterable[Any]) -> None:
 def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a constructor's arguments from its ``locals()``."""
     return {name: value for name, value in given.items() if name not in ("self", "__class__")}
+
+
+def changed_argument(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    """Return the name of an argument that has another value now, or None."""
+    return next((name for name in after if not _is_same(before[name], after[name])), None)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return bool(np.array_equal(one, other)) if isinstance(one, np.ndarray) else bool(one == other)
 
 
 def seeded_source(seed: Any) -> Source | None:

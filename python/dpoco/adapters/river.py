@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 try:
-    from river import bandit, base, compose
+    from river import bandit, base, compose, preprocessing
 except ImportError:
     raise ImportError(
         'dpoco.adapters.river needs river: pip install "dpoco[adapters]"', name="river"
@@ -27,7 +27,13 @@ from dpoco import _literals as literals
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
-from dpoco.adapters._arguments import callers, own_arguments, refuse, warn_of_learning
+from dpoco.adapters._arguments import (
+    callers,
+    changed_argument,
+    own_arguments,
+    refuse,
+    warn_of_learning,
+)
 from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
@@ -47,6 +53,9 @@ def _learning(steps: Iterable[Any]) -> Iterator[Any]:
             yield from _learning(step.transformers.values())
         elif isinstance(step, compose.Pipeline):
             yield from _learning(step.steps.values())
+        elif isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)):
+            if getattr(step, "categories", None) is None:
+                yield step
         elif getattr(type(step), "learn_one", _SILENT[0]) not in _SILENT:
             yield step
 
@@ -119,6 +128,7 @@ class _LinearEstimator:
         if (person is not None) != (rule is not None and rule.enforced):
             raise ValueError("person belongs to a participation that is enforced, which needs it")
         self._features = FeatureMap(arguments["features"], person)
+        self._made_with = own_arguments(arguments)
         self._model = LinearModel.of(arguments, self._features.dimension)
 
     @property
@@ -204,7 +214,14 @@ class _LinearEstimator:
         self._model.learn_many(features.rows(X), self._targets(y), features.persons(X))
 
     def _look(self) -> None:
-        """Warn, once, if this is the last step of a pipeline whose other steps learn."""
+        """Raise if a parameter was changed; warn, once, of a pipeline's other steps that learn."""
+        own = {name: vars(self)[name] for name in self._made_with}
+        name = changed_argument(self._made_with, own)
+        if name is not None:
+            raise ValueError(
+                f"{name} was changed after the start, and the learner keeps the old one: make "
+                "another estimator, with a budget of its own"
+            )
         if not self._has_looked:
             self._has_looked = True
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))

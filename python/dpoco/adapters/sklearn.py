@@ -10,8 +10,10 @@ arrays, and texts that it cannot convert. These messages name only shapes and ty
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -48,9 +50,17 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
-from dpoco.adapters._arguments import callers, own_arguments, refuse, warn_of_learning
+from dpoco.adapters._arguments import (
+    callers,
+    changed_argument,
+    own_arguments,
+    refuse,
+    stated_budget,
+    warn_of_learning,
+)
 from dpoco.adapters._features import LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import LinearModel, likeliest, probabilities
+from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
 from dpoco.trace import Flags, RecordShares
 
@@ -59,7 +69,26 @@ __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
 
 Own = TypeVar("Own", bound="_LinearEstimator")
 
-_COUNTING = ("PolynomialFeatures",)  # which learn how many columns there are, and no more
+
+def _lists_categories(given: dict[str, Any]) -> bool:
+    rare = (given["min_frequency"], given["max_categories"])  # which are counted
+    return not isinstance(given["categories"], str) and rare == (None, None)
+
+
+# Transformers that learn the number of columns and no more, if their parameters are such constants.
+_CONSTANT: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "GaussianRandomProjection": lambda given: given["n_components"] != "auto",
+    "MissingIndicator": lambda given: given["features"] == "all",
+    "OneHotEncoder": _lists_categories,
+    "OrdinalEncoder": _lists_categories,
+    "PolynomialCountSketch": lambda given: True,
+    "PolynomialFeatures": lambda given: True,
+    "RBFSampler": lambda given: given["gamma"] != "scale",
+    "SimpleImputer": lambda given: given["strategy"] == "constant" and not given["add_indicator"],
+    "SkewedChi2Sampler": lambda given: True,
+    "SparseRandomProjection": lambda given: given["n_components"] != "auto",
+    "SplineTransformer": lambda given: not isinstance(given["knots"], str),
+}
 
 
 def _matrix(estimator: Any, X: Any, *, reset: bool) -> FloatArray:
@@ -132,9 +161,16 @@ def _learning(steps: list[tuple[str, Any]]) -> Iterator[Any]:
         for each in [step, *parts(step)]:
             tags = getattr(each, "__sklearn_tags__", None)
             stateless = tags is not None and not tags().requires_fit
-            whole = type(each).__name__ in _COUNTING or parts(each)  # whose parts are looked at
-            if hasattr(each, "fit") and not (stateless or whole):
+            # Of a transformer that has parts, these are looked at.
+            if hasattr(each, "fit") and not (stateless or _is_constant(each) or parts(each)):
                 yield each
+
+
+def _is_constant(step: Any) -> bool:
+    """Return whether a transformer of scikit-learn has nothing to learn but numbers of columns."""
+    kind = type(step)
+    public = _CONSTANT.get(kind.__name__) if kind.__module__.startswith("sklearn.") else None
+    return public is not None and public(step.get_params(deep=False))
 
 
 class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -207,6 +243,7 @@ class _LinearEstimator(BaseEstimator):
             The persons behind the rows, if a participation is enforced.
         """
         refuse(refused)
+        self._check_unchanged()
         features = _matrix(self, X, reset=True)
         rounds, most = features.shape[0], whole_if_float(self.horizon)
         classes = self._classes_of(y, rounds)
@@ -225,6 +262,7 @@ class _LinearEstimator(BaseEstimator):
 
     def _go_on(self: Own, X: Any, y: Any, persons: Any, classes: Any) -> Own:
         """Train on more rows; the first call makes the learner."""
+        self._check_unchanged()
         first = not self.__sklearn_is_fitted__()
         features = _matrix(self, X, reset=first)
         targets = self._targets(y, features.shape[0], classes)
@@ -249,9 +287,24 @@ class _LinearEstimator(BaseEstimator):
         if self.ledger is not None:
             label = f"{type(self).__name__} of {horizon} rounds"
             self.ledger.charge(model.published.guarantee, label)
-        self._model = model
+        self._model, self._started_with = model, copy.deepcopy(self._plain_parameters())
         if classes is not None:
             self.classes_ = classes
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Return all parameters but the ledger, which is no value."""
+        given: dict[str, Any] = self.get_params(deep=False)
+        return {name: value for name, value in given.items() if name != "ledger"}
+
+    def _check_unchanged(self) -> None:
+        """Raise if a parameter was changed after the start: the learner has the old one."""
+        before = vars(self).get("_started_with")
+        name = None if before is None else changed_argument(before, self._plain_parameters())
+        if name is not None:
+            raise ValueError(
+                f"{name} was changed after the start, and the learner keeps the old one: "
+                "sklearn.base.clone makes an estimator with the new one, and a budget of its own"
+            )
 
     def _learn(self: Own, X: FloatArray, targets: FloatArray, persons: Any) -> Own:
         self._model.learn_many(X, targets, persons)
@@ -349,6 +402,7 @@ class _LinearEstimator(BaseEstimator):
             terms = self._terms(getattr(self, "classes_", None))
             self._model = LinearModel.of(terms, dimension, learner)
             self.n_features_in_ = dimension
+        self._started_with = copy.deepcopy(self._plain_parameters())
         self._publish()
         return self
 
@@ -356,7 +410,15 @@ class _LinearEstimator(BaseEstimator):
         return "_model" in vars(self)
 
     def __sklearn_clone__(self) -> Any:
-        """Return an unfitted estimator; a ledger is shared, so that clones spend one budget."""
+        """Return an unfitted estimator; a ledger is shared, so that clones spend one budget.
+
+        Warns in a search or cross-validation, whose fits spend a budget each.
+        """
+        budget = None
+        with contextlib.suppress(TypeError, ValueError):  # of a budget that `fit` refuses
+            budget = stated_budget(self.get_params(deep=False))
+        if isinstance(budget, Budget):
+            warn_of_search(type(self).__name__, budget, self.ledger)
         arguments = {
             name: value if name == "ledger" else clone(value, safe=False)
             for name, value in self.get_params(deep=False).items()

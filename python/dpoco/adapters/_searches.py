@@ -1,0 +1,170 @@
+"""Searches and cross-validations of scikit-learn: every fit of a clone spends a budget of its own.
+
+They fit in other processes, but they clone in the caller's, so a clone looks for the calls that are
+running, and warns before anything is spent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from types import FrameType
+from typing import Any, NamedTuple
+
+from joblib.parallel import get_active_backend
+from sklearn.base import MetaEstimatorMixin
+from sklearn.model_selection._search import BaseSearchCV
+
+from dpoco.accounting import Budget
+from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
+from dpoco.errors import RepeatedFitsWarning
+
+_VALIDATION = "sklearn.model_selection._validation"
+_LEARNS = ("fit", "partial_fit", "fit_transform")
+# In the running call's own names: what is noted there ends with the call.
+_NOTE = "clones of a private estimator"
+_FEW = 2  # clones of a call whose fits cannot be counted: one is no search
+_FUNCTIONS = ("cross_validate", "cross_val_score", "cross_val_predict", "learning_curve",
+              "validation_curve", "permutation_test_score")  # fmt: skip
+
+
+class _Call(NamedTuple):
+    """A running call that fits clones: how many, None if that cannot be told, or at least so."""
+
+    frame: FrameType
+    name: str
+    fits: int | None
+    exact: bool
+
+
+def warn_of_search(name: str, budget: Budget, ledger: Any) -> None:
+    """Warn, once in a search or cross-validation, of what its fits spend together.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator that is cloned.
+    budget : Budget
+        Of one fit.
+    ledger : Ledger or None
+        What adds the fits up: no warning.
+
+    Raises
+    ------
+    ValueError
+        For a ledger, if fits are to run in other processes.
+    """
+    calls = _calls()
+    if not calls:
+        return
+    outermost = calls[-1]
+    if ledger is not None:
+        for call in calls:
+            _require_one_process(call)
+        return
+    if len(calls) == 1 and isinstance(_fitted(outermost), MetaEstimatorMixin):
+        return  # which fits clones itself, and then asks again
+    clones = outermost.frame.f_locals.get(_NOTE, 0)
+    known = [call.fits for call in calls if call.fits is not None]
+    if clones is None or (len(known) < len(calls) and clones + 1 < _FEW):
+        outermost.frame.f_locals[_NOTE] = None if clones is None else clones + 1
+        return
+    outermost.frame.f_locals[_NOTE] = None  # it has been said
+    fits = max(_FEW, math.prod(known))
+    exact = len(known) == len(calls) and all(call.exact for call in calls)
+    warnings.warn(
+        f"{' in '.join(call.name for call in calls)} fits {name} {'' if exact else 'at least '}"
+        f"{fits} times, and every fit spends its budget again: together {_together(fits, budget)}. "
+        "A guarantee is that of one fit, and scores of raw labels, and what is chosen by them, are "
+        "not private. Pass ledger= to limit the sum (docs/adapters.md)",
+        RepeatedFitsWarning,
+        stacklevel=_level(outermost.frame),
+    )
+
+
+def _together(fits: int, budget: Budget) -> str:
+    basic = f"epsilon {fits * budget.epsilon:.4g}"
+    if budget.delta == 0.0:
+        return basic
+    mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(fits)
+    composed = gaussian_epsilon(mu, budget.delta)
+    return (
+        f"{basic} at delta {fits * budget.delta:.4g} if they are added up, epsilon {composed:.4g} "
+        f"at delta {budget.delta:.4g} if they are composed as Gaussian noise"
+    )
+
+
+def _calls() -> list[_Call]:
+    """Return the running calls that fit clones, the innermost first."""
+    found: list[_Call] = []
+    fits, exact = None, True  # of the search whose candidates are being fitted
+    frame = inspect.currentframe()
+    while frame is not None:
+        own, place = frame.f_locals.get("self"), frame.f_code.co_name
+        if isinstance(own, BaseSearchCV) and place == "evaluate_candidates":
+            candidates, folds = map(frame.f_locals.get, ("n_candidates", "n_splits"))
+            if isinstance(candidates, int) and isinstance(folds, int):
+                fits = candidates * folds + bool(own.refit)
+                exact = not hasattr(own, "factor")  # successive halving comes back
+        elif isinstance(own, MetaEstimatorMixin) and place in _LEARNS:
+            call = _Call(frame, type(own).__name__, fits or _copies(own), exact)
+            if found and found[-1].frame.f_locals.get("self") is own:  # which called its base
+                found[-1] = found[-1]._replace(frame=frame)
+            else:
+                found.append(call)
+            fits, exact = None, True
+        elif frame.f_globals.get("__name__") == _VALIDATION and place in _FUNCTIONS:
+            if place == "cross_val_score" and found and found[-1].name == "cross_validate":
+                found[-1] = found[-1]._replace(name=place)  # which does its work
+            else:
+                found.append(_Call(frame, place, _folds(frame), exact=True))
+        frame = frame.f_back
+    return found
+
+
+def _copies(ensemble: Any) -> int | None:
+    """Return how many estimators an ensemble fits, if it says so."""
+    count = getattr(ensemble, "n_estimators", None)
+    return count if isinstance(count, int) else None
+
+
+def _folds(frame: FrameType) -> int | None:
+    """Return the fits of a cross-validation: one a fold."""
+    names = frame.f_locals
+    if frame.f_code.co_name not in ("cross_validate", "cross_val_predict"):
+        return None
+    try:
+        return int(names["cv"].get_n_splits(names["X"], names["y"], names.get("groups")))
+    except Exception:  # of a splitter of somebody's own
+        return None
+
+
+def _fitted(call: _Call) -> Any:
+    """Return what a call fits clones of."""
+    names = call.frame.f_locals
+    return getattr(names.get("self"), "estimator", names.get("estimator"))
+
+
+def _require_one_process(call: _Call) -> None:
+    backend, usual = get_active_backend()
+    names = call.frame.f_locals
+    jobs = getattr(names.get("self"), "n_jobs", names.get("n_jobs"))
+    if (usual if jobs is None else jobs) not in (None, 1) and not getattr(
+        backend, "uses_threads", False
+    ):
+        raise ValueError(
+            "a ledger stays in its process: fit with n_jobs=1, or in threads, below "
+            'joblib.parallel_config(backend="threading")'
+        )
+
+
+def _level(outermost: FrameType) -> int:
+    """Return the level of the warning's place: the line that calls scikit-learn."""
+    frame, level, passed = inspect.currentframe(), 0, False
+    while frame is not None:
+        passed = passed or frame is outermost
+        if passed and not str(frame.f_globals.get("__name__", "")).startswith("sklearn."):
+            break
+        frame, level = frame.f_back, level + 1
+    return level
