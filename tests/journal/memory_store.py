@@ -150,8 +150,9 @@ def fake_psycopg(path):
         def close(self):
             self._own.close()
 
-    def connect(dsn, *, autocommit):
+    def connect(dsn, *, autocommit, connect_timeout):
         assert autocommit
+        assert connect_timeout >= 2
         if module.left < 0:
             raise module.OperationalError("connection refused")
         return Connection()

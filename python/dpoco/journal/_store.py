@@ -5,18 +5,21 @@ SQLite writes ahead, every commit on disk. PostgreSQL needs the extra ``postgres
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import socket
 import sqlite3
+import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from dpoco import _literals as literals
 from dpoco._encryption import refuse_readable
-from dpoco._validation import choice, imported, real_float
+from dpoco._validation import choice, imported, positive_float, real_float
 from dpoco.errors import JournalFenced, StateError
 
 RELEASES = 5  # the last kind: rows that are many, and are not listed
@@ -362,6 +365,9 @@ class SqliteStore(SqlStore):
                 connection.close()
 
 
+_GRACE = 1.0  # seconds that a server has to answer after all locks were given up
+
+
 class PostgresStore(SqlStore):
     """A journal in tables of a PostgreSQL database.
 
@@ -373,7 +379,9 @@ class PostgresStore(SqlStore):
         Prefix of the names of the tables, by default ``dpoco_``; each prefix is a journal. This and
         all following arguments are keyword-only.
     timeout : float, default 5.0
-        Seconds to wait for another connection's transaction.
+        Seconds to wait for another connection's transaction. A server that does not answer a
+        statement for a second more, or a connection for as long and at least two seconds, counts
+        as one that cannot be reached.
 
     Raises
     ------
@@ -391,31 +399,51 @@ class PostgresStore(SqlStore):
     """
 
     path = None
+    _connection: Any
 
     def __init__(self, dsn: str, *, prefix: str = "dpoco_", timeout: float = 5.0) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,30}", prefix):
             raise ValueError("prefix must be a short name in lower case")
         self.table = f"{prefix}sealed"
         self._old = f"{prefix}texts"  # of the format before
-        self._dsn, self._timeout = dsn, timeout
+        self._dsn, self._timeout = dsn, positive_float("timeout", timeout)
         self._psycopg = imported("psycopg", "PostgresStore", "postgres")
         self._connect()
 
     def _connect(self) -> None:
         self._begun = self._known = self._closed = False
         with self._translated():
-            connection = self._psycopg.connect(self._dsn, autocommit=True)
+            self._connection = self._psycopg.connect(
+                self._dsn, autocommit=True, connect_timeout=max(2, math.ceil(self._timeout))
+            )
             try:
                 # Every pending lock is given up after this time, and the error names no data.
-                connection.execute(
-                    "SELECT set_config('synchronous_commit', 'on', false), "
-                    "set_config('lock_timeout', %s, false)",
-                    (f"{int(1000 * self._timeout)}ms",),
-                )
+                with self._answered():
+                    self._connection.execute(
+                        "SELECT set_config('synchronous_commit', 'on', false), "
+                        "set_config('lock_timeout', %s, false)",
+                        (f"{math.ceil(1000 * self._timeout)}ms",),
+                    )
             except BaseException:
-                connection.close()
+                self._connection.close()
                 raise
-            self._connection: Any = connection
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Cut the connection if the server does not answer: the driver would wait for ever."""
+        connection = self._connection
+
+        def cut() -> None:
+            with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as stream:
+                stream.shutdown(socket.SHUT_RDWR)  # the driver's own wait ends with an error
+
+        timer = threading.Timer(self._timeout + _GRACE, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _exists(self, table: str) -> bool:
         return bool(self._run("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0])
@@ -433,12 +461,12 @@ class PostgresStore(SqlStore):
             raise StateError(f"the journal refuses a statement ({type(error).__name__})") from None
 
     def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._translated():
+        with self._translated(), self._answered():
             cursor = self._connection.execute(statement.replace("?", "%s"), parameters)
             return cursor.fetchall() if cursor.description else []
 
     def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        with self._translated(), self._connection.cursor() as cursor:
+        with self._translated(), self._answered(), self._connection.cursor() as cursor:
             cursor.executemany(statement.replace("?", "%s"), rows)
 
     def check(self) -> None:
@@ -479,8 +507,12 @@ class PostgresStore(SqlStore):
         """Do nothing: every commit has already waited."""
 
     def scrub(self) -> None:
-        """Have the server write the table anew; its log and archives keep what they have."""
-        self._run(f"VACUUM FULL {self.table}")
+        """Have the server write the table anew; its log and archives keep what they have.
+
+        This may take longer than any other statement, and is waited for.
+        """
+        with self._translated():
+            self._connection.execute(f"VACUUM FULL {self.table}")
 
     def close(self) -> None:
         """Close the connection."""
