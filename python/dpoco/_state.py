@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 import numpy as np
 
 from dpoco import _core
-from dpoco._encryption import EncryptionKey, given_key, opened
+from dpoco._encryption import EncryptionKey, given_key, opened, refuse_readable
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
@@ -41,6 +42,7 @@ _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")
 _CHECKSUM = 32
 _CONTEXT = b"state"
+_POSIX = os.name == "posix"
 
 # Stands in for the key and stream that a restored state is about to bring.
 _REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
@@ -107,10 +109,20 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise OSError(f"cannot write {str(target)!r}")
 
 
-def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
-    """Return what `write_atomically` was given, with the same key or none."""
-    data, checked = Path(path).read_bytes(), given_key("key", key)
-    return opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
+def read_state(
+    path: str | os.PathLike[str], key: EncryptionKey | None, *, readable_by_others: bool = False
+) -> bytes:
+    """Return what `write_atomically` was given, with the same key or none.
+
+    A plain file that others may read is refused, unless that is allowed.
+    """
+    checked = given_key("key", key)
+    with Path(path).open("rb") as file:
+        status, data = os.fstat(file.fileno()), file.read()
+    plain = opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
+    if checked is None and not readable_by_others:
+        refuse_readable(Path(path), status)
+    return plain
 
 
 def write_atomically(
@@ -121,22 +133,59 @@ def write_atomically(
     Under a key it is encrypted, as a state.
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+    handle, unfinished = _unfinished(target)
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines([data] if key is None else key.seal(_CONTEXT, data))
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(target)
+            if _POSIX:  # while it is locked
+                unfinished.replace(target)
+        if not _POSIX:  # where open files keep their names
+            unfinished.replace(target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # the rename itself must survive a power cut
-        directory = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    synchronise(target.parent)  # the rename itself must survive a power cut
+
+
+def _unfinished(target: Path) -> tuple[int, Path]:
+    """Open an empty file beside `target`, which only its owner can read, and lock it.
+
+    What an interrupted save has left is used again, so that nothing piles up. While another save to
+    the same file is running, or without locks, it has a name of its own.
+    """
+    name = target.with_name(f".{target.name}.unfinished")
+    if _POSIX:
+        import fcntl
+
+        with suppress(OSError):
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mine, named = os.fstat(handle), name.stat()  # it may have been renamed before
+                own = (mine.st_uid, mine.st_nlink) == (os.geteuid(), 1)
+                if own and os.path.samestat(mine, named):
+                    os.fchmod(handle, 0o600)
+                    os.ftruncate(handle, 0)
+                    return handle, name
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+    handle, other = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+    return handle, Path(other)
+
+
+def synchronise(path: Path) -> None:
+    """Wait for the disk to have a file, or the names in a folder, where systems offer it."""
+    if not _POSIX:
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 # Pushes up to which "blt" has had the same numbers in every version that has it.
@@ -439,13 +488,17 @@ def _unpickle(kind: str, data: bytes) -> Stateful:
 
 
 @overload
-def load(path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> Any: ...
+def load(
+    path: str | os.PathLike[str], *, key: EncryptionKey | None = None,
+    readable_by_others: bool = False,
+) -> Any: ...  # fmt: skip
 
 
 @overload
 def load(
-    path: str | os.PathLike[str], kind: type[Self], *, key: EncryptionKey | None = None
-) -> Self: ...
+    path: str | os.PathLike[str], kind: type[Self], *, key: EncryptionKey | None = None,
+    readable_by_others: bool = False,
+) -> Self: ...  # fmt: skip
 
 
 def load(
@@ -453,6 +506,7 @@ def load(
     kind: type[Stateful] | None = None,
     *,
     key: EncryptionKey | None = None,
+    readable_by_others: bool = False,
 ) -> Any:
     """Continue a saved learner or mechanism, bit for bit.
 
@@ -465,6 +519,9 @@ def load(
     key : EncryptionKey, optional
         Key of an encrypted file; what the learner saves from now on is encrypted under it, too. A
         plain file is refused: see `EncryptionKey.encrypt_file`. Keyword-only.
+    readable_by_others : bool, default False
+        Whether to load a plain file that others than its owner may read or write. Whoever has read
+        it can subtract the noise: only for file systems without modes, and for states of tests.
 
     Returns
     -------
@@ -474,11 +531,13 @@ def load(
     ------
     StateError
         If the file is corrupt, truncated, foreign or from a newer format, its object is of another
-        kind, or it is encrypted under no key or another one than given; nothing is loaded.
+        kind, or it is encrypted under no key or another one than given; nothing is loaded. Also if
+        it is plain and others than its owner may read it; the message has the command that mends
+        this.
     OSError
         If it cannot be read.
     """
-    data = read_state(path, key)
+    data = read_state(path, key, readable_by_others=readable_by_others)
     header, _ = unpack(data)
     found = _class_of(header.get("kind"))
     if kind is not None and not issubclass(found, kind):

@@ -293,15 +293,16 @@ class Book:
         return _share(self.total(), self._filter(self.currency))
 
     def remaining(self) -> Budget | None:
-        """Return what one more charge may spend; None if that is nothing."""
+        """Return what one more charge may spend; None if that is nothing but roundings."""
         if not self.entries:
             return self.budget
         if not self.adaptive:
             epsilon = self.budget.epsilon - self.fixed_epsilon()
-            return Budget._derived(epsilon, 0.0) if epsilon > 0.0 else None
+            some = epsilon > _CLOSE * self.budget.epsilon
+            return Budget._derived(epsilon, 0.0) if some else None
         rule, total = self._filter(self.currency), self.total()
         left = rule.limit.main - total.main
-        if not left > 0.0:
+        if not left > _CLOSE * rule.limit.main:
             return None
         if self.currency == "basic":
             return Budget._derived(left, self.side_left())

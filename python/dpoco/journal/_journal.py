@@ -128,7 +128,7 @@ class Journal:
 
     def _take_over(self, ledger: Ledger | None) -> None:
         rows = self._rows
-        new = rows.take(self._store.begin())
+        self._grown = new = rows.take(self._store.begin())
         if self._mark is not None:
             self._mark.check(rows.head)  # also of a journal that was here before: refused
         if new:
@@ -179,6 +179,9 @@ class Journal:
 
     def _commit(self) -> None:
         self._rows.commit()
+        if self._grown:  # a stream that was lost would be made and charged again, with other noise
+            self._store.settle()
+            self._grown = False
         if self._mark is not None:
             # What is durable counts: a mark that cannot be written is only less watchful.
             with suppress(OSError):
@@ -366,6 +369,7 @@ class Journal:
         return stream
 
     def _added(self, name: str, header: str, origin: str, learner: Any) -> Stream:
+        self._grown = True
         row = self._rows.add_stream(name, header, origin, int(learner.round))
         return Stream(self, row, learner)
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from dpoco import _literals as literals
 from dpoco._encryption import refuse_readable
+from dpoco._state import synchronise
 from dpoco._validation import choice, imported, positive_float, real_float
 from dpoco.errors import JournalFenced, StateError
 
@@ -206,7 +207,8 @@ class SqliteStore(SqlStore):
         What a commit waits for. "disk": the disk (``synchronous = FULL``); releases survive power
         cuts. "process": the operating system (``synchronous = NORMAL``); releases survive crashes
         of the process. A power cut, or a crash of the system, may then set the journal back by its
-        last transactions: ``docs/operations.md``, "Restore", explains the consequences. This and
+        last transactions: ``docs/operations.md``, "Restore", explains the consequences. New streams
+        and what they are charged wait for the disk in either case, so that none is lost. This and
         all following arguments are keyword-only.
     timeout : float, default 5.0
         Seconds to wait for another connection's transaction.
@@ -345,16 +347,18 @@ class SqliteStore(SqlStore):
 
     def settle(self) -> None:
         """Wait for the disk, which commits do not if ``durability="process"``."""
-        self._checkpoint("PASSIVE")
+        if self._synchronous == "FULL":
+            return
+        with self._translated():  # the log alone: closing the database elsewhere drops its locks
+            log = self._path.with_name(f"{self._path.name}-wal")
+            synchronise(log)
+            synchronise(log.parent)
 
     def scrub(self) -> None:
         """Write the file anew, and empty the log."""
         self._run("VACUUM")
-        self._checkpoint("TRUNCATE")
-
-    def _checkpoint(self, mode: str) -> None:
-        busy, logged, settled = self._run(f"PRAGMA wal_checkpoint({mode})")[0]
-        if busy or settled < logged:  # a reader of an older state keeps the log from being synced
+        busy, logged, settled = self._run("PRAGMA wal_checkpoint(TRUNCATE)")[0]
+        if busy or settled < logged:  # a reader of an older state keeps the log as it is
             raise StateError("the journal is locked by another process")
 
     def close(self) -> None:

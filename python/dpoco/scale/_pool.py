@@ -414,8 +414,11 @@ class KeyedPool(Pool):
         *,
         workers: int = 1,
         key: EncryptionKey | None = None,
+        readable_by_others: bool = False,
     ) -> Self:
-        """Continue a saved pool, bit for bit; its terms are in the file. `key` as in `dpoco.load`.
+        """Continue a saved pool, bit for bit; its terms are in the file.
+
+        `key` and `readable_by_others` as in `dpoco.load`.
 
         Raises
         ------
@@ -425,7 +428,9 @@ class KeyedPool(Pool):
         OSError
             If it cannot be read.
         """
-        prototype, terms, keys, learners = read_pool(read_state(path, key))
+        prototype, terms, keys, learners = read_pool(
+            read_state(path, key, readable_by_others=readable_by_others)
+        )
         pool = cls.__new__(cls)
         pool._key = key
         pool._open(prototype, terms, workers, None, "")

@@ -1,0 +1,137 @@
+"""Files of states: who may read them, and what interrupted saves leave behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco import _state, mechanisms
+from dpoco._state import read_state, write_atomically
+from dpoco.random import Source
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and locks are POSIX")
+
+
+def total():
+    made = mechanisms.ContinualSum(
+        2, horizon=40, budget=dpoco.Budget(1.0, 1e-6), bound=1.0, source=Source.seeded(1)
+    )
+    made.push([0.1, 0.2])
+    return made
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o777])
+def test_a_plain_state_that_others_may_read_is_refused(tmp_path, mode):
+    path = tmp_path / "a state"
+    total().save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert dpoco.load(path).round == 1
+    path.chmod(mode)
+    with pytest.raises(dpoco.StateError, match="others than its owner") as error:
+        dpoco.load(path)
+    command = str(error.value).rpartition(": ")[2]
+    assert dpoco.load(path, readable_by_others=True).round == 1
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)  # as the message says
+    assert dpoco.load(path).round == 1
+
+
+def test_a_pool_that_others_may_read_is_refused(tmp_path):
+    pool = dpoco.scale.KeyedPool(total().clone())
+    pool.process(["a"], [[0.5, 0.5]])
+    pool.save(tmp_path / "pool")
+    (tmp_path / "pool").chmod(0o644)
+    with pytest.raises(dpoco.StateError, match="chmod 600"):
+        dpoco.scale.KeyedPool.load(tmp_path / "pool")
+    again = dpoco.scale.KeyedPool.load(tmp_path / "pool", readable_by_others=True)
+    assert again.round("a") == 1
+
+
+def test_an_encrypted_state_may_lie_anywhere(tmp_path):
+    pytest.importorskip("cryptography")
+    key, path = dpoco.EncryptionKey(bytes(range(224, 256))), tmp_path / "state"
+    total().save(path, key=key)
+    path.chmod(0o644)
+    assert dpoco.load(path, key=key).round == 1
+    with pytest.raises(dpoco.StateError, match="encrypted, and no key"):
+        dpoco.load(path)
+
+
+INTERRUPTED = """
+import os, sys
+from dpoco import _state
+os.fsync = lambda handle: os._exit(9)  # a power cut, with the file half written
+_state.write_atomically(sys.argv[1], b"half" * 1000)
+"""
+
+
+def test_interrupted_saves_leave_one_file_that_is_used_again(tmp_path):
+    """Starts processes that die."""
+    path = tmp_path / "state"
+    write_atomically(path, b"old")
+    for _ in range(3):
+        died = subprocess.run([sys.executable, "-c", INTERRUPTED, str(path)], check=False)
+        assert died.returncode == 9
+        assert read_state(path, None) == b"old"
+        (left,) = {*tmp_path.iterdir()} - {path}
+        assert left.stat().st_mode & 0o777 == 0o600
+    left.chmod(0o666)  # whoever made it readable gets nothing of the next one
+    write_atomically(path, b"new")
+    assert [*tmp_path.iterdir()] == [path]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_state(path, None) == b"new"
+
+
+def test_leftovers_that_are_something_else_are_not_written_to(tmp_path):
+    path, other = tmp_path / "state", tmp_path / "other"
+    for make in (lambda place: place.symlink_to(other), lambda place: os.link(other, place)):
+        other.write_bytes(b"somebody's")
+        name = tmp_path / ".state.unfinished"
+        make(name)
+        write_atomically(path, b"new")
+        assert other.read_bytes() == b"somebody's"
+        assert read_state(path, None) == b"new"
+        name.unlink()
+
+
+def test_saves_to_one_file_at_a_time_are_each_whole(tmp_path):
+    path, texts = tmp_path / "state", [bytes([48 + n]) * 20_000 for n in range(4)]
+
+    def save(text):
+        for _ in range(25):
+            write_atomically(path, text)
+
+    threads = [threading.Thread(target=save, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        if path.exists():
+            assert read_state(path, None) in texts
+    for thread in threads:
+        thread.join()
+    assert read_state(path, None) in texts
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+
+    def full(handle):
+        raise OSError("no space")
+
+    monkeypatch.setattr(_state.os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_atomically(path, b"new")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_states_go_on_after_all_that(tmp_path):
+    first = total()
+    for _ in range(2):
+        first.save(tmp_path / "state")
+    assert np.array_equal(dpoco.load(tmp_path / "state").push([0.3, 0.1]), first.push([0.3, 0.1]))
