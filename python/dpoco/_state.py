@@ -117,8 +117,7 @@ def read_state(
     A plain file that others may read is refused, unless that is allowed.
     """
     checked = given_key("key", key)
-    with Path(path).open("rb") as file:
-        status, data = os.fstat(file.fileno()), file.read()
+    status, data = Path(path).stat(), Path(path).read_bytes()
     plain = opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
     if checked is None and not readable_by_others:
         refuse_readable(Path(path), status)
@@ -149,32 +148,47 @@ def write_atomically(
     synchronise(target.parent)  # the rename itself must survive a power cut
 
 
+_MARK = ".unfinished"
+
+
 def _unfinished(target: Path) -> tuple[int, Path]:
-    """Open an empty file beside `target`, which only its owner can read, and lock it.
+    """Make an empty file beside `target`, which only its owner can read, and lock it.
 
-    What an interrupted save has left is used again, so that nothing piles up. While another save to
-    the same file is running, or without locks, it has a name of its own.
+    What interrupted saves have left, which nobody locks, is removed: it would pile up.
     """
-    name = target.with_name(f".{target.name}.unfinished")
+    prefix = f".{target.name}."
     if _POSIX:
-        import fcntl
+        for entry in os.scandir(target.parent):
+            if entry.name.startswith(prefix) and entry.name.endswith(_MARK):
+                with suppress(OSError):  # or another process removes it, or writes to it
+                    _remove_unlocked(entry.path)
+    while True:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=_MARK)  # 0600
+        if not _POSIX or (_locked(handle) and os.path.exists(name)):
+            return handle, Path(name)
+        os.close(handle)  # another save took it for one that was interrupted
 
-        with suppress(OSError):
-            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                mine, named = os.fstat(handle), name.stat()  # it may have been renamed before
-                own = (mine.st_uid, mine.st_nlink) == (os.geteuid(), 1)
-                if own and os.path.samestat(mine, named):
-                    os.fchmod(handle, 0o600)
-                    os.ftruncate(handle, 0)
-                    return handle, name
-            except BaseException:
-                os.close(handle)
-                raise
-            os.close(handle)
-    handle, other = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
-    return handle, Path(other)
+
+def _remove_unlocked(name: str) -> None:
+    handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if _locked(handle):
+            os.unlink(name)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Lock a file; False if another process writes to it, True where locks do not work."""
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def synchronise(path: Path) -> None:

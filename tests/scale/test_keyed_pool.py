@@ -15,7 +15,7 @@ import pytest
 import dpoco
 from dpoco import Budget, domains, losses
 from dpoco.random import Source
-from dpoco.scale import KeyedPool
+from dpoco.scale import KeyedPool, _keys
 from dpoco.scale._keys import key_from_text, key_text
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -366,3 +366,21 @@ def test_a_batch_whose_people_are_refused_plays_and_counts_nothing(name):
     plain = KeyedPool(make(horizon=6))
     with pytest.raises(TypeError, match="ignored"):
         plain.process(["a"], *(part[:1] for part in arrays), person=[1])
+
+
+@pytest.mark.parametrize("records", [1, 2, 31, 32, 33, 300])
+def test_small_batches_are_sorted_as_large_ones(monkeypatch, records):
+    """A dictionary sorts few records, arrays sort many: the rows are the same."""
+    rng = np.random.default_rng(records)
+    index = {key: key for key in range(9)}
+    keys = [int(key) for key in rng.integers(0, 14, records)]
+    found = []
+    for few in (0, 10**6):
+        monkeypatch.setattr(_keys, "_FEW", few)
+        found.append(_keys.rows_of(index, keys, 20))
+    one, other = found
+    assert one.fresh == other.fresh
+    for name in ("slots", "offsets", "rows"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+        assert getattr(one, name).dtype == getattr(other, name).dtype == np.int64
+    assert sorted(one.rows.tolist()) == list(range(records))

@@ -42,8 +42,10 @@ def test_a_plain_state_that_others_may_read_is_refused(tmp_path, mode):
 
 
 def test_a_pool_that_others_may_read_is_refused(tmp_path):
-    pool = dpoco.scale.KeyedPool(total().clone())
-    pool.process(["a"], [[0.5, 0.5]])
+    pool = dpoco.scale.KeyedPool(
+        dpoco.experts.PrefixHedge(3, horizon=40, budget=dpoco.Budget(9.0, 1e-6))
+    )
+    pool.process(["a"], [[0.5, 0.5, 0.1]])
     pool.save(tmp_path / "pool")
     (tmp_path / "pool").chmod(0o644)
     with pytest.raises(dpoco.StateError, match="chmod 600"):
@@ -70,33 +72,35 @@ _state.write_atomically(sys.argv[1], b"half" * 1000)
 """
 
 
-def test_interrupted_saves_leave_one_file_that_is_used_again(tmp_path):
+def test_interrupted_saves_leave_nothing_behind_for_long(tmp_path):
     """Starts processes that die."""
     path = tmp_path / "state"
     write_atomically(path, b"old")
+    kept = [tmp_path / name for name in (".state.mine", ".other.x.unfinished", "state.unfinished")]
+    for name in kept:
+        name.write_bytes(b"not ours")
     for _ in range(3):
         died = subprocess.run([sys.executable, "-c", INTERRUPTED, str(path)], check=False)
         assert died.returncode == 9
         assert read_state(path, None) == b"old"
-        (left,) = {*tmp_path.iterdir()} - {path}
+        (left,) = {*tmp_path.iterdir()} - {path, *kept}  # that of the last one alone
         assert left.stat().st_mode & 0o777 == 0o600
-    left.chmod(0o666)  # whoever made it readable gets nothing of the next one
     write_atomically(path, b"new")
-    assert [*tmp_path.iterdir()] == [path]
+    assert {*tmp_path.iterdir()} == {path, *kept}
     assert path.stat().st_mode & 0o777 == 0o600
     assert read_state(path, None) == b"new"
 
 
-def test_leftovers_that_are_something_else_are_not_written_to(tmp_path):
-    path, other = tmp_path / "state", tmp_path / "other"
-    for make in (lambda place: place.symlink_to(other), lambda place: os.link(other, place)):
-        other.write_bytes(b"somebody's")
-        name = tmp_path / ".state.unfinished"
-        make(name)
+def test_what_another_save_is_writing_stays(tmp_path):
+    import fcntl
+
+    path, other = tmp_path / "state", tmp_path / ".state.abc.unfinished"
+    with other.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         write_atomically(path, b"new")
-        assert other.read_bytes() == b"somebody's"
-        assert read_state(path, None) == b"new"
-        name.unlink()
+        assert other.exists()
+    write_atomically(path, b"newer")
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_saves_to_one_file_at_a_time_are_each_whole(tmp_path):

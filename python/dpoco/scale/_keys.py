@@ -51,6 +51,7 @@ class Terms:
 
 
 Key = str | int | bytes
+_FEW = 32  # records up to which a dictionary sorts faster than arrays do
 
 
 def key_of(value: Any) -> Key:
@@ -180,12 +181,25 @@ def rows_of(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
         check_fresh(len(index), fresh, limit)
         more = {key: len(index) + i for i, key in enumerate(fresh)}
         codes = [index[key] if key in index else more[key] for key in keys]
+    if len(codes) <= _FEW:
+        return _few_rows(codes, fresh)
     kind = np.uint16 if len(index) + len(fresh) <= 2**16 else np.int64  # sorted in linear time
     numbers = np.array(codes, dtype=kind)
     rows = np.argsort(numbers, kind="stable")
     slots, counts = np.unique(numbers, return_counts=True)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return Rows(slots.astype(np.int64), offsets, rows.astype(np.int64), fresh)
+
+
+def _few_rows(codes: list[int], fresh: list[Key]) -> Rows:
+    found: dict[int, list[int]] = {}
+    for row, code in enumerate(codes):
+        found.setdefault(code, []).append(row)
+    slots = sorted(found)
+    groups = [found[slot] for slot in slots]
+    offsets = [0, *itertools.accumulate(map(len, groups))]
+    rows = list(itertools.chain.from_iterable(groups))
+    return Rows(*(np.array(part, dtype=np.int64) for part in (slots, offsets, rows)), fresh)
 
 
 def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
