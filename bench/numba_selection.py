@@ -38,7 +38,7 @@ def _epochs(losses, own, decisions, sums, filled, length, current, scale):
 
 
 @_fast
-def _shares(losses, own, decisions, weights, scale, eta, share):
+def _shares(losses, own, decisions, weights, scale, eta, share, gaussian):
     n = losses.shape[1]
     for t in range(losses.shape[0]):
         at, below, chosen = np.random.random(), 0.0, n - 1
@@ -51,8 +51,11 @@ def _shares(losses, own, decisions, weights, scale, eta, share):
         decisions[t] = chosen
         total = 0.0
         for i in range(n):
-            u = np.random.random() - 0.5
-            noise = -scale * math.copysign(math.log(1.0 - 2.0 * abs(u)), u)
+            if gaussian:
+                noise = scale * np.random.standard_normal()
+            else:
+                u = np.random.random() - 0.5
+                noise = -scale * math.copysign(math.log(1.0 - 2.0 * abs(u)), u)
             weights[i] *= math.exp(-eta * (min(max(losses[t, i], 0.0), 1.0) + noise))
             total += weights[i]
         for i in range(n):
@@ -73,10 +76,13 @@ class Epochs:
 
 
 class Shares:
-    """Exponential weights on losses with Laplace noise, a share of them spread evenly."""
+    """Exponential weights on losses with noise, a share of them spread evenly."""
 
-    def __init__(self, experts: int, *, scale: float, eta: float, share: float) -> None:
-        self._weights, self._law = np.full(experts, 1.0 / experts), (scale, eta, share)
+    def __init__(
+        self, experts: int, *, scale: float, eta: float, share: float, gaussian: bool
+    ) -> None:
+        self._weights = np.full(experts, 1.0 / experts)
+        self._law = scale, eta, share, gaussian
 
     def run(self, losses: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
         own, decisions = np.empty(len(losses)), np.empty(len(losses), dtype=np.int64)

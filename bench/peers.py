@@ -13,6 +13,7 @@ import cases
 import expert_cases
 import noisy_ftrl_cases
 import numba_hedge
+import numba_polyhedral
 import numba_selection
 import numba_tree
 import numpy as np
@@ -129,6 +130,30 @@ def vectors() -> Iterator[Peer]:
             partial(ours.run, features, labels, record_decisions=keeps), len(labels),
             "NumPy", partial(theirs.run, features, labels),
         )  # fmt: skip
+    ours = polyhedral_cases.learner(d, "gumbel", horizon=10**8)
+    p = ours.parameters
+    compiled = numba_polyhedral.Polyhedral(
+        d, scale=p.scale, exponent=p.exponent, bound=float(p.leaf_scalar_bound or 0.0)
+    )
+    compiled.run(features[:2], labels[:2])  # compiles
+    yield Peer(
+        f"`PolyhedralFrankWolfe.run`, d = {d:,}, an update a round",
+        partial(ours.run, features, labels, record_decisions=False), len(labels),
+        "Numba", partial(compiled.run, features, labels),
+    )  # fmt: skip
+
+
+def check_compiled_selection() -> None:
+    """Raise unless, where noise is next to nothing, the compiled decision is ours."""
+    features, labels = polyhedral_cases.records(40, 6)
+    ours = polyhedral_cases.learner(6, "gumbel", horizon=40, private=False)
+    p = ours.parameters
+    theirs = numba_polyhedral.Polyhedral(
+        6, scale=1e-12, exponent=p.exponent, bound=float(p.leaf_scalar_bound or 0.0)
+    )
+    theirs.run(features, labels)
+    ours.run(features, labels)
+    np.testing.assert_allclose(theirs.decision, ours.last_decision, atol=1e-12)
 
 
 def choices() -> Iterator[Peer]:
@@ -143,13 +168,14 @@ def choices() -> Iterator[Peer]:
             "Numba, binary tree", partial(hedge.run, losses), draws=n,
         )  # fmt: skip
     losses = expert_cases.losses_of(4096, 100)
-    ours = experts.EpochSelector(100, horizon=10**9, budget=PURE)
-    epochs = numba_selection.Epochs(100, scale=2.0)
-    epochs.run(losses[:10])  # compiles
-    yield Peer(
-        "`EpochSelector.run`, N = 100", partial(ours.run, losses), len(losses),
-        "Numba", partial(epochs.run, losses),
-    )  # fmt: skip
+    for where, given in (("", losses), (", losses in [-1, 2]", 3.0 * losses - 1.0)):
+        ours = experts.EpochSelector(100, horizon=10**9, budget=PURE)
+        epochs = numba_selection.Epochs(100, scale=2.0)
+        epochs.run(losses[:10])  # compiles
+        yield Peer(
+            f"`EpochSelector.run`, N = 100{where}", partial(ours.run, given), len(given),
+            "Numba", partial(epochs.run, given),
+        )  # fmt: skip
     losses = losses[:1000]
     for law in ("gaussian", "laplace"):
         budget = PURE if law == "laplace" else cases.BUDGET
@@ -158,12 +184,14 @@ def choices() -> Iterator[Peer]:
         )  # fmt: skip
         p = ours.parameters
         shares = numba_selection.Shares(
-            100, scale=p.noise_scale, eta=p.learning_rate, share=p.share_rate
-        )
+            100, scale=p.noise_scale, eta=p.learning_rate, share=p.share_rate,
+            gaussian=law == "gaussian",
+        )  # fmt: skip
         shares.run(losses[:10])
         yield Peer(
             f"`BatchShare.run`, {law}, a release a round, N = 100", partial(ours.run, losses),
-            len(losses), "Numba, Laplace", partial(shares.run, losses), draws=100,
+            len(losses), f"Numba, {law.title()}", partial(shares.run, losses),
+            draws=100 if law == "gaussian" else 0,
         )  # fmt: skip
     for d, batch in ((10, 1), (50, 1), (50, None)):
         data = bandit_cases.records(5, d, 500 if batch else 5000)
@@ -176,4 +204,5 @@ def choices() -> Iterator[Peer]:
 
 def peers() -> list[Peer]:
     """All of them; measure them in turns."""
+    check_compiled_selection()
     return [*draws(), *sums(), *vectors(), *choices()]
