@@ -199,7 +199,8 @@ def _few_rows(codes: list[int], fresh: list[Key]) -> Rows:
     groups = [found[slot] for slot in slots]
     offsets = [0, *itertools.accumulate(map(len, groups))]
     rows = list(itertools.chain.from_iterable(groups))
-    return Rows(*(np.array(part, dtype=np.int64) for part in (slots, offsets, rows)), fresh)
+    numbers = [np.array(part, dtype=np.int64) for part in (slots, offsets, rows)]
+    return Rows(numbers[0], numbers[1], numbers[2], fresh)
 
 
 def check_fresh(known: int, fresh: list[Key], limit: int) -> None:
