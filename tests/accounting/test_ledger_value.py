@@ -19,6 +19,7 @@ from dpoco.accounting import _certificate as certificates
 from dpoco.accounting._ledger_sums import FixedPlan
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+from dpoco.mechanisms import ContinualSum
 
 from .by_hand import gaussian, restated, stated
 
@@ -354,3 +355,13 @@ def test_a_ledger_of_people_takes_guarantees_for_people_only():
     records.charge(one, "a sum")
     with pytest.raises(ValueError, match="protects 'one round'"):
         records.charge(one.for_person(3, 9), "mixed")
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_what_roundings_leave_of_a_budget_is_nothing(adaptive):
+    """A share of 1e-12 is no budget that anybody could spend."""
+    ledger = Ledger(BUDGET, adaptive=adaptive)
+    ledger.open(lambda budget: ContinualSum(2, horizon=100, budget=budget, bound=1.0), "all of it")
+    assert 1.0 - 1e-9 < ledger.spent <= 1.0
+    assert ledger.remaining is None
+    assert "nothing" in ledger.report()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.audit import Exercise, audit_learner, replay_audit, standard_case
+from dpoco.audit import Exercise, audit_learner, replay_audit, standard, standard_case
 from dpoco.audit._exercises import EXERCISES, exercise_attack
 from dpoco.audit._family import family_of
 from dpoco.audit.learner import replay_attack
@@ -278,3 +278,9 @@ def test_a_replay_without_bounds_says_that_it_saw_nothing(name):
     attack = replay_attack(case, 0)
     assert attack.verdict == "not applicable"
     assert "nothing that a record moves would have been found" in attack.power
+
+
+def test_a_learner_without_a_standard_case_is_told_what_to_register(monkeypatch):
+    monkeypatch.delitem(standard.CASES, "continual-sum")
+    with pytest.raises(ValueError, match=r"continual-sum has no standard case.*is registered in CASES"):
+        standard_case("ContinualSum")

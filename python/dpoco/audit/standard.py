@@ -132,11 +132,11 @@ def standard_case(
     One calibration, up to a second.
     """
     instance("name", name, str, "a str")
-    entry = learner_named(name, {each.plays for each in LEARNERS if each.name in CASES})
+    entry = learner_named(name)
     if entry.name not in CASES:
         raise ValueError(
-            f"{entry.name} has no standard case: register one in CASES of dpoco/audit/standard.py, "
-            "where its line in dpoco/learners.py has a name"
+            f"{entry.name} has no standard case; it is one of: {', '.join(standard_names())}. A new "
+            "learner is registered in CASES of dpoco/audit/standard.py"
         )
     kind, chosen, rule = CASES[entry.name], dict[str, int](), participation
     if rule is not None and entry.plays not in ("records", "surface", "experts", "arms"):
