@@ -109,19 +109,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise OSError(f"cannot write {str(target)!r}")
 
 
-def read_state(
-    path: str | os.PathLike[str], key: EncryptionKey | None, *, readable_by_others: bool = False
-) -> bytes:
-    """Return what `write_atomically` was given, with the same key or none.
-
-    A plain file that others may read is refused, unless that is allowed.
-    """
-    checked = given_key("key", key)
-    status, data = Path(path).stat(), Path(path).read_bytes()
-    plain = opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
-    if checked is None and not readable_by_others:
-        refuse_readable(Path(path), status)
-    return plain
+def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
+    """Return what `write_atomically` was given, with the same key or none."""
+    data, checked = Path(path).read_bytes(), given_key("key", key)
+    return opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
 
 
 def write_atomically(
@@ -551,11 +542,13 @@ def load(
     OSError
         If it cannot be read.
     """
-    data = read_state(path, key, readable_by_others=readable_by_others)
+    data = read_state(path, key)
     header, _ = unpack(data)
     found = _class_of(header.get("kind"))
     if kind is not None and not issubclass(found, kind):
         raise StateError(f"the state is of a {found.__name__}, not of a {kind.__name__}")
     loaded = found._from_bytes(data)
+    if key is None and not readable_by_others:
+        refuse_readable(Path(path), Path(path).stat())
     loaded._key = key
     return loaded

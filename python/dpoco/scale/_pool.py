@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from numpy.typing import NDArray
 
 from dpoco import _literals as literals
-from dpoco._encryption import EncryptionKey, given_key
+from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._families import Parts, header_of
 from dpoco._participation import Person
 from dpoco._state import pack, read_state, write_atomically
@@ -428,9 +428,9 @@ class KeyedPool(Pool):
         OSError
             If it cannot be read.
         """
-        prototype, terms, keys, learners = read_pool(
-            read_state(path, key, readable_by_others=readable_by_others)
-        )
+        prototype, terms, keys, learners = read_pool(read_state(path, key))
+        if key is None and not readable_by_others:
+            refuse_readable(Path(path), Path(path).stat())
         pool = cls.__new__(cls)
         pool._key = key
         pool._open(prototype, terms, workers, None, "")
