@@ -97,6 +97,7 @@ def framed(header, payload, *, version=1, magic=b"dpocost\n"):
 def test_foreign_newer_and_inconsistent_states_are_refused(tmp_path):
     state, path = forged(), tmp_path / "framed"
     header, payload = state.header, state.payload
+    path.touch(0o600)
     path.write_bytes(framed(header, payload))
     assert dpoco.load(path).round == 7  # framing itself is fine
     refused(b"", tmp_path)

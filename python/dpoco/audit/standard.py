@@ -135,8 +135,8 @@ def standard_case(
     entry = learner_named(name)
     if entry.name not in CASES:
         raise ValueError(
-            f"{entry.name} has no standard case; it is one of: {', '.join(standard_names())}. A new "
-            "learner is registered in CASES of dpoco/audit/standard.py"
+            f"{entry.name} has no standard case; it is one of: {', '.join(standard_names())}. A "
+            "new learner is registered in CASES of dpoco/audit/standard.py"
         )
     kind, chosen, rule = CASES[entry.name], dict[str, int](), participation
     if rule is not None and entry.plays not in ("records", "surface", "experts", "arms"):
