@@ -118,4 +118,10 @@ def test_of_several_classes_every_learner_keeps_to_the_rule():
 
 def test_policies_refuse_to_enforce():
     with pytest.raises(ValueError, match="enforced=False"):
-        river.PrivateExperts(("x", "y"), horizon=9, budget=BUDGET, options={"participation": RULE})
+        river.PrivateExperts(
+            ("x", "y"),
+            horizon=9,
+            budget=BUDGET,
+            reward_range=(0, 1),
+            options={"participation": RULE},
+        )

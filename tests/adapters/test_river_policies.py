@@ -138,7 +138,7 @@ def test_rounds_are_in_order():
 
 
 def test_experts_learn_from_the_rewards_of_all_arms():
-    policy = PrivateExperts(ARMS, horizon=2000, budget=BUDGET, seed=1)
+    policy = PrivateExperts(ARMS, horizon=2000, budget=BUDGET, seed=1, reward_range=(0, 1))
     plain = dpoco.experts.PrefixHedge(
         2, horizon=2000, budget=BUDGET, source=dpoco.random.Source.seeded(1)
     )
@@ -168,7 +168,9 @@ def test_experts_learn_from_the_rewards_of_all_arms():
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize(("name", "options"), [("batch_share", None), ("oblivious_tracker", None)])
 def test_other_learners_of_experts(name, options):
-    policy = PrivateExperts(ARMS, horizon=2000, budget=BUDGET, learner=name, options=options)
+    policy = PrivateExperts(
+        ARMS, horizon=2000, budget=BUDGET, learner=name, options=options, reward_range=(0, 1)
+    )
     for _ in range(5):
         policy.update(policy.pull(ARMS), [0.0, 1.0])
     assert policy.learner_.round == 5

@@ -47,7 +47,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from dpoco.adapters.open_bandit import PrivateHighDimensional, PrivateLinUCB
-from dpoco.adapters.river import PrivateBandit, PrivateClassifier, PrivateContextualBandit
+from dpoco.adapters.river import (
+    PrivateBandit,
+    PrivateClassifier,
+    PrivateContextualBandit,
+    PrivateExperts,
+)
 from dpoco.adapters.river import PublicScaler as RiverScaler
 from dpoco.adapters.sklearn import PrivateOnlineClassifier, PrivateOnlineRegressor, PublicScaler
 
@@ -118,6 +123,15 @@ def test_bounds_that_decide_over_utility_have_no_default(name):
     for left_out in bounds:
         with pytest.raises(TypeError, match=left_out):
             make(**{bound: 2.0 for bound in bounds if bound != left_out})
+
+
+def test_experts_of_river_are_told_the_range_of_their_rewards():
+    with pytest.raises(TypeError, match="reward_range"):
+        PrivateExperts((0, 1), horizon=9, budget=None)
+    policy = PrivateExperts((0, 1), horizon=9, budget=None, reward_range=(0.0, 50.0))
+    for _ in range(5):
+        policy.update(policy.pull((0, 1)), {0: 10.0, 1: 40.0})
+    assert policy.ranking == [1, 0]
 
 
 def test_a_logistic_link_needs_no_bound_on_rewards():

@@ -592,10 +592,10 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         Budget of all rounds together; None: no privacy.
+    reward_range : (float, float)
+        Required. Rewards are clipped to this range, silently. Public: never take it from the data.
     learner : {"prefix_hedge", "batch_share", "oblivious_tracker"}
         A learner of ``dpoco.experts``.
-    reward_range : (float, float), default (0, 1)
-        Public range of the rewards, enforced by clipping.
     options : dict, optional
         Further arguments of the learner, for example "switches".
     seed : int, optional
@@ -610,7 +610,8 @@ class PrivateExperts(_Policy, bandit.base.Policy):
     --------
     >>> import dpoco
     >>> from dpoco.adapters.river import PrivateExperts
-    >>> policy = PrivateExperts(("a", "b"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6))
+    >>> policy = PrivateExperts(
+    ...     ("a", "b"), horizon=10_000, budget=dpoco.Budget(1.0, 1e-6), reward_range=(0.0, 1.0))
     >>> arm = policy.pull(["a", "b"])
     >>> policy.update(arm, {"a": 0.2, "b": 0.9})
     """
@@ -623,8 +624,8 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         *,
         horizon: int,
         budget: Budget | None,
+        reward_range: tuple[float, float],
         learner: literals.ExpertPolicy = "prefix_hedge",
-        reward_range: tuple[float, float] = (0.0, 1.0),
         options: dict[str, Any] | None = None,
         seed: int | None = None,
     ) -> None:
@@ -632,6 +633,11 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         self._rounds = ExpertRounds(
             learner, len(arms), horizon, budget, reward_range, options, seed
         )
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for given in super()._unit_test_params():
+            yield {**given, "reward_range": (0.0, 1.0)}
 
     def pull(self, arm_ids: Any) -> Any:
         """Return the round's arm; it stays the same until `update`."""
