@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco._participation import for_people
-from dpoco.errors import CalibrationError, NoiseDominatesWarning
+from dpoco.accounting.truncation import unspent_note
+from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
 
@@ -121,6 +122,7 @@ class Planned:
     """
 
     _accountant: ClassVar[ModuleType]
+    _guarantee: Any
     _parameters: Any
     _parameters_class: ClassVar[type]
     _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
@@ -201,12 +203,22 @@ class Planned:
                 raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")
 
     def _warn(self, arguments: Mapping[str, Any]) -> None:
-        """Warn a constructor's caller of a delta that is too large, and of noise that is."""
+        """Warn a caller of a delta or noise that is too large, and of budget left over."""
         if arguments["budget"] is not None:
             arguments["budget"].doubt(arguments.get("horizon"), stacklevel=4)
+            self._warn_unspent(arguments, stacklevel=5)
         note = self._noise_note()
         if note is not None:
             warnings.warn(note, NoiseDominatesWarning, stacklevel=4)
+
+    def _warn_unspent(self, arguments: Mapping[str, Any], *, stacklevel: int) -> None:
+        """Warn if calibration left part of the budget, for which no smaller noise is proved."""
+        budget, stated = arguments["budget"], self._guarantee
+        if budget is None or arguments["parameters"] is not None:
+            return
+        note = unspent_note(budget, stated.epsilon, stated.truncation_mass)
+        if note is not None:
+            warnings.warn(note, UnspentBudgetWarning, stacklevel=stacklevel)
 
     def _noise_note(self) -> str | None:
         """Return why hardly any learning is to be expected, from public numbers only; or None."""

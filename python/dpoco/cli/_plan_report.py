@@ -17,9 +17,9 @@ from typing import Any
 from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
-from dpoco.cli._support import console, say, table, told
+from dpoco.cli._support import SHOWN, console, say, table, told
 from dpoco.domains import Box, Domain, LpBall, Simplex
-from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
+from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import Learner
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 
@@ -281,7 +281,8 @@ def plan_report(
 
     asked = budget(horizon)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", NoiseDominatesWarning)
+        for category in SHOWN:
+            warnings.simplefilter("always", category)
         if build is not None:
             learner = build(horizon, asked, options)
         else:

@@ -97,6 +97,7 @@ class BatchLearner(Calibrated, ABC):
         self._check_described(guarantee, mechanism)
         self._mechanism = mechanism
         self._parameters, self._guarantee = parameters, guarantee
+        self._warn_unspent(self._arguments, stacklevel=5)
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
