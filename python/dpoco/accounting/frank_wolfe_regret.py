@@ -131,7 +131,7 @@ class Descent:
             found.append(reach * dual * math.sqrt(2.0 * math.log(ends)))
         if isinstance(self.domain, Box):
             found.append(0.5 * float(self.domain.diameter(1.0)) * min(dual, euclidean))
-        return min(found)
+        return float(min(found))
 
     def regret(
         self, error: Callable[[FloatArray, FloatArray], FloatArray], rounding: Any = 0.0
@@ -313,5 +313,6 @@ def _all_ones(k: Any) -> Any:
     """Return the smallest 2^b - 1 of at least k."""
     if isinstance(k, int):
         return (1 << k.bit_length()) - 1
-    bits = np.floor(np.log2(k.astype(np.float64) + 0.5)).astype(np.int64) + 1
-    return (1 << bits) - 1
+    bits: Any = np.floor(np.log2(k.astype(np.float64) + 0.5)).astype(np.int64) + 1
+    ones: Any = 2**bits - 1
+    return ones

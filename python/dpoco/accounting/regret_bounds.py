@@ -12,15 +12,18 @@ four times smaller than the printed ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
 
-__all__ = ["RegretBound", "best_inverse_temperature", "best_step_size", "entropy_term",
+__all__ = ["UNPROVED", "RegretBound", "best_inverse_temperature", "best_step_size", "entropy_term",
            "gaussian_width", "gibbs_regret", "growing_cost", "leader_regret", "stated_regret",
-           "uniform_is_as_good"]  # fmt: skip
+           "uniform_is_as_good", "without_regret"]  # fmt: skip
+
+UNPROVED = "regret"  # the detail that says why there is no bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ def gaussian_width(domain: Domain) -> float:
         ends = (domain.lower, domain.upper) if isinstance(domain, Box) else domain.bounding_box
         return math.sqrt(0.5 / math.pi) * float((ends[1] - ends[0]).sum())
     raise TypeError(f"no width is known of a {type(domain).__name__}")
+
+
+def without_regret(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of a guarantee but for those on regret."""
+    return {name: value for name, value in details.items() if not name.startswith("regret")}
 
 
 def growing_cost(eta: float, square: float, width: float, s: float) -> float:
