@@ -19,8 +19,10 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco._participation import for_people
+from dpoco._validation import MissingHorizonError
 from dpoco.accounting.truncation import unspent_note
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
+from dpoco.learners import LEARNERS, learner_of
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
 
@@ -114,6 +116,15 @@ def options_of(constructed: type) -> dict[str, Option]:
     return found
 
 
+def endless_advice(constructed: type) -> str:
+    """Return what to do instead of giving this constructor no horizon."""
+    own = learner_of(constructed)
+    others = [each for each in LEARNERS if own is not None and each.plays == own.plays]
+    names = [f"dpoco.{each.path}" for each in others if each.endless]
+    take = f"take {' or '.join(names)}" if names else "give a horizon that is long enough"
+    return f"for a stream without end {take}"
+
+
 class Planned:
     """Base of objects that are built from parameters, calibrated or given.
 
@@ -147,7 +158,12 @@ class Planned:
         """
         options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
         try:
+            own: Any = cls
+            if options.get("horizon", 1) is None and "None" not in options_of(own)["horizon"].kinds:
+                raise MissingHorizonError
             return cls._calibrated(arguments.get("participation"), options, problem)
+        except MissingHorizonError as error:
+            raise ValueError(f"{error}; {endless_advice(cls)}") from None
         except ArithmeticError:
             raise CalibrationError(
                 "bounds, horizon and budget are so large or small that doubles cannot hold what "

@@ -293,7 +293,7 @@ def _largest_rows(method: Method, pushes: int, first: FloatArray, last: FloatArr
     """Return upper bounds on the row norms within groups of updates."""
     low, high = first.astype(np.int64), last.astype(np.int64)
     ends = np.asarray(continual_sum.row_norm(method, np.concatenate([low, high]), pushes))
-    rows = np.maximum(ends[: len(low)], ends[len(low) :])
+    rows: FloatArray = np.maximum(ends[: len(low)], ends[len(low) :])
     own = continual_sum.factorisation(method, pushes)
     if continual_sum.name_of(method) in ("tree", "honaker"):
         # A row has at most one node of each level up to that of the last update.

@@ -12,18 +12,19 @@ four times smaller than the printed ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
 
-__all__ = ["UNPROVED", "RegretBound", "best_inverse_temperature", "best_step_size", "entropy_term",
-           "gaussian_width", "gibbs_regret", "growing_cost", "leader_regret", "stated_regret",
-           "uniform_is_as_good", "without_regret"]  # fmt: skip
+__all__ = ["UNPROVED", "RegretBound", "best_inverse_temperature", "best_step_size",
+           "endless_regret", "entropy_term", "gaussian_width", "gibbs_regret", "growing_cost",
+           "leader_regret", "stated_regret", "uniform_is_as_good", "without_regret"]  # fmt: skip
 
 UNPROVED = "regret"  # the detail that says why there is no bound
+_ENDLESS = "no bound is stated of a stream without end, because it grows with the rounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,21 @@ def gaussian_width(domain: Domain) -> float:
         ends = (domain.lower, domain.upper) if isinstance(domain, Box) else domain.bounding_box
         return math.sqrt(0.5 / math.pi) * float((ends[1] - ends[0]).sum())
     raise TypeError(f"no width is known of a {type(domain).__name__}")
+
+
+def endless_regret(
+    bound: Callable[[int], float], rounds: Sequence[int] = (10**3, 10**6, 10**9)
+) -> dict[str, Any]:
+    """Return details on the regret of a learner without a horizon: bounds after some rounds.
+
+    Parameters
+    ----------
+    bound : callable
+        Takes a number of rounds; the learner's decisions do not depend on it.
+    rounds : sequence of int
+        The numbers.
+    """
+    return {UNPROVED: _ENDLESS, **{f"regret after {t:,} rounds": bound(t) for t in rounds}}
 
 
 def without_regret(details: Mapping[str, Any]) -> dict[str, Any]:
