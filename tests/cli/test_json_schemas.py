@@ -34,10 +34,6 @@ PRINTED = {
      "--canaries", 900, "--json"): "dpoco.one-run-audit/1",
     ("audit", "--list", "--json"): "dpoco.audit-names/1",
     ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",
-    ("sweep", "noisy-ftrl", "--horizon", 50, "--dimension", 2, "--seeds", 2, "--json"):
-        "dpoco.sweep/1",
-    ("bench", "--learners", "prefix-hedge", "--rounds", 100, "--pairs", 1, "--json"):
-        "dpoco.bench/1",
 }  # fmt: skip
 
 
