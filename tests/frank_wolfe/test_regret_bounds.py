@@ -13,7 +13,7 @@ from dpoco.accounting.frank_wolfe_regret import Descent
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.domains import Box, LpBall, Polytope, Simplex, VertexSet
 from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
-from dpoco.losses import LinearLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
@@ -152,7 +152,10 @@ def dense(run, noise, rounding):
         total += rounds * min(run.range, h)
         at = np.array([float(k)])
         weight = k + run.offset
-        error = run.sampling * math.sqrt(k / m) / weight + run.offset * run.range / weight
+        slope = run.loss.lipschitz(run.domain)
+        error = (
+            run.sampling * math.sqrt(k / m) / weight + run.offset * slope * run.diameter / weight
+        )
         error += noise(k) + float(rounding(at, at)[0]) + s * curvature / (k + s)
         h = k / (k + s) * h + s / (k + s) * error
     return total
@@ -209,6 +212,26 @@ def test_what_is_no_better_than_the_centre_is_said_to_be_useless():
         LpBall(5), SquaredLoss(1.0, 1.0), horizon=10**6, budget=dpoco.Budget(1.0, 1e-9)
     )
     assert "independent records of one law" in str(long.guarantee)
+
+
+@pytest.mark.parametrize(
+    "loss", [SquaredLoss(1.0, 0.5), HuberLoss(1.0, 2.0, threshold=0.7), LogisticLoss(1.0)], ids=str
+)
+def test_no_decision_loses_more_than_the_range_to_another(loss):
+    """By search over margins and labels; the range is attained."""
+    domain = LpBall(1, radius=1.5)
+    run = Descent(
+        domain=domain, order=2.0, loss=loss, leaf=LeafBounds(None, 1.0, math.inf), step_scale=1.0,
+        offset=0, batch=1, horizon=4,
+    )  # fmt: skip
+    margins = np.linspace(-1.5, 1.5, 301)
+    labels = np.linspace(*loss.label_range, 101)
+    values = np.array(
+        [loss.value(np.ones(1), margins[:, None], np.full(301, label)) for label in labels]
+    )
+    largest = float((values.max(axis=1) - values.min(axis=1)).max())
+    assert largest <= run.range * (1.0 + 1e-12)
+    assert run.range == pytest.approx(largest, rel=1e-4)
 
 
 # -- the terms -------------------------------------------------------------------------------------

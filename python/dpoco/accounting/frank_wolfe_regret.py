@@ -2,12 +2,13 @@
 
 Claim: let records be drawn independently from one law and stay within their declared bounds, and
 let the mean loss F be convex. Then h_k = E F(theta_k) - min F, theta_k the decision of batch k of m
-rounds, satisfies h_1 <= L D and, with step s / (k + s) and weight w_k,
+rounds, is at most the range R of a loss between two decisions and, with step s / (k + s) and weight
+w_k,
 
     h_{k+1} <= k / (k + s) h_k + s / (k + s) (S_k + N_k + B_k + s beta D^2 / (2 (k + s))),
 
 S_k = W sqrt(k/m) / w_k from sampling, N_k from noise, B_k from weights k + 1 and from rounding. The
-regret, sum over all rounds of F(theta) - min F, is at most the sum of min(L D, h_k).
+regret, sum over all rounds of F(theta) - min F, is at most the sum of min(R, h_k).
 
 Nothing is proved for streams that do not come from one law: on three blocks of constant linear
 losses the decisions have a regret linear in T.
@@ -105,8 +106,11 @@ class Descent:
 
     @property
     def range(self) -> float:
-        """L D, more than which no loss can differ between two decisions."""
-        return self._lipschitz * self.diameter
+        """More than which no loss can differ between two decisions: L D, or what margins allow."""
+        largest = self._lipschitz * self.diameter
+        if isinstance(self.loss, GlmLoss):
+            largest = min(largest, _margin_range(self.loss, self.loss.margin_bound(self._geometry)))
+        return largest
 
     @property
     def _geometry(self) -> Any:
@@ -155,7 +159,7 @@ class Descent:
             "sampling": self.sampling * np.sqrt(first / m) / weight,
             "noise": np.asarray(error(first, last)),
             "curvature": s * curvature / (first + s),
-            "bias": self.offset * self.range / weight,
+            "bias": self.offset * self._lipschitz * self.diameter / weight,
             "rounding": np.broadcast_to(
                 rounding(first, last) if callable(rounding) else rounding, first.shape
             ),
@@ -221,6 +225,19 @@ class _Geometry:
 
     def max_norm(self, order: float | None = None) -> float:
         return float(self.domain.max_norm(self.p if order is None else order))
+
+
+def _margin_range(loss: GlmLoss, margin: float) -> float:
+    """Return the largest difference of a loss between margins of this size, for any label.
+
+    It is monotone in the label, and the loss convex in the margin: ends decide, or the least loss.
+    """
+    found = 0.0
+    for label in loss.label_range:
+        ends = np.array([-margin, margin, min(max(label, -margin), margin)])
+        values = loss.value(np.ones(1), ends[:, None], np.full(3, label))
+        found = max(found, float(values.max() - values.min()))
+    return found
 
 
 def corners(domain: Domain) -> int | None:
