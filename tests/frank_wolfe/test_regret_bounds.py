@@ -234,6 +234,35 @@ def test_no_decision_loses_more_than_the_range_to_another(loss):
     assert run.range == pytest.approx(largest, rel=1e-4)
 
 
+def test_strong_convexity_helps_from_a_trillion_rounds_on():
+    """What Theorem 2 of the page proves is above Theorem 1 at all sizes anybody uses."""
+    ends = {}
+    for horizon in (10**9, 10**11, 10**13):
+        run = Descent(
+            domain=LpBall(2), order=2.0, loss=SquaredLoss(1.0, 1.0),
+            leaf=LeafBounds(4.0, 1.0, math.inf), step_scale=1.0, offset=0, batch=1,
+            horizon=horizon,
+        )  # fmt: skip
+        general = run.regret(lambda first, last: np.zeros_like(first)).total
+        curvature = 0.5 * run.loss.smoothness(run.domain) * run.diameter**2
+        level = math.sqrt(2.0 * math.log(4.0 * 2.0 * float(horizon) ** 2))
+        a = curvature + run.diameter * math.sqrt(2.0) * run.leaf.dual * level
+        ends[horizon] = 8.0 * a * a / 0.25 * (1.0 + math.log(horizon)) / general
+    assert ends[10**9] > 10.0
+    assert ends[10**11] > 1.0 > ends[10**13]
+
+
+def test_the_induction_of_theorem_2():
+    """The recursion of the proof, with equality, stays below the bound of its claim."""
+    for square in (4.0, 1.0, 0.1):
+        h, slope, largest = 1.0, math.sqrt(square), 0.0
+        for k in range(1, 20_000):
+            largest = max(largest, k * h)
+            h -= (max(h, slope * math.sqrt(h)) - 1.0 / math.sqrt(k)) / (k + 1)
+            h = max(h, 0.0)
+        assert 0.2 * 16.0 / square < largest <= 16.0 / square
+
+
 # -- the terms -------------------------------------------------------------------------------------
 
 SHAPES = [
