@@ -37,7 +37,7 @@ from dpoco.losses import GlmLoss
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.mechanisms.factorisations import Normalised
 
-__all__ = ["SCOPE", "Descent", "selection_error", "stated", "sum_error", "sum_rounding"]
+__all__ = ["SCOPE", "Descent", "regret_fields", "selection_error", "sum_error", "sum_rounding"]
 
 SCOPE = "stochastic"
 IN_WORDS = (
@@ -46,7 +46,7 @@ IN_WORDS = (
 )
 # Updates that are looked at one by one; later ones in groups whose ends have this ratio.
 _SINGLE, _RATIO = 4096, 1.0 + 2.0**-7
-# Of row norm times root of the updates: more than the roundings of draws and buffers add up to.
+# Factor on row norm times root of the updates, above all roundings of draws and buffers.
 _CARRIED = 64.0
 
 
@@ -293,7 +293,7 @@ def selection_error(
     return lambda first, last: excess * scale * first**-exponent
 
 
-def stated(run: Descent, bound: RegretBound) -> dict[str, Any]:
+def regret_fields(run: Descent, bound: RegretBound) -> dict[str, Any]:
     """Return what a guarantee says of the regret of a run: two of its fields."""
     still = run._lipschitz * run.reach
     if isinstance(run.loss, GlmLoss):

@@ -365,7 +365,7 @@ def guarantee(
         batch=p.batch,
         horizon=p.horizon,
     )
-    forecast = frank_wolfe_regret.stated(run, regret(run, p, view.excess(p.selector)))
+    forecast = frank_wolfe_regret.regret_fields(run, regret(run, p, view.excess(p.selector)))
     result = state(
         mechanism,
         near,

@@ -332,7 +332,7 @@ def guarantee(
         seeded=seeded,
         claimed=claimed,
         paper_epsilon=paper_epsilon,
-        **frank_wolfe_regret.stated(run, regret(run, p, total)),
+        **frank_wolfe_regret.regret_fields(run, regret(run, p, total)),
     )
     return check_claim(result)
 
