@@ -23,7 +23,7 @@ BUILDERS = {
     "sum": lambda budget, **more: dpoco.mechanisms.ContinualSum(
         2, horizon=64, bound=1.0, budget=budget, **more
     ),
-    "phases": lambda budget: dpoco.frank_wolfe.PhasedSGD(
+    "statistics": lambda budget: dpoco.frank_wolfe.SufficientStatistics(
         dpoco.domains.LpBall(3), LOSS, records=64, budget=budget
     ),
 }
