@@ -14,9 +14,7 @@ BUILDERS = {
     "tree": lambda budget, **more: dpoco.frank_wolfe.TreeFrankWolfe(
         dpoco.domains.LpBall(3), LOSS, horizon=64, budget=budget, **more
     ),
-    "hedge": lambda budget, **more: dpoco.experts.PrefixHedge(
-        3, horizon=64, budget=budget, **more
-    ),
+    "hedge": lambda budget, **more: dpoco.experts.PrefixHedge(3, horizon=64, budget=budget, **more),
     "shares": lambda budget: dpoco.experts.BatchShare(
         3, horizon=64, switches=1, noise="gaussian", budget=budget
     ),
