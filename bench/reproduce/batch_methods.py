@@ -5,9 +5,9 @@ Squared losses over l_p balls of radius r with features of dual norm at most 1 a
 (epsilon, delta)-private for one replaced record:
 
 * noisy Frank-Wolfe and phased descent use every record in one Gaussian release: exact accounting;
-* noisy descent draws K records with replacement, one a step, with noise z 2 L: of many steps the loss
-  is that of a Gaussian mechanism with mu = sqrt(K (e^(1/z^2) - 1)) / n (central limit theorem of
-  Dong, Roth and Su). This is a limit and no certificate.
+* noisy descent draws K records with replacement, one a step, with noise z 2 L. The loss of many
+  steps is that of a Gaussian mechanism with mu = sqrt(K (e^(1/z^2) - 1)) / n (central limit theorem
+  of Dong, Roth and Su). This is a limit and no certificate.
 
 These programs are for comparison: their noise comes from a seeded generator and protects nobody.
 """
