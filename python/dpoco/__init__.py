@@ -29,6 +29,7 @@ from dpoco.errors import (
     ReplayMismatch,
     RoundOrderError,
     StateError,
+    UnspentBudgetWarning,
 )
 
 __version__: str = _core.__version__
@@ -65,6 +66,7 @@ __all__ = [
     "StateError",
     "Ticket",
     "Trace",
+    "UnspentBudgetWarning",
     "__version__",
     "accounting",
     "adapters",

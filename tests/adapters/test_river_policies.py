@@ -105,7 +105,7 @@ def test_rounds_are_in_order():
         ARMS,
         ("a", "b"),
         horizon=200,
-        budget=dpoco.Budget(50.0, 1e-6),
+        budget=dpoco.Budget(45.0, 1e-6),
         context_bound=1.0,
         reward_bound=1.0,
     )

@@ -334,6 +334,8 @@ class HighDimensionalBandit(BanditLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
+        if reward_bound is None and parameters is None and link != "logistic":
+            raise TypeError("reward_bound must be given: rewards are clipped to it")
         self._begin(
             HighDimensionalBandit, arms=arms, domain=domain, horizon=horizon, budget=budget,
             parameters=parameters, calibration=calibration, link=link, context_bound=context_bound,
