@@ -180,7 +180,7 @@ class Journal:
     def _commit(self) -> None:
         self._rows.commit()
         if self._grown:  # a stream that was lost would be made and charged again, with other noise
-            self._store.settle()
+            getattr(self._store, "sync", bool)()
             self._grown = False
         if self._mark is not None:
             # What is durable counts: a mark that cannot be written is only less watchful.

@@ -62,6 +62,8 @@ class Store(Protocol):
     * data written without a `commit` that returned are there as a whole or not at all.
 
     Reads outside of a transaction see the last commit. Only one thread at a time calls methods.
+    A store that may break the second promise has a method ``sync()``, which waits for the disk: it
+    is called for what must not be lost.
     """
 
     @property
@@ -347,18 +349,25 @@ class SqliteStore(SqlStore):
 
     def settle(self) -> None:
         """Wait for the disk, which commits do not if ``durability="process"``."""
+        self._checkpoint("PASSIVE")
+
+    def sync(self) -> None:
+        """Wait for the disk to have the log, whoever reads the database."""
         if self._synchronous == "FULL":
-            return
-        with self._translated():  # the log alone: closing the database elsewhere drops its locks
-            log = self._path.with_name(f"{self._path.name}-wal")
-            synchronise(log)
-            synchronise(log.parent)
+            return  # every commit has already waited
+        # The log alone: closing the database elsewhere drops its locks.
+        log = self._path.with_name(f"{self._path.name}-wal")
+        synchronise(log)
+        synchronise(log.parent)
 
     def scrub(self) -> None:
         """Write the file anew, and empty the log."""
         self._run("VACUUM")
-        busy, logged, settled = self._run("PRAGMA wal_checkpoint(TRUNCATE)")[0]
-        if busy or settled < logged:  # a reader of an older state keeps the log as it is
+        self._checkpoint("TRUNCATE")
+
+    def _checkpoint(self, mode: str) -> None:
+        busy, logged, settled = self._run(f"PRAGMA wal_checkpoint({mode})")[0]
+        if busy or settled < logged:  # a reader of an older state keeps the log from being synced
             raise StateError("the journal is locked by another process")
 
     def close(self) -> None:
