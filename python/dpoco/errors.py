@@ -7,7 +7,7 @@ visible in an exception.
 from __future__ import annotations
 
 __all__ = ["BudgetExceeded", "CalibrationError", "DpocoError", "HorizonExceeded",
-           "JournalFenced", "LargeDeltaWarning", "NoiseDominatesWarning",
+           "JournalFenced", "LargeDeltaWarning", "NoiseDominatesWarning", "RepeatedFitsWarning",
            "ReplayMismatch", "RoundOrderError", "StateError",
            "UnspentBudgetWarning"]  # fmt: skip
 

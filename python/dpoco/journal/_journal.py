@@ -180,7 +180,9 @@ class Journal:
     def _commit(self) -> None:
         self._rows.commit()
         if self._grown:  # a stream that was lost would be made and charged again, with other noise
-            getattr(self._store, "sync", bool)()
+            sync = getattr(self._store, "sync", None)
+            if sync is not None:
+                sync()
             self._grown = False
         if self._mark is not None:
             # What is durable counts: a mark that cannot be written is only less watchful.
