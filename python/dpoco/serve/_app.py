@@ -22,11 +22,11 @@ from dpoco.serve._messages import BadRequest, Message
 from dpoco.serve._service import Refused, Service
 from dpoco.serve._tokens import Caller, Tokens
 
-_STATUS = {"busy": 503, "conflict": 409, "ended": 410, "late": 410, "limit": 429, "rate": 429}
+_STATUS = {"busy": 503, "conflict": 409, "ended": 410, "late": 404, "limit": 429, "rate": 429}
 _REASONS = {
     400: "The body is no JSON.", 401: "There is no valid token.",
-    403: "The token is another user's.", 409: "It came otherwise before.",
-    410: "It is too late.", 413: "The body is too long.", 415: "The body must be JSON.",
+    403: "The token is another user's.", 404: "There is no such page, or no such ticket.", 409: "It came otherwise before.",
+    410: "All decisions are made.", 413: "The body is too long.", 415: "The body must be JSON.",
     422: "The body is not as its schema says.", 429: "A user's limit is reached.",
     503: "Try again later; nothing was released.",
 }  # fmt: skip
@@ -84,7 +84,7 @@ class Pages:
             Page("POST", "/decisions", "token", "Decide for a user's context.", self.decide,
                  ask, messages.Decision, refusals=(409, 410, 503)),
             Page("POST", "/rewards", "token", "Bring the reward of a decision.", self.reward,
-                 messages.BringReward, messages.Done, refusals=(409, 410, 503)),
+                 messages.BringReward, messages.Done, refusals=(404, 409, 503)),
             Page("POST", "/deletions", "token", "Delete what waits for a user.", self.delete,
                  messages.AskDeletion, messages.Deleted, refusals=(503,)),
             Page("GET", "/guarantee", "all", "What is promised.", self.guarantee),
