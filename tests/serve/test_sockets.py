@@ -57,47 +57,50 @@ def closed(connection):
         return True
 
 
-def test_silent_connections_keep_nobody_out(running):
-    """Over a second: the service has to wait before it closes silent connections.
+def silent_clients(running, count):
+    """Return connections that say nothing, half a request, or a request with half a body."""
+    clients = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(count)]
+    for client in clients[::3]:
+        client.sendall(HEAD)
+    for client in clients[1::3]:
+        client.sendall(HEAD + b"Content-Length: 999\r\n\r\n{")
+    return clients
 
-    More of them than the service has descriptors.
-    """
-    silent = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(600)]
-    for connection in silent[::3]:
-        connection.sendall(HEAD)  # half a request
-    for connection in silent[1::3]:
-        connection.sendall(HEAD + b"Content-Length: 999\r\n\r\n{")  # half a body
-    assert call(running, "POST", "/decisions", VISIT)[0] == 200
+
+def test_silent_clients_are_not_waited_for(running):
+    """Over a second: the service waits that long."""
     assert call(running, "GET", "/healthz") == (200, {"ready": True})
-    for connection in silent:
-        connection.settimeout(30)
-        assert closed(connection)
-        connection.close()
+    for client in silent_clients(running, 30):
+        client.settimeout(30)
+        assert closed(client)
+        client.close()
+
+
+INNER = b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    "lengths",
+    ("lengths", "body"),
     [
-        b"Content-Length: 2\r\nContent-Length: 40\r\n\r\n",
-        b"Content-Length: 2, 40\r\n\r\n",
-        b"Content-Length: 40\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"Transfer-Encoding: chunked\r\nContent-Length: 40\r\n\r\n",
-        b"Transfer-Encoding: chunked, identity\r\n\r\n",
-        b"Transfer-Encoding: xchunked\r\n\r\n",
-        b"Transfer-Encoding : chunked\r\n\r\n",
-        b"Content-Length: +2\r\n\r\n",
-        b"Content-Length: 0x2\r\n\r\n",
-        b"Content-Length: -1\r\n\r\n",
-        b"Content-Length : 2\r\n\r\n",
-        b" Content-Length: 2\r\nContent-Length: 40\r\n\r\n",
+        (b"Content-Length: 2\r\nContent-Length: 40", b"{}"),
+        (b"Content-Length: 40\r\nContent-Length: 2", b"{}"),
+        (b"Content-Length: 2, 40", b"{}"),
+        (b"Content-Length: 40\r\nTransfer-Encoding: chunked", b"0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 5", b"0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked\r\ntransfer-encoding: chunked", b"0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked, identity", b"0\r\n\r\n"),
+        (b"Transfer-Encoding: xchunked\r\nContent-Length: 2", b"{}"),
+        (b"Transfer-Encoding : chunked", b"0\r\n\r\n"),
+        (b"Content-Length: +2", b"{}"), (b"Content-Length: 0x2", b"{}"),
+        (b"Content-Length: -1", b"{}"), (b"Content-Length : 2", b"{}"),
+        (b" Content-Length: 2\r\nContent-Length: 40", b"{}"),
     ],
-)
-def test_a_request_is_never_read_as_two(running, lengths):
+)  # fmt: skip
+def test_a_request_is_never_read_as_two(running, lengths, body):
     """Whatever a proxy made of it, one refusal comes, and the connection is closed."""
-    inner = b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n"
-    answer = talk(running, HEAD + lengths + b"{}" + inner + b"0\r\n\r\n" + inner)
+    answer = talk(running, HEAD + lengths + b"\r\n\r\n" + body + INNER + INNER)
     assert answer.count(b"HTTP/1.1 ") == 1
-    assert answer.split()[1] in (b"400", b"415", b"501")  # folded into the type
+    assert answer.split()[1] in (b"400", b"415", b"501")  # 415: folded into the type
 
 
 def test_chunks_are_a_body_like_any_other(running):
@@ -156,11 +159,16 @@ def tickets(running):
     return int(line.split()[1])
 
 
-def test_slow_readers_do_not_keep_it_from_ending(tmp_path):
-    """Over a second: clients that read nothing have four seconds when the service ends."""
-    with process(tmp_path, "--public") as running:
-        slow = []
-        for _ in range(3):
+def test_clients_that_never_end_neither_keep_others_out_nor_it_from_ending(tmp_path):
+    """Over a second: the service waits for them when it ends, and no longer than five seconds.
+
+    There are more of them than it has descriptors, and it is told to wait an hour for each.
+    """
+    limits = {"client_seconds": 3600.0, "connections": 400}
+    with process(tmp_path, "--public", files=512, limits=limits) as running:
+        clients = silent_clients(running, 600)
+        assert call(running, "POST", "/decisions", VISIT)[0] == 200
+        for _ in range(3):  # these read nothing
             reader = socket.socket()
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             reader.connect(("127.0.0.1", running.port))
@@ -168,15 +176,13 @@ def test_slow_readers_do_not_keep_it_from_ending(tmp_path):
             request, sent = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 50, 0
             while select.select([], [reader], [], 0.5)[1] and sent < 10**7:
                 sent += reader.send(request)
-            slow.append(reader)
-        half = socket.create_connection(("127.0.0.1", running.port))
-        half.sendall(HEAD + b"Content-Length: 10\r\n\r\n{")
-        idle = socket.create_connection(("127.0.0.1", running.port))
+            clients.append(reader)
+        assert call(running, "GET", "/healthz") == (200, {"ready": True})
         code, seconds, said = end(running)
         assert (code, said) == (0, "")
         assert seconds < 10.0
-        for connection in (*slow, half, idle):
-            connection.close()
+        for client in clients:
+            client.close()
 
 
 def test_killed_at_work_it_goes_on_with_every_ticket(tmp_path):

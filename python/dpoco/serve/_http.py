@@ -19,9 +19,12 @@ from dpoco.serve._config import Settings
 from dpoco.serve._service import open_service
 from dpoco.serve._tokens import Tokens
 
-_BACKLOG = 128  # connections that wait to be accepted, and that may be accepted at once
-_OWN_FILES = 64  # descriptors of databases, logs and libraries
-_IDLE, _GRACE = 5, 4  # seconds: of a connection between requests; for answers at the end
+_BACKLOG = 1024  # connections that wait to be accepted
+_AT_ONCE = 16  # connections that the event loop accepts in one turn
+# Descriptors of databases, logs and libraries, and of connections that were accepted or aborted
+# some turns of the loop ago and are not made or closed yet.
+_OTHER_FILES = 64 + 8 * _AT_ONCE
+_IDLE, _GRACE = 5, 5  # seconds: of a connection between requests; for answers at the end
 _INTERVAL = 0.0005  # seconds: commits are played beside the loop, and neither waits for long
 
 
@@ -34,7 +37,7 @@ class _Config(uvicorn.Config):
         super().__init__(
             app, http=_Connection, ws="none", loop="asyncio", lifespan="on", log_config=None,
             log_level="critical", access_log=False, proxy_headers=False, server_header=False,
-            backlog=_BACKLOG, timeout_keep_alive=_IDLE, timeout_graceful_shutdown=_GRACE + 1,
+            backlog=_AT_ONCE, timeout_keep_alive=_IDLE, timeout_graceful_shutdown=_GRACE,
         )  # fmt: skip
         self.report = report
         self.client_seconds = settings.limits.client_seconds
@@ -91,7 +94,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Ends in time: what clients have not read by then, they never will."""
+    """Reports what the event loop complains of, in one line."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         report = self.config.report  # type: ignore[attr-defined]
@@ -99,15 +102,8 @@ class _Server(uvicorn.Server):
             lambda _, context: report(context.get("exception") or RuntimeError())
         )
         await super().startup(sockets)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(_GRACE, self._abort)
-        await super().shutdown(sockets)
-        self._abort()
-
-    def _abort(self) -> None:
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
+        for listener in sockets or ():  # uvicorn has one number for both
+            listener.listen(_BACKLOG)
 
 
 def _connections(most: int) -> int:
@@ -117,11 +113,11 @@ def _connections(most: int) -> int:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most + _BACKLOG + _OWN_FILES
+    wanted = most + _OTHER_FILES
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(min(most, soft - _BACKLOG - _OWN_FILES), 8)
+    return max(min(most, soft - _OTHER_FILES), 8)
 
 
 def run(
