@@ -11,7 +11,6 @@ import pytest
 
 import dpoco
 from dpoco import serve
-from dpoco.serve import _service
 from tests.serve.conftest import CONTEXT, configuration
 
 
@@ -59,9 +58,9 @@ def test_a_restart_keeps_tickets_and_their_rewards(play):
     play(after, public=True)
 
 
-def test_limits_are_a_users_own(play, monkeypatch):
+def test_limits_are_a_users_own(play):
     async def script(ask):
-        monkeypatch.setattr(_service.time, "monotonic", lambda: 7.5)
+        ask.service.clock = lambda: 7.5
         for _ in range(2):
             await visit(ask, "ann")
         body = {"user": "ann", "context": CONTEXT}
@@ -73,10 +72,9 @@ def test_limits_are_a_users_own(play, monkeypatch):
         await visit(ask, "bob")
         full = await ask("POST", "/decisions", {**body, "user": "cem"})
         assert full.status_code == 503
-        monkeypatch.setattr(_service.time, "monotonic", lambda: 8.5)
+        ask.service.clock = lambda: 8.5
         assert "tickets" in (await ask("POST", "/decisions", body)).json()["error"]
         assert len(ask.service._stream.outstanding) == 3
-        monkeypatch.undo()
 
     limits = {"user_tickets": 2, "user_requests_per_second": 3, "tickets": 3}
     play(script, public=True, limits=limits)

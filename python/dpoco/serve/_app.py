@@ -25,7 +25,8 @@ from dpoco.serve._tokens import Caller, Tokens
 _STATUS = {"busy": 503, "conflict": 409, "ended": 410, "late": 404, "limit": 429, "rate": 429}
 _REASONS = {
     400: "The body is no JSON.", 401: "There is no valid token.",
-    403: "The token is another user's.", 404: "There is no such page, or no such ticket.", 409: "It came otherwise before.",
+    403: "The token is another user's.", 404: "There is no such page, or no such ticket.",
+    409: "It came otherwise before.",
     410: "All decisions are made.", 413: "The body is too long.", 415: "The body must be JSON.",
     422: "The body is not as its schema says.", 429: "A user's limit is reached.",
     503: "Try again later; nothing was released.",
@@ -109,7 +110,7 @@ class Pages:
         user = None if caller is None or caller.operator else caller.name
         if user is not None:
             self.service.count_request(user)
-        self.service.reward(asked.ticket, asked.reward, user)
+        await self.service.reward(asked.ticket, asked.reward, user)
         return {}
 
     async def delete(self, asked: messages.AskDeletion, caller: Caller | None) -> Any:

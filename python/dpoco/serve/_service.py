@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,7 +32,8 @@ from dpoco.serve._rows import Rows, open_rows
 T = TypeVar("T")
 
 _STREAM = "decisions"
-_LINGER = 0.004  # seconds: each commit rewrites the outstanding tickets, so fewer take less time
+_LINGER = 0.008  # seconds: each commit rewrites the outstanding tickets, so fewer take less time
+_MOMENT = 0.001  # seconds: rows that are written together
 _STEP, _PAUSE = 0.02, 1.0  # seconds between looks for tickets that are due; after a failure
 _QUIET = 10.0  # seconds without a failure, until the service is ready again
 _TOGETHER = 256  # turns at once
@@ -79,6 +80,7 @@ class Service:
 
     def __init__(self, journal: Journal, rows: Rows, settings: Settings) -> None:
         self.settings = settings
+        self.clock = time.monotonic
         self.failures = 0
         self._failed = -math.inf
         self.fenced: dpoco.JournalFenced | None = None
@@ -92,8 +94,10 @@ class Service:
         self._drawing: set[asyncio.Task[Entry]] = set()
         self._held: Counter[str] = Counter()  # tickets of a user, also those being drawn
         self._second, self._asked = 0, Counter[str]()  # requests of users in this second
-        for number, record in rows.all("ticket"):
-            self._enter(Entry(number=number, **record))
+        self._unwritten: dict[int, Entry] = {}
+        self._written: asyncio.Future[None] | None = None
+        for _, record in rows.all("ticket"):
+            self._enter(Entry(**record))
             self._held[record["user"]] += 1
         # Tickets that a crash kept from being handed out: for a public reason, and nobody's.
         self._lost = set(self._stream.outstanding) - self._entries.keys()
@@ -104,7 +108,7 @@ class Service:
 
     def count_request(self, user: str) -> None:
         """Raise `Refused` for one more request of a user in this second than she may make."""
-        second = int(time.monotonic())
+        second = int(self.clock())
         if second != self._second:
             self._second, self._asked = second, Counter()
         self._asked[user] += 1
@@ -152,7 +156,7 @@ class Service:
         task.add_done_callback(over)
         return await asyncio.shield(task)  # a client that goes away does not stop it halfway
 
-    def reward(self, name: str, value: float, user: str | None = None) -> None:
+    async def reward(self, name: str, value: float, user: str | None = None) -> None:
         """Keep the reward of a ticket until its turn; the same reward may come again.
 
         `user`: whose ticket it must be; None: anybody's.
@@ -167,16 +171,21 @@ class Service:
             raise Refused("late", "ticket: its turn is over, or there is none")
         if entry.reward not in (None, value):
             raise Refused("conflict", "reward: the ticket has another one")
-        if entry.reward is None:
-            self._store([entry], reward=value)
+        known, entry.reward = entry.reward, value
+        try:
+            await self._store(entry)
+        except BaseException:
+            entry.reward = known
+            raise
 
     async def delete(self, user: str) -> int:
         """Forget what waits for a user, and return how many rounds end empty for it."""
         await asyncio.gather(*self._drawing, return_exceptions=True)
         async with self._ending:
             entries = [each for each in self._entries.values() if each.user == user]
-            # Due at once and without a reward: if the disk fails now, the turns end them.
-            self._store(entries, reward=None, turn=0.0)
+            for each in entries:  # due at once: if the disk fails now, the turns end them
+                each.turn, each.reward = 0.0, None
+            await self._store(*entries)
             await self._end(entries, trace=False)
         return len(entries)
 
@@ -201,13 +210,13 @@ class Service:
             shown = isinstance(error, (OSError, dpoco.DpocoError))
             text = f"{type(error).__name__}: {error}" if shown else type(error).__name__
             print(text, file=sys.stderr, flush=True)
-        self._failed = time.monotonic()
+        self._failed = self.clock()
         self.failures += 1
 
     @property
     def is_failing(self) -> bool:
         """Whether something has failed a moment ago, other than a request."""
-        return time.monotonic() < self._failed + _QUIET
+        return self.clock() < self._failed + _QUIET
 
     # -- turns ------------------------------------------------------------------------------------
 
@@ -269,21 +278,30 @@ class Service:
             ticket.to_bytes().hex(), request, digest,
         )  # fmt: skip
         try:
-            self._store([entry])
+            await self._store(entry)
         except BaseException:  # nobody will have it
             self._lost.add(ticket.number)
             raise
         self._enter(entry)
         return entry
 
-    def _store(self, entries: list[Entry], **changes: Any) -> None:
-        """Write entries with changes; in memory they change once they are on disk."""
-        rows = [(each.number, asdict(each) | changes) for each in entries]
-        for _, record in rows:
-            del record["number"]
-        self._rows.put("ticket", rows)
-        for each in entries:
-            vars(each).update(changes)
+    async def _store(self, *entries: Entry) -> None:
+        """Write entries as they are, in one transaction with others of this moment."""
+        if self._written is None:
+            self._written = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(_MOMENT, self._write, self._written)
+        self._unwritten |= {each.number: each for each in entries}
+        await asyncio.shield(self._written)
+
+    def _write(self, written: asyncio.Future[None]) -> None:
+        rows = [(number, vars(entry)) for number, entry in self._unwritten.items()]
+        self._unwritten, self._written = {}, None
+        try:
+            self._rows.put("ticket", rows)
+        except BaseException as error:
+            written.set_exception(error)
+        else:
+            written.set_result(None)
 
     def _enter(self, entry: Entry) -> None:
         self._entries[entry.number] = self._names[entry.name] = entry
@@ -292,6 +310,7 @@ class Service:
 
     def _leave(self, entry: Entry) -> None:
         del self._entries[entry.number], self._names[entry.name]
+        self._unwritten.pop(entry.number, None)
         if entry.request is not None:
             del self._answered[entry.user, entry.request]
         self._release(entry.user)
