@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.serve.conftest import configuration
 
 from dpoco import StateError, serve
-from tests.serve.conftest import configuration
 
 HERE = Path("/nowhere/bandit.toml")
 

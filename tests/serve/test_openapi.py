@@ -7,9 +7,9 @@ import json
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
+from tests.serve.conftest import configuration
 
 from dpoco import serve
-from tests.serve.conftest import configuration
 
 schemathesis = pytest.importorskip("schemathesis")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
 from tests.serve.conftest import CONTEXT
 
 VISIT = {"user": "ann", "context": CONTEXT}

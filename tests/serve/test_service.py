@@ -8,10 +8,10 @@ import sqlite3
 
 import numpy as np
 import pytest
+from tests.serve.conftest import CONTEXT, configuration
 
 import dpoco
 from dpoco import serve
-from tests.serve.conftest import CONTEXT, configuration
 
 
 async def visit(ask, user, **more):

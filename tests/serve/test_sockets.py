@@ -11,11 +11,11 @@ import json
 import select
 import signal
 import socket
+import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
-
 from tests.serve.conftest import CONTEXT, call, end, process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits of POSIX")
@@ -204,3 +204,21 @@ def test_killed_at_work_it_goes_on_with_every_ticket(tmp_path):
         code, seconds, said = end(running)
         assert (code, said) == (0, "")
         assert seconds < 10.0
+
+
+def test_the_example_of_an_application_asks_it(tmp_path):
+    """Over a second: a service, and a process that asks it."""
+    example = Path(__file__).parents[2] / "examples" / "bandit_client.py"
+    with process(tmp_path, arms=5, dimension=8) as running:
+        made = subprocess.run(
+            [*running.args[:5], "--new-token", "shop", "--operator"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        url, token = f"http://127.0.0.1:{running.port}", made.stdout.strip()
+        played = subprocess.run(
+            [sys.executable, str(example), url, token, "--quick"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert played.stdout.startswith("20 visits, mean reward ")
+        assert played.stdout.endswith("one user deleted: 1\n")
+        assert end(running)[0] == 0

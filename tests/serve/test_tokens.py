@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.serve.conftest import CONTEXT, configuration
 
 from dpoco import serve
 from dpoco.serve import _tokens
-from tests.serve.conftest import CONTEXT, configuration
 
 VISIT = {"context": CONTEXT}
 
