@@ -63,6 +63,7 @@ def test_the_researcher_brings_a_learner_and_a_loss(run, tmp_path):
 def test_the_backend_developer_kills_a_service_and_it_goes_on(run, tmp_path):
     """Over a second: a service that is started twice."""
     pytest.importorskip("uvicorn")
+    pytest.importorskip("tomllib")  # Python 3.11
     shutil.copy(ROOT / "examples" / "bandit.toml", tmp_path)
     page = (ROOT / "docs" / "bandit_service.md").read_text(encoding="utf-8")
     program = snippets(page)[0]

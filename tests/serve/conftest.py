@@ -96,19 +96,12 @@ def play(tmp_path):
     return played
 
 
-def text(record):
-    """Write a configuration as TOML."""
-    rows = []
-    for table, values in record.items():
-        rows += [f"[{table}]", *(f"{key} = {json.dumps(v)}" for key, v in values.items())]
-    return "\n".join(rows)
-
-
 @contextmanager
 def process(folder, *options, files=None, **changes):
-    """Start ``dpoco serve`` and yield it; whatever it wrote to standard error is its `.said`."""
-    (folder / "bandit.toml").write_text(text(configuration(**changes)))
-    command = [sys.executable, "-m", "dpoco", "serve", str(folder / "bandit.toml"), "--port", "0"]
+    """Start ``dpoco serve`` on a port of its own, and yield the process."""
+    file = folder / "bandit.json"  # TOML needs Python 3.11
+    file.write_text(json.dumps(configuration(**changes)))
+    command = [sys.executable, "-m", "dpoco", "serve", str(file), "--port", "0"]
 
     def few_files():
         import resource

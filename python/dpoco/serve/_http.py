@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -158,6 +159,7 @@ def run(
         ):
             listening(listener.getsockname()[1])
             sys.setswitchinterval(_INTERVAL)
+            gc.freeze()  # what is there by now stays, and is not looked through again and again
             server.run(sockets=[listener])
         if service.fenced is not None:
             raise service.fenced

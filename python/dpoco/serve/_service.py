@@ -32,7 +32,7 @@ from dpoco.serve._rows import Rows, open_rows
 T = TypeVar("T")
 
 _STREAM = "decisions"
-_LINGER = 0.008  # seconds: each commit rewrites the outstanding tickets, so fewer take less time
+_LINGER = 0.006  # seconds: each commit rewrites the outstanding tickets, so fewer take less time
 _MOMENT = 0.001  # seconds: rows that are written together
 _STEP, _PAUSE = 0.02, 1.0  # seconds between looks for tickets that are due; after a failure
 _QUIET = 10.0  # seconds without a failure, until the service is ready again
