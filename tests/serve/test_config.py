@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 from tests.serve.conftest import configuration
 
-from dpoco import StateError, serve
+from dpoco import StateError, cli, serve
 
 HERE = Path("/nowhere/bandit.toml")
 
@@ -66,3 +67,28 @@ def test_the_key_is_made_once_and_never_again(tmp_path):
     settings.store.key.rename(tmp_path / "lost")
     with pytest.raises(ValueError, match="is gone"), serve.open_tokens(settings):
         pass
+
+
+def test_the_command_makes_tokens_and_says_what_is_wrong(tmp_path, capsys):
+    file = tmp_path / "bandit.json"
+
+    def command(*arguments):
+        code = cli.main(["serve", str(file), *arguments])
+        return code, *capsys.readouterr()
+
+    assert command() == (2, "", f"error: no such file: {file}\n")
+    file.write_text(json.dumps(configuration(arms=0)))
+    code, _, said = command()
+    assert code == 2
+    assert said.startswith("error: bandit.json, bandit.arms: ")
+    assert said.count("\n") == 1
+    file.write_text("[]")
+    assert command()[0] == 2
+    file.write_text(json.dumps(configuration()))
+    code, token, _ = command("--new-token", "ann")
+    assert code == 0
+    with serve.open_tokens(serve.Settings.read(configuration(), file)) as tokens:
+        assert tokens.find(token.strip()) == ("ann", False)
+    assert command("--new-token", "root", "--operator")[0] == 0
+    assert command("--revoke", "ann") == (0, "tokens ended: 1\n", "")
+    assert command("--operator")[0] == 2
