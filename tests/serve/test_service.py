@@ -128,7 +128,7 @@ def test_a_ticket_that_a_crash_lost_expires_at_the_next_start(play):
 
     play(before, public=True)
     with sqlite3.connect(play.folder / "data" / "service.db") as base:
-        base.execute("DELETE FROM sealed WHERE number = 0")
+        base.execute("DELETE FROM sealed WHERE kind = 'ticket' AND number = 1")
     base.close()
     play(after, public=True)
 
@@ -210,14 +210,22 @@ def test_metrics_say_nothing_about_rewards(play):
     play(script, public=True)
 
 
-def test_another_process_that_takes_over_stops_this_one(play):
+@pytest.mark.parametrize(
+    ("page", "record"),
+    [("/decisions", {"user": "ann", "context": CONTEXT}), ("/rewards", {"reward": 1.0})],
+)
+def test_another_process_that_takes_over_stops_this_one(play, page, record):
+    """A reward that the old process took would be unknown to the new one."""
+
     async def script(ask):
         stopped = []
+        ticket = await visit(ask, "bob")
         ask.service.stop = lambda: stopped.append(True)
         settings = serve.Settings.read(configuration(), play.folder / "bandit.toml")
         with serve.open_service(settings):
             pass
-        answer = await ask("POST", "/decisions", {"user": "ann", "context": CONTEXT})
+        named = {"ticket": ticket} if page == "/rewards" else {}
+        answer = await ask("POST", page, record | named)
         assert answer.status_code == 503
         assert stopped
         assert isinstance(ask.service.fenced, dpoco.JournalFenced)
@@ -232,3 +240,14 @@ def test_another_learner_than_the_stored_one_is_refused(play):
     play(script)
     with pytest.raises(dpoco.StateError, match="other arguments"):
         play(script, rounds_per_person=6)
+
+
+def test_the_guarantee_has_all_conditions_before_the_first_visit(play):
+    async def script(ask):
+        guarantee = (await ask("GET", "/guarantee")).json()
+        assert any("feedback is delayed" in condition for condition in guarantee["conditions"])
+        assert ask.service._stream.outstanding == ()
+        await visit(ask, "ann")
+        assert (await ask("GET", "/guarantee")).json() == guarantee
+
+    play(script, public=True)

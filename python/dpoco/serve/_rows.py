@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpoco._encryption import EncryptionKey, refuse_readable
-from dpoco.errors import StateError
+from dpoco.errors import JournalFenced, StateError
 
 Kind = Literal["ticket", "token"]
 # A killed process loses nothing; a power cut may lose the last rewards, and never privacy.
@@ -41,6 +42,7 @@ class Rows:
 
     def __init__(self, path: Path, key: EncryptionKey) -> None:
         self._key = key
+        self._owner: bytes | None = None
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         refuse_readable(path, path.stat())
@@ -52,6 +54,21 @@ class Rows:
                 "CREATE TABLE IF NOT EXISTS sealed (kind TEXT, number INTEGER, body BLOB, "
                 "PRIMARY KEY (kind, number)) WITHOUT ROWID"
             )
+
+    def take_over(self) -> None:
+        """Become the one service that writes here; another one raises `JournalFenced` from now on.
+
+        Commands that make tokens write at any time.
+        """
+        owner = secrets.token_bytes(16)
+        self._run_many("INSERT OR REPLACE INTO sealed VALUES ('owner', 0, ?)", [(owner,)])
+        self._owner = owner
+
+    def _check_owner(self) -> None:
+        if self._owner is not None:
+            (found,) = self._base.execute("SELECT body FROM sealed WHERE kind = 'owner'").fetchone()
+            if found != self._owner:
+                raise JournalFenced("another process serves this folder")
 
     def all(self, kind: Kind) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield number and record of all rows of a kind, by number."""
@@ -91,11 +108,9 @@ class Rows:
 
     def _run_many(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
         with _translate_errors():
-            if len(rows) == 1:
-                self._base.execute(statement, rows[0])
-                return
             self._base.execute("BEGIN IMMEDIATE")
             try:
+                self._check_owner()
                 self._base.executemany(statement, rows)
                 self._base.execute("COMMIT")
             except BaseException:

@@ -86,7 +86,12 @@ class Service:
         self.fenced: dpoco.JournalFenced | None = None
         self.stop: Callable[[], None] = lambda: None  # called when another process took over
         self._rows, self._journal = rows, journal
+        is_new = _STREAM not in journal.streams()
         self._stream: Stream = journal.open(_STREAM, settings.bandit.learner)
+        if is_new:  # tickets add a condition to the guarantee, which nobody is to read without it
+            context = [0.0] * settings.bandit.dimension
+            self._stream.expire(self._stream.decide(context, ticket=True)[1])
+        rows.take_over()
         self._entries: dict[int, Entry] = {}
         self._names: dict[str, Entry] = {}
         self._answered: dict[tuple[str, str], Entry] = {}
@@ -259,9 +264,12 @@ class Service:
         try:
             return await asyncio.wrap_future(self._commits.submit(method, *arguments, **named))
         except dpoco.JournalFenced as error:
-            self.fenced = error
-            self.stop()
+            self._end_service(error)
             raise
+
+    def _end_service(self, error: dpoco.JournalFenced) -> None:
+        self.fenced = error
+        self.stop()
 
     async def _draw(
         self, user: str, context: Sequence[float], request: str | None, digest: str
@@ -300,6 +308,8 @@ class Service:
             self._rows.put("ticket", rows)
         except BaseException as error:
             written.set_exception(error)
+            if isinstance(error, dpoco.JournalFenced):
+                self._end_service(error)
         else:
             written.set_result(None)
 
