@@ -80,7 +80,7 @@ def play(tmp_path):
         finally:
             await service.close(turns)
 
-    def played(script, *, public=False, **changes):
+    def run(script, *, public=False, **changes):
         settings = serve.Settings.read(configuration(**changes), tmp_path / "bandit.toml")
         with serve.open_service(settings) as (service, rows):
             tokens = serve.Tokens(rows)
@@ -92,8 +92,8 @@ def play(tmp_path):
 
             asyncio.run(main())
 
-    played.folder = tmp_path
-    return played
+    run.folder = tmp_path
+    return run
 
 
 @contextmanager

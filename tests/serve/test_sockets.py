@@ -49,7 +49,7 @@ def talk(running, data, *, half=False):
         return answer
 
 
-def closed(connection):
+def is_closed(connection):
     """Return whether the service has closed a connection."""
     try:
         return connection.recv(65_536) == b""
@@ -72,7 +72,7 @@ def test_silent_clients_are_not_waited_for(running):
     assert call(running, "GET", "/healthz") == (200, {"ready": True})
     for client in silent_clients(running, 30):
         client.settimeout(30)
-        assert closed(client)
+        assert is_closed(client)
         client.close()
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from pydantic.json_schema import models_json_schema
 from starlette.applications import Starlette
@@ -35,13 +35,6 @@ _METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _CLOSE = {"Connection": "close"}  # whatever else the client has sent is not read
 
 Access = Literal["all", "token", "operator"]
-
-
-class Denied(NamedTuple):
-    """What a page answers instead of what was asked for."""
-
-    status: int
-    error: str
 
 
 @dataclass(frozen=True)
@@ -233,10 +226,10 @@ def make_app(service: Service, tokens: Tokens, *, public: bool = False) -> ASGIA
         exception_handlers={HTTPException: cast(Any, _refuse)},
         lifespan=lifespan,
     )
-    return _Framed(app)
+    return _LengthCheck(app)
 
 
-class _Framed:
+class _LengthCheck:
     """Refuses requests with two lengths, which a proxy in front may have read as two requests."""
 
     def __init__(self, app: ASGIApp) -> None:

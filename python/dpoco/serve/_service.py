@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -233,7 +234,8 @@ class Service:
                 try:
                     await self._expire_lost()
                     await self._end(self._due())
-                except dpoco.JournalFenced:
+                except dpoco.JournalFenced as error:
+                    self._end_service(error)
                     return
                 except (OSError, dpoco.StateError, queue.Full) as error:
                     self.report(error)
@@ -339,28 +341,26 @@ class Service:
         """Play the rounds of tickets in this order; sent again after a crash, they count once."""
         for start in range(0, len(entries), _TOGETHER):
             part = entries[start : start + _TOGETHER]
-            answers = await asyncio.gather(*map(self._play, part), return_exceptions=True)
-            over = [each for each, a in zip(part, answers, strict=True) if a is None]
+            calls = [self._play(each) for each in part]
+            await asyncio.to_thread(wait, calls)  # one waker for all
+            errors = [call.exception() for call in calls]
+            # A mismatch: the round was played, and a power cut took the reward from the row.
+            ended = (type(None), dpoco.ReplayMismatch)
+            over = [each for each, e in zip(part, errors, strict=True) if isinstance(e, ended)]
             if over:
                 self._rows.drop("ticket", [each.number for each in over], trace=trace)
             for each in over:
                 self._leave(each)
-            for answer in answers:
-                if answer is not None:  # the disk is full, say: the others stay
-                    raise answer
+            for error in errors:
+                if error is not None and not isinstance(error, ended):
+                    raise error  # the disk is full, say: these tickets stay
 
-    async def _play(self, entry: Entry) -> None:
-        place: dict[str, Any] = {
-            "ticket": dpoco.Ticket.from_bytes(bytes.fromhex(entry.ticket)),
-            "person": entry.user,
-        }
-        try:
-            if entry.reward is None:
-                await self._call(self._stream.skip, **place)
-            else:
-                await self._call(self._stream.observe, entry.reward, **place)
-        except dpoco.ReplayMismatch:
-            pass  # The round was played, and a power cut took the reward from the row.
+    def _play(self, entry: Entry) -> Future[None]:
+        ticket = dpoco.Ticket.from_bytes(bytes.fromhex(entry.ticket))
+        if entry.reward is None:
+            return self._commits.submit(self._stream.skip, ticket=ticket, person=entry.user)
+        observe = self._stream.observe
+        return self._commits.submit(observe, entry.reward, ticket=ticket, person=entry.user)
 
     async def _expire_lost(self) -> None:
         for number in sorted(self._lost):
