@@ -33,8 +33,7 @@ def running(tmp_path_factory):
     with process(folder, "--public", files=512, limits=limits) as service:
         yield service
         assert service.poll() is None
-        code, _, said = end(service)
-        assert (code, said) == (0, "")  # nothing is logged, whatever came
+        assert end(service) == (0, "")  # nothing is logged, whatever came
 
 
 def talk(running, data, *, half=False):
@@ -113,6 +112,15 @@ def test_chunks_are_a_body_like_any_other(running):
     assert talk(running, request).startswith(b"HTTP/1.1 200 ")
 
 
+def test_a_second_start_on_the_same_port_leaves_the_service_alone(running):
+    """Over a second: another process, which loads the library before it finds the port taken."""
+    command = [*running.args[:6], str(running.port), "--public"]
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 2
+    assert second.stderr.startswith("error: ")
+    assert call(running, "POST", "/decisions", VISIT)[0] == 200
+
+
 def test_connections_close_as_their_clients_ask(running):
     live = b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n"
     assert talk(running, live + b"Connection: close\r\n\r\n" + live + b"\r\n").count(b"HTTP/") == 1
@@ -178,9 +186,7 @@ def test_clients_that_never_end_neither_keep_others_out_nor_it_from_ending(tmp_p
                 sent += reader.send(request)
             clients.append(reader)
         assert call(running, "GET", "/healthz") == (200, {"ready": True})
-        code, seconds, said = end(running)
-        assert (code, said) == (0, "")
-        assert seconds < 10.0
+        assert end(running) == (0, "")
         for client in clients:
             client.close()
 
@@ -201,9 +207,7 @@ def test_killed_at_work_it_goes_on_with_every_ticket(tmp_path):
         assert call(running, "POST", "/rewards", {**paid, "reward": 0.25})[0] == 409
         assert call(running, "POST", "/rewards", paid)[0] == 200
         assert tickets(running) == 20
-        code, seconds, said = end(running)
-        assert (code, said) == (0, "")
-        assert seconds < 10.0
+        assert end(running) == (0, "")
 
 
 def test_the_example_of_an_application_asks_it(tmp_path):

@@ -8,7 +8,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -145,7 +145,11 @@ def run(
         As `open_service`, and if the port is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with open_service(settings) as (service, rows):
+    # The port comes first: where it is taken, a service runs, whose journal is to be left alone.
+    with (
+        socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener,
+        open_service(settings) as (service, rows),
+    ):
         app = make_app(service, Tokens(rows), public=public)
         server = _Server(_Config(app, settings, service.report))
 
@@ -153,10 +157,7 @@ def run(
             server.should_exit = True
 
         service.stop = stop
-        with (
-            socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener,
-            _signals(),
-        ):
+        with _signals(stop):
             listening(listener.getsockname()[1])
             sys.setswitchinterval(_INTERVAL)
             gc.freeze()  # what is there by now stays, and is not looked through again and again
@@ -166,10 +167,10 @@ def run(
 
 
 @contextlib.contextmanager
-def _signals() -> Any:
-    """Take the signals that uvicorn raises again after its end: the process ends with code 0."""
+def _signals(stop: Callable[..., None]) -> Iterator[None]:
+    """Take the signals that uvicorn raises again after its end, so that the exit code is 0."""
     names = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(name, lambda *_: None) for name in names]
+    before = [signal.signal(name, stop) for name in names]
     try:
         yield
     finally:
