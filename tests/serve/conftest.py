@@ -26,7 +26,7 @@ CONTEXT = [0.5, 0.25]
 def configuration(**changes):
     """Return what a file says; `changes` are tables, or keys of `bandit`."""
     bandit = {
-        "arms": 3, "dimension": 2, "horizon": 2000, "epsilon": 50.0, "delta": 1e-6,
+        "arms": 3, "dimension": 2, "horizon": 2000, "epsilon": 20.0, "delta": 1e-6,
         "rounds_per_person": 5, "context_bound": 1.0, "reward_bound": 1.0,
         "feedback_seconds": 3600.0,
     }  # fmt: skip
