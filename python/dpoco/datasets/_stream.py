@@ -20,6 +20,7 @@ from dpoco._validation import (
     positive_int,
     real_in,
 )
+from dpoco.datasets._coding import Coding
 from dpoco.trace import Flags
 
 
@@ -140,9 +141,12 @@ class Stream:
         That transformation of raw features, and that of raw labels, if there was one of each.
     target : ndarray of shape (d,), optional
         The true parameter, for simulated streams.
+    coding : Coding
+        How cells of a file became numbers.
     nonprivate_flags : mapping of str to ndarray of bool
-        Effect of the scaling: ``out_of_range``, shape (T, d), and ``label_out_of_range``, shape
-        (T,). They are as raw as the records and serve reports of evaluations.
+        Effect of the scaling and the coding: ``out_of_range``, shape (T, d), and of shape (T,)
+        ``label_out_of_range``, ``filled`` and ``unlisted_category``. They are as raw as the records
+        and serve reports of evaluations.
 
     Raises
     ------
@@ -162,6 +166,7 @@ class Stream:
     transform: PublicScaling | None = None
     label_transform: PublicScaling | None = None
     target: FloatArray | None = None
+    coding: Coding = field(default_factory=Coding)
     nonprivate_flags: Flags = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
 from dpoco.random import Source
-from dpoco.trace import Trace
+from dpoco.trace import Trace, average_over, counted_rounds
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
 
@@ -49,7 +49,7 @@ class ComparisonRow:
     budget : dict or None
         The requested ``epsilon`` and ``delta``; None without privacy.
     average_losses, regrets, switches : tuple
-        One entry per run: mean loss per round (for bandits: the largest declared reward minus the
+        One entry per run: mean loss over the rounds whose data are not missing (for bandits: the largest declared reward minus the
         reward), total loss minus the comparator's, changes of decision. Empty if the learner was
         refused. Batch baselines have only losses.
     guarantee : dict or None
@@ -289,7 +289,7 @@ def compare(
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
     compared = _compared(comparator)
-    total = float(compared["total_loss"])
+    total, counted = float(compared["total_loss"]), counted_rounds(*data)
     for index, row in cells:
         if row.refused is not None:
             rows.append(row)
@@ -307,14 +307,12 @@ def compare(
             rows.append(replace(row, average_losses=fits))
             continue
         played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
-        sums = [float(np.sum(playing.losses_of(trace))) for trace in played]
+        losses = [playing.losses_of(trace) for trace in played]
         rows.append(
             replace(
                 row,
-                average_losses=tuple(
-                    value / len(trace) for value, trace in zip(sums, played, strict=True)
-                ),
-                regrets=tuple(value - total for value in sums),
+                average_losses=tuple(average_over(each, counted) for each in losses),
+                regrets=tuple(float(np.sum(each)) - total for each in losses),
                 switches=tuple(len(playing.switches_of(trace)) for trace in played),
             )
         )

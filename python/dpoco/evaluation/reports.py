@@ -108,7 +108,7 @@ class PlayedRuns:
     Attributes
     ----------
     average_losses : tuple of float
-        Mean loss per round.
+        Mean loss over the rounds that count: those whose data are not missing.
     regrets : tuple of float
         Total loss minus that of the best fixed decision.
     switches : tuple of int
@@ -239,8 +239,9 @@ class RunReport(PlayedReport):
         How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
         ``beyond_horizon``.
     nonprivate_records : dict
-        How the played rows were read, as in `dpoco.RecordShares`. Earlier reports lack this and
-        `rows`.
+        How the played rows were read, as in `dpoco.RecordShares`. Of these records, ``counted``
+        have no missing data: all average losses are over them. ``learned`` is the number of those
+        that the learner learned from. Earlier reports lack this and `rows`.
 
     Notes
     -----
