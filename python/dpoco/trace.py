@@ -39,7 +39,8 @@ class RecordShares:
         into its declared range), a ``label_missing``, ``label_out_of_range`` (moved into it) or
         ``unknown_label``, a ``reward_missing`` or ``reward_out_of_range`` (of any arm),
         ``missing_features`` (a listed name is not there, or None), ``unlisted_features`` (a name
-        that is there is not listed) or ``unlisted_category`` (in none of a column's). Those that cannot occur are left out.
+        that is there is not listed) or ``unlisted_category`` (a column's list lacks it). Those that
+        cannot occur are left out.
     columns : dict of str to dict of str to float
         The same shares for single columns, by name or number, where something is known about them.
     """

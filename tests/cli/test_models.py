@@ -157,12 +157,12 @@ def test_a_checksum_does_not_vouch_for_a_guarantee(tmp_path):
 
 
 def test_files_of_a_pattern_follow_one_another_by_their_numbers(tmp_path, monkeypatch):
-    from dpoco.cli._problem import sources_of
+    from dpoco.datasets._tables import files
 
     monkeypatch.chdir(tmp_path)
     for hour in (10, 9, 1):
         (tmp_path / f"hour{hour}.csv").touch()
-    assert [path.name for path in sources_of("hour*.csv")] == [
+    assert [path.name for path in files("hour*.csv")] == [
         "hour1.csv", "hour9.csv", "hour10.csv",
     ]  # fmt: skip
 

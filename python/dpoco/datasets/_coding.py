@@ -24,7 +24,8 @@ class Coding:
     ----------
     categories : mapping of str to sequence of str
         By column. Each category becomes a feature ``column=category``: 1 in its rows, 0 in others.
-        A category that is not listed, or is missing, is 0 in all of them.
+        A category that is not listed, or is missing, is 0 in all of them. The list of a label
+        numbers its classes from 0; a label that is not listed is -1.
     missing : mapping of str to float
         By column of numbers: what stands for a missing cell. Elsewhere a record with a missing cell
         is an empty record.
@@ -67,7 +68,8 @@ class Coding:
         Labels are NaN where missing; without a label they are empty.
         """
         numeric = [name for name in columns if name not in self.categories]
-        if label is not None and self.positive is None:
+        coded = self.positive is not None or label in self.categories
+        if label is not None and not coded:
             numeric.append(label)
         numbers = dict(zip(numeric, table.select(numeric).T, strict=True)) if numeric else {}
         flags: dict[str, NDArray[np.bool_]] = {}
@@ -86,23 +88,28 @@ class Coding:
                 flags[what] = changed | flags.get(what, False)
         if label is None:
             labels = np.empty(0)
+        elif coded:
+            labels = self._codes(table.entries(label), label)
         else:
-            labels = numbers[label] if self.positive is None else self._events(table.entries(label))
+            labels = numbers[label]
         return np.column_stack(parts), labels, flags
 
-    def _events(self, entries: list[Any]) -> FloatArray:
-        """Return 1 for the positive label, 0 for others, NaN for missing ones; shape (T,)."""
+    def _codes(self, entries: list[Any], label: str) -> FloatArray:
+        """Return labels, shape (T,): 1 for the event, 0 for others, or positions in a list."""
+        missing = np.array([is_missing(entry) for entry in entries])
+        if label in self.categories:
+            codes = codes_in(entries, self.categories[label])
+            return np.where(missing & (codes < 0), np.nan, codes.astype(np.float64))
         wanted = self.positive or ""
         number = number_in(wanted)  # yes is also true and 1
-        known: dict[str, float] = {}
+        known: dict[str, bool] = {}
         for entry in entries:
-            if str(entry) not in known:
-                same = text_of(entry) == text_of(wanted)
-                if number is not None and not math.isnan(number):
-                    same = same or number_in(str(entry)) == number
-                missing = is_missing(entry) and not same
-                known[str(entry)] = math.nan if missing else float(same)
-        return np.array([known[str(entry)] for entry in entries])
+            text = str(entry)
+            if text not in known:
+                same = number is not None and number_in(text) == number
+                known[text] = same or text_of(entry) == text_of(wanted)
+        events = np.array([known[str(entry)] for entry in entries])
+        return np.where(missing & ~events, np.nan, events.astype(np.float64))
 
 
 def codes_in(entries: Iterable[Any], listed: Sequence[str]) -> Any:
@@ -173,12 +180,8 @@ class Schema:
             raise TypeError("positive must be a text")
         if positive is not None and (self.task == "regression" or self.label_range is not None):
             raise ValueError("a positive label has no range, and no regression has one")
-        if self.columns_with(self.coding.categories) | self.columns_with(self.coding.missing):
+        if {*self.coding.categories, *self.coding.missing} - {*self.columns, self.label}:
             raise ValueError("categories or constants of columns that are no features")
-
-    def columns_with(self, names: Iterable[str]) -> set[str]:
-        """Return which names are no column of this schema."""
-        return set(names) - set(self.columns)
 
     @property
     def columns(self) -> list[str]:

@@ -170,7 +170,11 @@ def read_people(
     Texts and whole numbers name people. A row that names nobody is a `ValueError`; if `alone`, it
     is of a person who has no other row.
     """
-    table = opened(path, header, file_format)
+    return people_in(opened(path, header, file_format), column, alone)
+
+
+def people_in(table: Table, column: str, alone: bool) -> list[str]:
+    """Return whose record each row of a table is; as `read_people`."""
     table.check([column])
     named = table.entries(column)
     if not all(isinstance(each, (str, int)) or is_missing(each) for each in named):

@@ -85,7 +85,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
                 yield replace(
                     table,
                     select=partial(_tables.arrow_columns, batch, table.title),
-                    entries=lambda name, batch=batch: batch[name].to_pylist(),
+                    entries=partial(_entries, batch),
                 )
         return
     skipped, mark = _tables.layout(source, form)
@@ -100,6 +100,11 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
             if any(map(str.strip, lines)):  # not of empty lines alone
                 yield _tables.opened_one(text, header, inside, before=skipped + start)
             start += len(lines)
+
+
+def _entries(batch: Any, name: str) -> list[Any]:
+    entries: list[Any] = batch[name].to_pylist()
+    return entries
 
 
 def linear_regression_chunks(

@@ -20,7 +20,7 @@ from dpoco._validation import (
     positive_int,
     real_in,
 )
-from dpoco.datasets._coding import Coding
+from dpoco.datasets._coding import Coding, Schema
 from dpoco.trace import Flags
 
 
@@ -222,6 +222,26 @@ class Stream:
             transform=scaling if self.scaling == "none" else None,
             nonprivate_flags={**self.nonprivate_flags, "out_of_range": outside},
         )
+
+    def schema(self, label: str) -> Schema:
+        """Return what a row of the stream is, with its public scaling.
+
+        Raises
+        ------
+        ValueError
+            If the features have been scaled in a way that new records cannot be.
+        """
+        if self.transform is None:
+            raise ValueError("a model needs the declared ranges of its columns: stream.scaled(...)")
+        ranges = self.transform.ranges(self.feature_names)
+        label_range = None
+        if self.label_transform is not None:
+            low, high = self.label_transform._bounds
+            label_range = float(low[0]), float(high[0])
+        return Schema(
+            tuple(ranges), tuple((low, high) for low, high in ranges.values()),
+            bool(self.transform.intercept), self.task, label, label_range, self.coding,
+        )  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
         """Public facts about the stream, JSON-able: no record and no label."""

@@ -286,7 +286,7 @@ def open_text(source: Path | io.StringIO, encoding: str) -> IO[str]:
     return io.TextIOWrapper(raw, encoding, newline="")
 
 
-def _rows(file: IO[str], mark: str) -> Any:
+def _rows(file: Iterable[str], mark: str) -> Any:
     return csv.reader(file, delimiter=mark, skipinitialspace=mark == " ")
 
 

@@ -49,9 +49,9 @@ class ComparisonRow:
     budget : dict or None
         The requested ``epsilon`` and ``delta``; None without privacy.
     average_losses, regrets, switches : tuple
-        One entry per run: mean loss over the rounds whose data are not missing (for bandits: the largest declared reward minus the
-        reward), total loss minus the comparator's, changes of decision. Empty if the learner was
-        refused. Batch baselines have only losses.
+        One entry per run: mean loss over the rounds whose data are not missing (for bandits: the
+        largest declared reward minus the reward), total loss minus the comparator's, changes of
+        decision. Empty if the learner was refused. Batch baselines have only losses.
     guarantee : dict or None
         As from ``Guarantee.to_dict``; None if refused.
     refused : str or None

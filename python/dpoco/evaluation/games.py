@@ -79,6 +79,8 @@ class Game:
         The reason for this learner, if it was chosen for the user.
     records : Stream, optional
         The labelled records, where it learns from such.
+    described : dict, optional
+        How the records were read, to be kept with the learner's state.
     counted : ndarray of bool, shape (T,)
         The rounds whose data are not missing: those that averages of losses are over.
     """
@@ -96,6 +98,7 @@ class Game:
     persons: Sequence[Any] | None = None
     chosen: str = ""
     records: Stream | None = None
+    described: dict[str, Any] | None = None
     counted: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
     _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
 

@@ -118,6 +118,7 @@ def play_game(
     root = running.root_source(seed)
     learner = game.build(budget, root) if resume is None else resume
     learner._key = given_key("key", key, learner._key)
+    learner._described = game.described or learner._described
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
     first, given = learner.round, len(game.data[0])
