@@ -104,7 +104,9 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     if asked["data"] is not None:
         table = open_table(asked)
         saved = asked.get("saved")
-        declared = declared.completed(None if saved is None else saved.schema)
+        if saved is not None:
+            declared = declared.completed(saved.schema)
+            saved.check_names(family, declared)
         if asked["person"] is not None:
             people = people_in(table, asked["person"], asked["anonymous"])
     found = _GAMES[family](entries, asked, table, declared)

@@ -160,10 +160,8 @@ class Declaration:
             dict(_pairs("--missing", asked["missing"], bare=True)),
         )  # fmt: skip
 
-    def completed(self, saved: Schema | None) -> Declaration:
+    def completed(self, saved: Schema) -> Declaration:
         """Return the declaration with what a saved learner knows in place of what was not said."""
-        if saved is None:
-            return self
         columns, coding = saved.columns, saved.coding
         known = dict(zip(saved.features, saved.ranges, strict=True))
         own = {name: known[name] for name in columns if name in known}
@@ -203,19 +201,30 @@ class Saved:
         except (LookupError, TypeError, ValueError, AttributeError):
             raise StateError("state is corrupt: it describes no records") from None
 
-    def check(self, family: str, schema: Schema, person: str | None) -> None:
+    def check_names(self, family: str, declared: Declaration) -> None:
+        """Raise `ValueError` if options name other columns than the learner's."""
+        own = self.schema
+        pairs = (
+            ("problem", self.family, family),
+            ("person", self.person, declared.person),
+            ("columns", ", ".join(own.columns), ", ".join(declared.features or ())),
+            ("label", own.label or declared.label, declared.label),
+        )
+        for what, saved, given in pairs:
+            if saved != given:
+                raise self._error(f"{what}: {saved or 'none'}; not {given or 'none'}")
+
+    def check(self, schema: Schema) -> None:
         """Raise `ValueError` if records are read in another way than the learner's were."""
-        difference = None
-        if self.family != family:
-            difference = f"{self.family}; not {family}"
-        elif self.person != person:
-            difference = f"person: {self.person or 'none'}; not {person or 'none'}"
-        difference = difference or self.schema.difference(schema)
+        difference = self.schema.difference(schema)
         if difference is not None:
-            raise ValueError(
-                f"the saved learner learned from other records, {difference}: repeat the options "
-                "that it began with, or leave them out"
-            )
+            raise self._error(difference)
+
+    def _error(self, difference: str) -> ValueError:
+        return ValueError(
+            f"the saved learner learned from other records, {difference}: repeat the options that "
+            "it began with, or leave them out"
+        )
 
 
 def read_saved(learner: Any, trusted: bool) -> Saved | None:
@@ -233,7 +242,7 @@ def described(family: str, schema: Schema, asked: Mapping[str, Any]) -> dict[str
     """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
     saved = asked.get("saved")
     if saved is not None:
-        saved.check(family, schema, asked["person"])
+        saved.check(schema)
     return {"family": family, "schema": schema.to_dict(), "person": asked["person"]}
 
 
