@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ _SCHEMA = "dpoco.model/1"
 _CLASSES = (0, 1)
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, kw_only=True)
+class Model(Schema):
     """A decision of a private learner, and all that is needed to apply it to new records.
 
     Everything in it is public: the decision was released under the guarantee that comes with it,
@@ -36,8 +36,9 @@ class Model:
     ----------
     decision : tuple of float
         Coefficients of the scaled features, the constant's last.
-    schema : Schema
-        Names, public ranges and codes of the features, and what is predicted.
+    features, ranges, intercept, task, label, label_range, coding
+        Names, public ranges and codes of the features, and what is predicted, as of a
+        `dpoco.datasets.Schema`.
     record_bounds : tuple of (float or None, float)
         Exponent q (None is infinity) and bound: longer records are shortened to it in ``||x||_q``,
         as they were when the learner read them.
@@ -57,7 +58,6 @@ class Model:
     """
 
     decision: tuple[float, ...]
-    schema: Schema
     record_bounds: tuple[tuple[float | None, float], ...]
     learner: str
     round: int
@@ -66,7 +66,8 @@ class Model:
     version: str
 
     def __post_init__(self) -> None:
-        if len(self.decision) != len(self.schema.features) + int(self.schema.intercept):
+        super().__post_init__()
+        if len(self.decision) != len(self.features) + int(self.intercept):
             raise ValueError("decision and features differ in length")
         if not all(map(_is_number, self.decision)):
             raise ValueError("the decision must be finite numbers")
@@ -129,8 +130,9 @@ class Model:
         )
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
         return cls(
-            tuple(np.asarray(decision, np.float64).tolist()), schema, stated,
-            type(learner).__name__, int(played), guarantee, today, _core.__version__,
+            **declarations(schema), decision=tuple(np.asarray(decision, np.float64).tolist()),
+            record_bounds=stated, learner=type(learner).__name__, round=int(played),
+            guarantee=guarantee, created=today, version=_core.__version__,
         )  # fmt: skip
 
     def after(self, learner: Any) -> Model:
@@ -141,11 +143,9 @@ class Model:
         """
         if learner.domain.dimension != len(self.decision):
             raise StateError("the learner's problem is not that of the model")
-        newer = self.of_schema(learner, self.schema)
+        newer = self.of_schema(learner, self)
         own = getattr(learner, "_described", None)
-        difference = (
-            None if own is None else self.schema.difference(Schema.from_dict(own["schema"]))
-        )
+        difference = None if own is None else self.difference(Schema.from_dict(own["schema"]))
         if difference is not None:
             raise StateError(f"the learner's problem is not that of the model; {difference}")
         if self.record_bounds != newer.record_bounds:
@@ -166,19 +166,19 @@ class Model:
             Classification: the probability of the event, in [0, 1]. Regression: a number of the
             label's range, or of [-1, 1]. NaN for a record that is not finite.
         """
-        rows = float_array("records", records, (None, len(self.schema.features)))
-        low, high = zip(*self.schema.ranges, strict=True)
-        rows = PublicScaling(low, high, intercept=self.schema.intercept).apply(rows)
+        rows = float_array("records", records, (None, len(self.features)))
+        low, high = zip(*self.ranges, strict=True)
+        rows = PublicScaling(low, high, intercept=self.intercept).apply(rows)
         known = np.isfinite(rows).all(axis=1)
         rows[~known] = 0.0
         for q, bound in self.record_bounds:
             lengths = np.linalg.norm(rows, ord=np.inf if q is None else q, axis=1)
             rows *= np.minimum(1.0, bound / np.maximum(lengths, 1e-300))[:, None]
         margins = rows @ np.array(self.decision)
-        if self.schema.task == "classification":
+        if self.task == "classification":
             answer = 0.5 * (1.0 + np.tanh(0.5 * margins))
         else:
-            bottom, top = self.schema.label_range or (-1.0, 1.0)
+            bottom, top = self.label_range or (-1.0, 1.0)
             answer = bottom + 0.5 * (np.clip(margins, -1.0, 1.0) + 1.0) * (top - bottom)
         return np.where(known, answer, np.nan)
 
@@ -187,8 +187,8 @@ class Model:
         record = {
             "schema": _SCHEMA, "dpoco": self.version, "created": self.created,
             "learner": self.learner, "round": self.round,
-            "classes": list(_CLASSES) if self.schema.task == "classification" else None,
-            "decision": list(self.decision), **self.schema.to_dict(),
+            "classes": list(_CLASSES) if self.task == "classification" else None,
+            "decision": list(self.decision), **Schema.to_dict(self),
             "record_bounds": [list(each) for each in self.record_bounds],
             "guarantee": self.guarantee.to_dict(),
         }  # fmt: skip
@@ -227,10 +227,11 @@ class Model:
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> Model:
         return cls(
-            tuple(record["decision"]), Schema.from_dict(record),
-            tuple((q, bound) for q, bound in record["record_bounds"]), record["learner"],
-            record["round"], Guarantee.from_dict(record["guarantee"]), record["created"],
-            record["dpoco"],
+            **declarations(Schema.from_dict(record)), decision=tuple(record["decision"]),
+            record_bounds=tuple((q, bound) for q, bound in record["record_bounds"]),
+            learner=record["learner"], round=record["round"],
+            guarantee=Guarantee.from_dict(record["guarantee"]), created=record["created"],
+            version=record["dpoco"],
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -251,6 +252,11 @@ class Model:
                 f"{Path(path).name} is no model: it is not a JSON text, or names a field twice"
             ) from None
         return cls.from_dict(record)
+
+
+def declarations(schema: Schema) -> dict[str, Any]:
+    """Return the fields of a schema."""
+    return {each.name: getattr(schema, each.name) for each in fields(Schema)}
 
 
 def _refused(constant: str) -> float:

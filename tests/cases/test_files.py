@@ -322,7 +322,7 @@ def test_reordered_columns_are_found_by_their_names(run, begun, place):
     assert np.array_equal(*decisions)
     run("publish", "state", "--to", "new.json")
     model = dpoco.Model.load("new.json")
-    assert model.schema.features == ("temp", "load")
+    assert model.features == ("temp", "load")
     assert np.array_equal(model.decision, decisions[0])
     run("publish", "state", "--like", "model.json", "--to", "newer.json")
     run("verify", "newer.json")
@@ -576,7 +576,7 @@ def test_categories_become_features(run, place):
     chance = np.array([float(row[2]) for row in rows[1:]])
     assert chance[fans == "high"].min() > chance[fans != "high"].max()
     model = dpoco.Model.load("m.json")
-    assert model.schema.coding.categories == {"fan": ("low", "mid", "high")}
+    assert model.coding.categories == {"fan": ("low", "mid", "high")}
     run("publish", "state", "--to", "newer.json")
 
 

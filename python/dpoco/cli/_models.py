@@ -108,14 +108,13 @@ def predict_command(
         if to is not None and not force:
             shell.check_new(to)
         found = dpoco.Model.load(model)
-        schema = found.schema
         rows = open_table(shell.asked_of(context), fewest=1)
         kept = [] if keep is None else [name.strip() for name in keep.split(",")]
-        rows.check([*schema.columns, *kept])
-        answers = found.predict(schema.coding.records(rows, schema.columns)[0]).tolist()
+        rows.check([*found.columns, *kept])
+        answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
         beside = {name: rows.entries(name) for name in kept}
-        likely = schema.task == "classification"
-        title = f"probability of {schema.label}" if likely else schema.label
+        likely = found.task == "classification"
+        title = f"probability of {found.label}" if likely else found.label
         cells = ["" if math.isnan(each) else repr(each) for each in answers]
         if as_json:
             known = [None if math.isnan(each) else each for each in answers]
@@ -123,7 +122,7 @@ def predict_command(
             shell.print_json(
                 {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}
             )
-        name = f"probability_of_{schema.label}" if likely else f"predicted_{schema.label}"
+        name = f"probability_of_{found.label}" if likely else f"predicted_{found.label}"
         lines = [[*kept, name], *zip(*(map(_text, each) for each in beside.values()), cells,
                                      strict=True)]  # fmt: skip
         if to is not None:
