@@ -160,9 +160,21 @@ def test_stars_are_asked_about_and_classes_of_texts_are_for_bandits(run, place):
     assert listed["private"] == numbered["private"]
 
 
+def test_labels_that_begin_as_zero_and_one_are_held_to_it(run, place):
+    """A count that is small in the first thousand rows; and a class of a bandit."""
+    temp, load, alarm = sensors(1100)
+    (place / "late.csv").write_text(text((temp, load, np.where(np.arange(1100) < 1050, alarm, 7))))
+    common = ("run", "late.csv", "--label", "alarm", *RANGES)
+    for more in ((), ("--learner", "linucb")):
+        said = run(*common, *more, code=2).err
+        assert "late.csv, record 1051: the label 'alarm' is neither 0 nor 1" in said
+
+
 def test_a_positive_label_that_never_comes_is_no_event(run, loss, place):
     (place / "odd.csv").write_text(text((TEMP, LOAD, np.where(ALARM, "bad", "good"))))
     assert loss("odd.csv", "--positive", "terrible") < 0.2
+    words = ("run", "odd.csv", "--label", "alarm", *RANGES, "--positive", "terrible")
+    assert "note: no alarm of odd.csv is 'terrible'" in run(*words).err
     for more, said in (
         (("--loss", "squared"), "--positive is for --loss logistic"),
         (("--label-range", "0,1"), "exclude each other"),
@@ -232,10 +244,15 @@ def test_averages_are_over_rows_that_count(run, place, share, column):
     (place / "short.csv").write_text(text([np.asarray(each)[known] for each in columns]))
     common = ("--label", "alarm", *RANGES, "--horizon", ROWS, "--learner", "noisy-ftrl")
     full = run("run", "short.csv", *common).report
+    assert full["curves"]["counted"] == full["curves"]["rounds"]
     ran = run("run", "gaps.csv", *common)
     read = ran.report["nonprivate_records"]
     assert read["counted"] == read["learned"] == known.sum()
     assert f"over the {known.sum()} of {ROWS} rounds" in ran.out
+    axes = dpoco.plotting.plot_loss(dpoco.evaluation.RunReport.from_dict(ran.report))
+    drawn = [line.get_ydata()[-1] for line in axes.lines[:4]]
+    told = [ran.report[name]["average_loss"] for name in ("best_fixed", "best_constant")]
+    assert drawn[2:] == pytest.approx(told)
     for player in ("best_fixed", "best_constant"):
         assert ran.report[player]["average_loss"] == pytest.approx(
             full[player]["average_loss"], rel=1e-6
@@ -347,6 +364,39 @@ def test_other_records_are_refused(run, begun, place, names, more, said):
     before = (place / "state").read_bytes()
     assert said in run("run", "h2.csv", *begun, *more, code=2).err
     assert (place / "state").read_bytes() == before
+
+
+FAMILIES = {  # options of a first file, and others that are refused for a second
+    "linucb": (("--label", "alarm", *RANGES, "--label-range", "0,2"), ("--label-range", "1,3"),
+               "label range: (0.0, 2.0); not (1.0, 3.0)"),
+    "prefix-hedge": (("--loss-range", "0,40"), ("--loss-range", "0,50"), "range of 'temp'"),
+    "lipschitz": (("--label", "temp", "--label-range", "0,40"), ("--label", "load"),
+                  "columns: temp; not load"),
+    "noisy-ftrl": (("--label", "alarm", *RANGES, "--categories", "fan=1,2"),
+                   ("--categories", "fan=2,1"), "categories: fan=1,2; not fan=2,1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("learner", FAMILIES)
+def test_states_of_all_kinds_know_their_columns(run, place, learner):
+    """Reordered columns change no bit; other columns, ranges and classes are refused."""
+    first, other, said = FAMILIES[learner]
+    fan = np.arange(ROWS) % 3
+    names, columns = ["temp", "fan", "load", "alarm"], (TEMP, fan, LOAD, ALARM)
+    (place / "h1.csv").write_text(text(columns, names))
+    (place / "h2.csv").write_text(text(columns[::-1], names[::-1]))
+    features = () if learner == "lipschitz" else ("--features", "temp,fan,load")
+    ranges = ("--range", "fan=0:2") if learner == "linucb" else ()
+    run("run", "h1.csv", "--learner", learner, *first, *features, *ranges, "--epsilon", 9,
+        "--horizon", 3 * ROWS, "--checkpoint", "state")  # fmt: skip
+    for name in ("twin", "again"):
+        (place / name).write_bytes((place / "state").read_bytes())
+    assert said in run("run", "h1.csv", *other, "--checkpoint", "again", "--resume", code=2).err
+    assert (place / "again").read_bytes() == (place / "state").read_bytes()
+    run("run", "h1.csv", "--checkpoint", "state", "--resume")
+    run("run", "h2.csv", "--checkpoint", "twin", "--resume")
+    states = [dpoco.load(name) for name in ("state", "twin")]
+    assert states[0]._payload() == states[1]._payload()
 
 
 def test_a_state_that_names_no_columns_is_not_trusted(run, begun, place):

@@ -79,6 +79,8 @@ def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
         raise ValueError(f"{entry.name} needs --loss logistic or huber")
     if asked["positive"] is not None and asked["loss"] != "logistic":
         raise ValueError("--positive is for --loss logistic: a regression has no event")
+    if asked["positive"] == "":
+        raise ValueError("--positive must be a text or a number")
     if asked["positive"] is not None and asked["label_range"] is not None:
         raise ValueError("--positive and --label-range exclude each other: a code is no number")
     if entry.plays in ("arms", "surface") and asked["loss"] != "logistic":

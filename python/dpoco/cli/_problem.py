@@ -40,6 +40,7 @@ from dpoco.cli._tables import (
     DESCRIBE_A_FILE,
     Declaration,
     ask,
+    check_binary,
     described,
     feature_columns,
     load_stream,
@@ -193,16 +194,22 @@ def _load_stream(
     columns = feature_columns(table, declared, kinds)
     ask(table, declared, columns, kinds, family, loss)
     task = "classification" if family == "arms" or loss == "logistic" else "regression"
+    told = declared.label_range or declared.positive or declared.label in declared.categories
     if family == "arms":  # labels as they are
         declared = replace(declared, label_range=None)
-    return load_stream(table, declared, columns, kinds, task, loss, asked["intercept"])
+    stream = load_stream(table, declared, columns, kinds, task, loss, asked["intercept"])
+    if task == "classification" and not told:
+        check_binary(stream.labels, table.title, str(declared.label))
+    return stream
 
 
-def _kept(family: str, stream: Stream, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what a state keeps of labelled records."""
+def _kept(
+    family: str, stream: Stream, asked: Mapping[str, Any], **more: Any
+) -> dict[str, Any] | None:
+    """Return what a state keeps of labelled records, with further fields of their schema."""
     if stream.transform is None:  # simulated
         return None
-    return described(family, stream.schema(asked["label"] or "label"), asked)
+    return described(family, replace(stream.schema(asked["label"] or "label"), **more), asked)
 
 
 def _problem_of(asked: Mapping[str, Any], stream: Stream, ball: float) -> tuple[LpBall, Any]:
@@ -336,7 +343,8 @@ def _arms(
         raise ValueError("linucb has no --radius: its coefficients are not bounded")
     low, high = _classes(declared)
     stream = _load_stream("arms", asked, table, declared)
-    kept = _kept("arms", stream, asked)
+    classes = None if stream.coding.positive else (float(low), float(high))
+    kept = _kept("arms", stream, asked, label_range=classes)
     rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
     if not np.any(rewards == 1.0):
         raise ValueError(

@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpoco._validation import MalformedError
+import numpy as np
+
+from dpoco._validation import FloatArray, MalformedError
 from dpoco.cli._options import parse_range
 from dpoco.cli._support import Note
 from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream
@@ -447,6 +449,10 @@ def load_stream(
         table, declared.label, columns, None,
         None if scaled is None else PublicScaling(*scaled, intercept=False), task, coding,
     )  # fmt: skip
+    if declared.positive is not None and not np.any(stream.labels == 1.0):
+        warnings.warn(
+            f"no {declared.label} of {table.title} is {declared.positive!r}", Note, stacklevel=1
+        )
     if scaled is not None and loss == "logistic":  # [-1, 1] to [0, 1]
         stream = replace(stream, labels=(stream.labels + 1.0) / 2.0)
     owners = {f"{name}={each}": name for name, own in coding.categories.items() for each in own}
@@ -454,6 +460,18 @@ def load_stream(
     pairs = [ranges[name] if name not in owners else (-1.0, 1.0) for name in stream.feature_names]
     low, high = zip(*pairs, strict=True)
     return stream.scaled(PublicScaling(low, high, intercept=intercept))
+
+
+def check_binary(labels: FloatArray, title: str, name: str) -> None:
+    """Raise if a label that was not declared, since it began with 0 and 1, goes on otherwise."""
+    odd = np.isfinite(labels) & (labels != 0.0) & (labels != 1.0)
+    if odd.any():
+        raise ValueError(
+            f"{title}, record {int(np.argmax(odd)) + 1}: the label {name!r} is neither 0 nor 1, "
+            f"nor yes or no. Say what its numbers are: a quantity (--loss squared --range {name}="
+            f"LOW:HIGH), a code (--positive VALUE), a share (--range {name}=LOW:HIGH), or of "
+            "bandits the first class and the last (--label-range FIRST,LAST)"
+        )
 
 
 def _constant(text: str, interval: tuple[float, float]) -> float:

@@ -100,6 +100,8 @@ def files(path: Source | Sequence[Source]) -> list[Path | io.StringIO]:
     if isinstance(path, io.StringIO):
         return [path]
     place = Path(path)
+    if not str(path):
+        raise FileNotFoundError("no such file: its name is empty")
     if place.is_dir():
         inside = [each.relative_to(place) for each in place.rglob("*") if each.is_file()]
         data = [each for each in inside if not any(part[0] in "._" for part in each.parts)]

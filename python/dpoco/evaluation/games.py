@@ -161,7 +161,7 @@ def game_of_records(
         own = counted[part]
         best = loss.batch_values(domain, fixed.decision, features, labels)
         flat = hindsight.constant_losses(loss, constant.prediction, present)
-        gap = fixed.gap * len(own) / max(1, np.count_nonzero(own))
+        gap = fixed.gap * len(own) / max(1, int(np.count_nonzero(own)))
         return Comparators(
             {**asdict(fixed), **totals(best, own), "gap": gap, "decision": fixed.decision.tolist()},
             best,

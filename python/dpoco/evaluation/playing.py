@@ -181,7 +181,9 @@ def play_game(
         nonprivate=played([free_losses], nonprivate[None, :], [free_switches]),
         best_fixed=compared.fixed,
         best_constant=compared.constant,
-        curves=Curves.of(private, nonprivate, fixed, np.cumsum(compared.constant_losses)),
+        curves=Curves.of(
+            private, nonprivate, fixed, np.cumsum(compared.constant_losses), np.cumsum(counted)
+        ),
         timing={
             "private_seconds": seconds,
             "nonprivate_seconds": free_seconds,
