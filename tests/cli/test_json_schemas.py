@@ -18,7 +18,9 @@ TABLE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10", 
 # Command line: its schema.
 PRINTED = {
     ("run", *TABLE, "--no-figure", "--json"): "dpoco.run-report/1",
-    ("run", *TABLE, "--learner", "phased-sgd", "--no-figure", "--json"): "dpoco.fit-report/1",
+    ("run", *TABLE, "--learner", "sufficient-statistics", "--loss", "squared", "--range",
+     "alarm=0:1", "--no-figure",
+     "--json"): "dpoco.fit-report/1",
     ("compare", *TABLE, *PLAYED, "--json"): "dpoco.comparison/1",
     ("plan", "noisy-ftrl", "--horizon", 1000, "--dimension", 3, "--json"): "dpoco.plan/1",
     ("plan", "experts", "--horizon", 1000, "--experts", 3, "--json"): "dpoco.plan-experts/1",

@@ -108,7 +108,8 @@ class ColumnOptions:
 
 DESCRIBE_A_FILE = (
     "features", "feature_range", "label_range", "loss_range", "header", "person", "positive",
-    "categories", "missing", "anonymous", "format", "separator", "decimal", "skip_lines",
+    "categories", "missing", "anonymous", "format", "encoding", "separator", "decimal",
+    "skip_lines",
 )  # fmt: skip
 
 

@@ -151,7 +151,8 @@ class Table:
             number = self.names.count(name)
             if number > 1:
                 raise ValueError(
-                    f"{self.title} has several columns of the same name, {number} times {name!r}"
+                    f"{self.title} has several columns of the same name, {number} times {name!r}: "
+                    "rename all but one, or name other columns (--features)"
                 )
             if not number:
                 more = ", ..." if len(self.names) > _SHOWN else ""
