@@ -283,7 +283,7 @@ def test_a_public_constant_stands_for_missing_cells(run, place, more):
 
 
 def test_most_rows_are_beyond_the_rule(run, place):
-    """Over a second: two calibrations for people."""
+    """Over a second: three calibrations for people."""
     who = np.arange(ROWS) % 4
     (place / "people.csv").write_text(text((TEMP, LOAD, ALARM, who), [*NAMES, "who"]))
     ran = run("run", "people.csv", "--label", "alarm", *RANGES, "--rounds-per-person", 5,
@@ -293,12 +293,29 @@ def test_most_rows_are_beyond_the_rule(run, place):
     assert (read["counted"], read["learned"]) == (ROWS, 20)
     assert "95 % beyond the rule of --rounds-per-person" in ran.out
     assert "note: 95 % of the records were empty" in ran.err
-    trace = dpoco.oco.NoisyFTRL(
-        dpoco.domains.LpBall(2), dpoco.losses.LogisticLoss(1.0), horizon=ROWS, budget=None,
-        participation=dpoco.Participation(5),
-    ).run(np.ones((ROWS, 2)), ALARM, persons=who.tolist())  # fmt: skip
-    assert trace.nonprivate_records.shares["beyond_participation"] == 0.95
-    assert trace.counted == ROWS
+    people = ("--person", "who", "--rounds-per-person", 5, "--epsilons", 8)
+    compared = run("compare", "--data", "people.csv", "--label", "alarm", *RANGES, *people,
+                   "--learners", "noisy-ftrl")  # fmt: skip
+    assert "nothing was learned from the 95 % beyond the rule" in compared.out
+
+
+def test_traces_know_who_came_too_often():
+    options = {"horizon": ROWS, "budget": None, "participation": dpoco.Participation(5)}
+    ball, two = dpoco.domains.LpBall(2), np.column_stack([LOAD, 1.0 - LOAD])
+    convex = dpoco.oco.NoisyFTRL(ball, dpoco.losses.LogisticLoss(1.0), **options)
+    traces = (
+        convex.run(two, ALARM, persons=(np.arange(ROWS) % 4).tolist()),
+        *(learner.run(*data, persons=(np.arange(ROWS) % 4).tolist()) for learner, data in (
+            (dpoco.experts.PrefixHedge(2, **options), (two,)),
+            (dpoco.bandits.LinUCB(2, 2, context_bound=2.0, **options), (two, two)),
+            (dpoco.oco.LipschitzLearner(dpoco.domains.Box([0.0], [1.0]), lipschitz=1.0, **options),
+             ([lambda points: points[:, 0]] * ROWS,)),
+        )),
+    )  # fmt: skip
+    for trace in traces:
+        assert trace.nonprivate_records.shares["beyond_participation"] == 0.95
+        assert trace.nonprivate_records.shares["empty"] == 0.95
+    assert traces[0].counted == ROWS
 
 
 def test_rows_of_nobody(run, place):
@@ -412,6 +429,12 @@ def test_a_state_that_names_no_columns_is_not_trusted(run, begun, place):
     run(*publish, "--trust-columns")
     run("run", "h2.csv", *begun, *options, "--trust-columns")
     run("run", "h1.csv", *begun)  # from now on it names them
+
+
+def test_a_simulated_stream_goes_on(run, place):
+    run("run", "--synthetic", 2000, "--horizon", 3000, "--checkpoint", "state")
+    run("run", "--synthetic", 1000, "--checkpoint", "state", "--resume")
+    assert dpoco.load("state").round == 3000
 
 
 def test_a_model_of_other_columns_is_not_that_of_a_state(run, begun, place):

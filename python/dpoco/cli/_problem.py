@@ -203,13 +203,14 @@ def _load_stream(
     return stream
 
 
-def _kept(
-    family: str, stream: Stream, asked: Mapping[str, Any], **more: Any
-) -> dict[str, Any] | None:
+def _kept(family: str, stream: Stream, asked: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """Return what a state keeps of labelled records, with further fields of their schema."""
+    names, label = stream.feature_names, asked["label"] or "label"
     if stream.transform is None:  # simulated
-        return None
-    return described(family, replace(stream.schema(asked["label"] or "label"), **more), asked)
+        schema = Schema(names, ((-1.0, 1.0),) * len(names), False, stream.task, label)
+    else:
+        schema = replace(stream.schema(label), **more)
+    return described(family, schema, asked)
 
 
 def _problem_of(asked: Mapping[str, Any], stream: Stream, ball: float) -> tuple[LpBall, Any]:

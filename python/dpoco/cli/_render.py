@@ -223,6 +223,9 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
             f"{value if top is None else top - value:.4f}."
         )
     _say_counted(stream["rounds"], stream["counted"])
+    beyond = {name: stream[name] for name in ("beyond_participation",) if name in stream}
+    if beyond:
+        say(f"  nothing was learned from the {shares_in_words(beyond)}")
     fits = [row for row in result.rows if row.access == "offline"]
     if fits:
         say(

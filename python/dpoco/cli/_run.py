@@ -498,6 +498,9 @@ def compare_command(
                 settings={"horizon": covered, **people, "chosen": why, "command": asked},
                 persons=None if first.persons is None else first.persons[rows],
             )  # fmt: skip
+        beyond = [_share_beyond(traces[0]) for traces in result.traces.values()]
+        if any(beyond):
+            result = replace(result, stream={**result.stream, "beyond_participation": max(beyond)})
         files = shell.write_report(
             result, to.out / "comparison.json", _draw_comparison if to.figure else None
         )
@@ -505,6 +508,11 @@ def compare_command(
             typer.echo(result.to_json())
         elif not to.quiet:
             print_comparison(result, files)
+
+
+def _share_beyond(trace: Any) -> float:
+    """Return the share of records that were more than their person may have."""
+    return 0.0 if trace._beyond is None else float(np.mean(trace._beyond))
 
 
 def _draw_comparison(result: Any) -> Any:

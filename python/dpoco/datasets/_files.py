@@ -101,6 +101,13 @@ def stream_of(
     if not features:
         raise ValueError(f"{table.title} has no feature column besides the label")
     coding = coding or Coding()
+    strangers = {*coding.categories, *coding.missing} - {*features, label}
+    table.check(sorted(strangers))
+    if strangers or label in coding.missing:
+        raise ValueError(
+            "categories are of features or of the label, constants of features alone: not of "
+            f"{', '.join(sorted(strangers) or [label])}"
+        )
     cells, labels, flags = coding.records(table, features, label)
     if label_scaling is not None:
         flags["label_out_of_range"] = label_scaling.outside(labels[:, None])[:, 0]

@@ -273,20 +273,28 @@ def open_text(source: Path | io.StringIO, encoding: str) -> IO[str]:
     if start[:2] == b"\x1f\x8b":
         raw = gzip.GzipFile(source)
     elif start == b"PK\x03\x04":
-        archive = zipfile.ZipFile(source)
-        inside = [name for name in archive.namelist() if not name.endswith("/")]
-        if len(inside) != 1:
-            archive.close()
-            raise MalformedError(f"{source.name} holds {len(inside)} files, and must hold one")
-        raw = archive.open(inside[0])
-        archive.close()  # the open entry keeps the file until it is closed itself
+        raw = _only_entry(source)
     else:
         raw = source.open("rb")
-    if raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    try:
+        mark = raw.peek(2)[:2]
+    except BaseException:  # of a damaged file
+        raw.close()
+        raise
+    if mark in (b"\xff\xfe", b"\xfe\xff"):
         encoding = "utf-16"
     elif encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
         encoding = "utf-8-sig"
     return io.TextIOWrapper(raw, encoding, newline="")
+
+
+def _only_entry(source: Path) -> IO[bytes]:
+    """Open the one file of an archive; what is open keeps the archive's file until it is closed."""
+    with zipfile.ZipFile(source) as archive:
+        inside = [name for name in archive.namelist() if not name.endswith("/")]
+        if len(inside) != 1:
+            raise MalformedError(f"{source.name} holds {len(inside)} files, and must hold one")
+        return archive.open(inside[0])
 
 
 def _rows(file: Iterable[str], mark: str) -> Any:
