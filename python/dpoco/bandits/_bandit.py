@@ -82,7 +82,7 @@ class BanditTrace(ReadRecords):
 
     @property
     def average_reward(self) -> float:
-        """Mean reward per round; NaN for an empty run."""
+        """Mean reward of all rounds, a missing one counted as 0; NaN for an empty run."""
         return float(self.rewards.mean()) if len(self) else float("nan")
 
     @property

@@ -222,7 +222,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
             f"Regret is against the {result.comparator['name']}: average {measure} "
             f"{value if top is None else top - value:.4f}."
         )
-    _say_counted(stream["rounds"], stream["counted"])
+    _say_counted(stream["rounds"], result.settings["counted"])
     beyond = {name: stream[name] for name in ("beyond_participation",) if name in stream}
     if beyond:
         say(f"  nothing was learned from the {shares_in_words(beyond)}")

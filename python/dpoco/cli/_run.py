@@ -493,8 +493,7 @@ def compare_command(
                 budgets=[*budgets, *([None] if baseline else [])],
                 comparator={"name": best.get("name", "best fixed decision"), **comparator},
                 repeats=repeats, seed=privacy.seed, progress=show,
-                stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop,
-                        "counted": int(np.count_nonzero(first.counted[rows]))},
+                stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop},
                 settings={"horizon": covered, **people, "chosen": why, "command": asked},
                 persons=None if first.persons is None else first.persons[rows],
             )  # fmt: skip

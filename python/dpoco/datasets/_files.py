@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dpoco._validation import FloatArray, MalformedError
 from dpoco.datasets._coding import Coding
 from dpoco.datasets._stream import PublicScaling, Stream
-from dpoco.datasets._tables import FileFormat, Source, Table, is_missing, opened
+from dpoco.datasets._tables import FileFormat, Source, Table, is_missing, is_whole, opened, text_of
 
 
 def load_file(
@@ -174,8 +174,8 @@ def read_people(
 ) -> list[str]:
     """Return whose record each row of a table is, as texts; formats and errors as of `load_file`.
 
-    Texts and whole numbers name people. A row that names nobody is a `ValueError`; if `alone`, it
-    is of a person who has no other row.
+    Texts and whole numbers name people; 7.0 is 7, as gaps in a column of numbers make of it. A row
+    that names nobody is a `ValueError`; if `alone`, it is of a person who has no other row.
     """
     return people_in(opened(path, header, file_format), column, alone)
 
@@ -184,7 +184,9 @@ def people_in(table: Table, column: str, alone: bool) -> list[str]:
     """Return whose record each row of a table is; as `read_people`."""
     table.check([column])
     named = table.entries(column)
-    if not all(isinstance(each, (str, int)) or is_missing(each) for each in named):
+    if not all(
+        isinstance(each, (str, int)) or is_missing(each) or is_whole(each) for each in named
+    ):
         raise MalformedError(f"column {column!r} must hold texts or whole numbers")
     missing = [is_missing(each) for each in named]
     if any(missing) and not alone:
@@ -194,6 +196,6 @@ def people_in(table: Table, column: str, alone: bool) -> list[str]:
         )
     # A name of chance is nobody else's, in this file or another one.
     return [
-        secrets.token_hex(16) if unnamed else str(each).strip()
+        secrets.token_hex(16) if unnamed else text_of(each) if is_whole(each) else str(each).strip()
         for each, unnamed in zip(named, missing, strict=True)
     ]

@@ -444,11 +444,16 @@ def is_missing(entry: Any) -> bool:
     return entry is None or str(entry).strip().lower() in _MISSING
 
 
+def is_whole(entry: Any) -> bool:
+    """Return whether an entry is a whole number of a column of doubles."""
+    return isinstance(entry, float) and entry.is_integer()
+
+
 def text_of(entry: Any) -> str:
     """Return how an entry is written in a list of categories: 2.0 is 2, True is true."""
-    if isinstance(entry, (bool, np.bool_)):
+    if isinstance(entry, bool):
         return str(entry).lower()
-    if isinstance(entry, (float, np.floating)) and float(entry).is_integer():
+    if is_whole(entry):
         return str(int(entry))
     text = str(entry).strip()
     with suppress(ValueError):  # 2.0 and 2 of a CSV file

@@ -90,7 +90,8 @@ class Comparison(Report):
     stream : dict
         Public facts about the stream.
     settings : dict
-        Budgets, repeats and seed, and whatever the caller adds.
+        Budgets, repeats and seed; ``counted``, the number of rounds whose data are not missing:
+        average losses are over these; and whatever the caller adds.
     comparator : dict
         ``name``, ``average_loss`` and ``total_loss`` of the comparator of regret.
     rows : tuple of ComparisonRow
@@ -323,6 +324,7 @@ def compare(
             "learners": list(learners),
             "repeats": count,
             "seed": seed,
+            "counted": int(np.count_nonzero(counted)),
             **(settings or {}),
         },
         comparator=compared,
