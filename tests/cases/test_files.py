@@ -566,6 +566,9 @@ def test_misspelt_names_show_what_there_is(run, place):
         assert "among its 3: temp, load, Alarm" in run("run", "t.csv", *words, code=2).err
     (place / "index.csv").write_text(text((range(ROWS), TEMP, ALARM), ["", "temp", "Alarm"]))
     assert "column 1 (numbers), temp" in run("run", "index.csv", "--label", "Alarm", code=2).err
+    for option, value in (("--feature-range", "Alarm=0,1"), ("--missing", "Alarm=1")):
+        said = run("run", "index.csv", "--label", "Alarm", option, value, code=2).err
+        assert "'Alarm', which is no feature column" in said
     for option, value in (("--range", "=0:9"), ("--range", "temp=10:0"),
                           ("--feature-range", "=1,2"), ("--categories", "=a")):  # fmt: skip
         said = run("run", "index.csv", "--label", "Alarm", option, value, code=2).err

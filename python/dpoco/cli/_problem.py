@@ -41,7 +41,7 @@ from dpoco.cli._tables import (
     Declaration,
     ask,
     check_binary,
-    described,
+    describe_records,
     feature_columns,
     load_stream,
     open_table,
@@ -106,7 +106,7 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         table = open_table(asked)
         saved = asked.get("saved")
         if saved is not None:
-            declared = declared.completed(saved.schema)
+            declared = declared.with_saved(saved.schema)
             saved.check_names(family, declared)
         if asked["person"] is not None:
             people = people_in(table, asked["person"], asked["anonymous"])
@@ -203,14 +203,16 @@ def _load_stream(
     return stream
 
 
-def _kept(family: str, stream: Stream, asked: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def _description(
+    family: str, stream: Stream, asked: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
     """Return what a state keeps of labelled records, with further fields of their schema."""
     names, label = stream.feature_names, asked["label"] or "label"
     if stream.transform is None:  # simulated
         schema = Schema(names, ((-1.0, 1.0),) * len(names), False, stream.task, label)
     else:
         schema = replace(stream.schema(label), **more)
-    return described(family, schema, asked)
+    return describe_records(family, schema, asked)
 
 
 def _problem_of(asked: Mapping[str, Any], stream: Stream, ball: float) -> tuple[LpBall, Any]:
@@ -249,7 +251,7 @@ def _records(
 ) -> list[games.Game]:
     choice("loss", asked["loss"], _LOSSES)
     stream = _load_stream("records", asked, table, declared)
-    kept = _kept("records", stream, asked)
+    kept = _description("records", stream, asked)
     covered = _covered(asked, len(stream))
     found = []
     for entry in entries:
@@ -311,7 +313,7 @@ def _experts(
         game = games.game_of_experts(
             entry.load(), losses, horizon=covered, stream=facts, **options, **more
         )
-        kept = described("experts", schema, asked)
+        kept = describe_records("experts", schema, asked)
         found.append(replace(game, chosen=why, described=kept))
     return found
 
@@ -345,7 +347,7 @@ def _arms(
     low, high = _classes(declared)
     stream = _load_stream("arms", asked, table, declared)
     classes = None if stream.coding.positive else (float(low), float(high))
-    kept = _kept("arms", stream, asked, label_range=classes)
+    kept = _description("arms", stream, asked, label_range=classes)
     rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
     if not np.any(rewards == 1.0):
         raise ValueError(
@@ -435,7 +437,7 @@ def _functions(
             losses, domain, lipschitz=slope, horizon=_covered(asked, len(losses)),
             stream={**facts, "loss": what}, nonprivate_flags=flags, **given_options(entry, asked),
         )  # fmt: skip
-        found.append(replace(game, described=described("surface", schema, asked)))
+        found.append(replace(game, described=describe_records("surface", schema, asked)))
     return found
 
 

@@ -297,7 +297,7 @@ def run_command(
             asked |= {
                 name: value
                 for name, value in saved.command.items()
-                if name in asked and name not in {*shell.typed(context), *_NOT_KEPT}
+                if name in asked and name not in {*shell.typed_options(context), *_NOT_KEPT}
             }
         asked = with_ranges(asked)
         if synthetic is not None and not shell.was_given(context, "loss"):

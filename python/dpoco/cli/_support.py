@@ -295,7 +295,7 @@ def was_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def typed(context: typer.Context) -> set[str]:
+def typed_options(context: typer.Context) -> set[str]:
     """Return the names of the options that stand on the command line or in a file of options."""
     return {
         name

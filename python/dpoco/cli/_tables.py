@@ -18,7 +18,7 @@ from dpoco.cli._options import parse_range
 from dpoco.cli._support import Note
 from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream
 from dpoco.datasets._files import stream_of
-from dpoco.datasets._tables import Table, files, number_in, opened
+from dpoco.datasets._tables import Table, files, number_in, open_tables
 from dpoco.errors import StateError
 
 
@@ -119,7 +119,7 @@ def open_table(asked: Mapping[str, Any], fewest: int = 2) -> Table:
     source = io.StringIO(sys.stdin.read()) if data == "-" else files(data)
     form = FileFormat(asked["format"], asked["separator"], asked["decimal"], asked["encoding"],
                       asked["skip_lines"])  # fmt: skip
-    table = opened(source, asked["header"], form, fewest)
+    table = open_tables(source, asked["header"], form, fewest)
     if not any(table.head()):
         raise ValueError(f"{table.title} has 0 rows of data; at least {fewest} are needed")
     return table
@@ -158,12 +158,12 @@ class Declaration:
             None if columns is None else [name.strip() for name in columns.split(",")],
             asked["person"], ranges, general,
             None if label_range is None else parse_range("--label-range", label_range),
-            {_column("--categories", column): _listed(rest)
+            {_column("--categories", column): _list_in(rest)
              for column, rest in _pairs("--categories", asked["categories"])},
             dict(_pairs("--missing", asked["missing"], bare=True)),
         )  # fmt: skip
 
-    def completed(self, saved: Schema) -> Declaration:
+    def with_saved(self, saved: Schema) -> Declaration:
         """Return the declaration with what a saved learner knows in place of what was not said."""
         columns, coding = saved.columns, saved.coding
         known = dict(zip(saved.features, saved.ranges, strict=True))
@@ -241,7 +241,7 @@ def read_saved(learner: Any, trusted: bool) -> Saved | None:
     return saved
 
 
-def described(family: str, schema: Schema, asked: Mapping[str, Any]) -> dict[str, Any]:
+def describe_records(family: str, schema: Schema, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
     saved = asked.get("saved")
     if saved is not None:
@@ -269,7 +269,7 @@ def _pairs(option: str, texts: Sequence[str] | None, bare: bool = False) -> list
     return found
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _list_in(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in next(csv.reader([text], skipinitialspace=True), []))
 
 
@@ -296,7 +296,8 @@ def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str
     ValueError
         If a column that was named is not there, or holds nothing and no constant stands for it.
     """
-    named = {*declared.ranges, *declared.categories, *declared.missing} - {"", declared.label}
+    listed = {*declared.categories} - {declared.label}  # its list is of classes
+    named = {*declared.ranges, *declared.missing, *listed} - {""}
     table.check([name for name in (declared.label, declared.person) if name is not None])
     given = declared.features
     if given is None:

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dpoco._validation import FloatArray, MalformedError
 from dpoco.datasets._coding import Coding
 from dpoco.datasets._stream import PublicScaling, Stream
-from dpoco.datasets._tables import FileFormat, Source, Table, is_missing, is_whole, opened, text_of
+from dpoco.datasets._tables import (
+    FileFormat,
+    Source,
+    Table,
+    is_missing,
+    is_whole,
+    open_tables,
+    text_of,
+)
 
 
 def load_file(
@@ -77,7 +85,7 @@ def load_file(
     ImportError
         If the format needs a package that is not installed.
     """
-    table = opened(path, header, file_format, fewest)
+    table = open_tables(path, header, file_format, fewest)
     return stream_of(table, label, features, scaling, label_scaling, task, coding)
 
 
@@ -134,7 +142,7 @@ def column_names(
     file_format: FileFormat | None = None,
 ) -> list[str]:
     """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
-    return opened(path, header, file_format).names
+    return open_tables(path, header, file_format).names
 
 
 def column_kinds(
@@ -147,7 +155,7 @@ def column_kinds(
 
     As the first thousand rows of each file look: not private, but no number of a record is told.
     """
-    return opened(path, header, file_format).kinds()
+    return open_tables(path, header, file_format).kinds()
 
 
 def read_columns(
@@ -159,7 +167,7 @@ def read_columns(
     file_format: FileFormat | None = None,
 ) -> FloatArray:
     """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
-    table = opened(path, header, file_format, fewest)
+    table = open_tables(path, header, file_format, fewest)
     table.check(wanted)
     return table.select(wanted)
 
@@ -177,7 +185,7 @@ def read_people(
     Texts and whole numbers name people; 7.0 is 7, as gaps in a column of numbers make of it. A row
     that names nobody is a `ValueError`; if `alone`, it is of a person who has no other row.
     """
-    return people_in(opened(path, header, file_format), column, alone)
+    return people_in(open_tables(path, header, file_format), column, alone)
 
 
 def people_in(table: Table, column: str, alone: bool) -> list[str]:

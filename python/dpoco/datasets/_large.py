@@ -63,7 +63,7 @@ def chunks(
     for each in sources:
         if _tables.format_of(each, form) == "npz":
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
-    table = _tables.opened(sources, header, form)
+    table = _tables.open_tables(sources, header, form)
     table.check([label, *(features or ())])
     if features is None:
         kinds, others = table.kinds(), [name for name in table.names if name != label]
@@ -77,7 +77,7 @@ def chunks(
 
 def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> Iterator[Table]:
     """Yield the table of each part."""
-    table = _tables.opened_one(source, header, form)
+    table = _tables.open_one(source, header, form)
     if _tables.format_of(source, form) == "parquet":
         parquet = imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile
         with parquet(source, pre_buffer=False) as file:  # else it would keep the whole file
@@ -98,7 +98,7 @@ def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> It
             text = io.StringIO(head + "".join(lines))
             text.name = source.name
             if any(map(str.strip, lines)):  # not of empty lines alone
-                yield _tables.opened_one(text, header, inside, before=skipped + start)
+                yield _tables.open_one(text, header, inside, before=skipped + start)
             start += len(lines)
 
 

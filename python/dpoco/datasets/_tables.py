@@ -166,7 +166,7 @@ class Table:
         return dict(zip(self.names, map(_kind, self.head()), strict=True))
 
 
-def opened(
+def open_tables(
     given: Source | Sequence[Source],
     header: bool | None,
     file_format: FileFormat | None,
@@ -175,7 +175,7 @@ def opened(
     """Return files as one table; `ValueError` if they differ in their columns."""
     if not (header is None or isinstance(header, bool)):
         raise TypeError(f"header must be a bool or None; got {type(header).__name__}")
-    parts = [opened_one(each, header, file_format or FileFormat()) for each in files(given)]
+    parts = [open_one(each, header, file_format or FileFormat()) for each in files(given)]
     if not parts:
         raise ValueError("name at least one file")
     first, more = parts[0], len(parts) - 1
@@ -205,7 +205,7 @@ def opened(
     return Table(title, first.names, select, entries, head)
 
 
-def opened_one(
+def open_one(
     given: Path | io.StringIO, header: bool | None, file_format: FileFormat, before: int = 0
 ) -> Table:
     """Return one file as a table; `before` counts rows of data above it, for messages."""
