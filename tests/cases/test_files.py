@@ -194,6 +194,7 @@ def test_a_separator_at_the_end_of_rows_or_an_empty_column(run, loss, usual, pla
     (place / "ends.csv").write_text("\n".join([names, *(row + "," for row in rows)]) + "\n")
     assert loss("ends.csv") == usual
     ran = run("run", "ends.csv", "--label", "alarm", *RANGES)
+    run("run", "ends.csv", "--label", "alarm", code=2)  # one line, without a note
     left = {"temp,load,alarm,": "column 4", "temp,load,alarm,remarks": "remarks"}.get(names)
     assert ("left out" in ran.err) == (left is not None)
     assert left is None or left in ran.err
@@ -370,6 +371,7 @@ def test_reordered_columns_are_found_by_their_names(run, begun, place):
         (NAMES, ("--range", "load=0:2"), "range of 'load': 0 to 1; not 0 to 2"),
         (NAMES, ("--features", "load,temp"), "columns: temp, load; not load, temp"),
         (NAMES, ("--label", "load", "--features", "temp"), "columns: temp, load; not temp"),
+        (NAMES, ("--range", "load=0:2", "--missing", "middle"), "range of 'load'"),
         (NAMES, ("--positive", "1"), "positive: none; not 1"),
         (NAMES, ("--missing", "load=1"), "missing: none; not load=1"),
         (NAMES, ("--loss", "squared", "--range", "alarm=0:1"), "task"),
@@ -672,6 +674,10 @@ def test_predictions_keep_columns_and_fill_gaps(run, place):
         assert [line.split(",")[0] for line in lines[1:]] == [str(i) for i in range(ROWS)]
         share = np.mean([line.endswith(",") for line in lines[1:]])
         assert share == pytest.approx(empty, abs=0.07)
+    (place / "words.csv").write_text(text((TEMP, LOAD, np.where(ALARM, "bad", "good"))))
+    run("run", "words.csv", *common[2:], "--positive", "bad", "--decision", "words.json")
+    printed = run("predict", "words.json", "--data", "words.csv").out
+    assert printed.startswith("probability_of_alarm=bad\n0.")
     said = run("predict", "plain.json", "--data", "plain.csv", "--keep", "name", code=2).err
     assert "no column 'name' among its 3: temp, load, alarm" in said
     assert "--data FILE" in run("predict", "plain.json", code=2).err

@@ -114,7 +114,10 @@ def predict_command(
         answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
         beside = {name: rows.entries(name) for name in kept}
         likely = found.task == "classification"
-        title = f"probability of {found.label}" if likely else found.label
+        event = found.label
+        if found.coding.positive is not None:
+            event += f"={found.coding.positive}"
+        title = f"probability of {event}" if likely else found.label
         cells = ["" if math.isnan(each) else repr(each) for each in answers]
         if as_json:
             known = [None if math.isnan(each) else each for each in answers]
@@ -122,7 +125,7 @@ def predict_command(
             shell.print_json(
                 {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}
             )
-        name = f"probability_of_{found.label}" if likely else f"predicted_{found.label}"
+        name = f"probability_of_{event}" if likely else f"predicted_{found.label}"
         lines = [[*kept, name], *zip(*(map(_text, each) for each in beside.values()), cells,
                                      strict=True)]  # fmt: skip
         if to is not None:

@@ -413,11 +413,17 @@ def notes(quiet: bool) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         for category in (dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning, Note):
             warnings.simplefilter("always", category)
+        failed = True
         try:
             yield
-        finally:
+            failed = False
+        except typer.Exit:  # of a command that has done its work
+            failed = False
+            raise
+        finally:  # what is to know of a file is no line beside an error
+            told = [each for each in caught if not (failed and issubclass(each.category, Note))]
             if not quiet:
-                for text in dict.fromkeys(str(warning.message) for warning in caught):
+                for text in dict.fromkeys(str(each.message) for each in told):
                     typer.echo(f"note: {text}", err=True)
 
 

@@ -199,12 +199,14 @@ class Schema:
             if getattr(self, name) != getattr(other, name):
                 return (f"{name.replace('_', ' ')}: {getattr(self, name)}; "
                         f"not {getattr(other, name)}")  # fmt: skip
-        for name in ("positive", "categories", "missing"):
-            if getattr(self.coding, name) != getattr(other.coding, name):
+        for name in ("positive", "categories", "ranges", "missing"):
+            if name == "ranges":
+                for each, own, its in zip(self.features, self.ranges, other.ranges, strict=True):
+                    if own != its:
+                        return (f"range of {each!r}: {own[0]:g} to {own[1]:g}; "
+                                f"not {its[0]:g} to {its[1]:g}")  # fmt: skip
+            elif getattr(self.coding, name) != getattr(other.coding, name):
                 return f"{name}: {_words(self.coding, name)}; not {_words(other.coding, name)}"
-        for name, own, its in zip(self.features, self.ranges, other.ranges, strict=True):
-            if own != its:
-                return f"range of {name!r}: {own[0]:g} to {own[1]:g}; not {its[0]:g} to {its[1]:g}"
         return None
 
     def to_dict(self) -> dict[str, Any]:
