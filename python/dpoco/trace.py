@@ -100,11 +100,12 @@ def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
     return {"beyond_participation": beyond, "empty": beyond}
 
 
-def counted_rounds(*data: Any) -> NDArray[np.bool_]:
+def counted_rounds(*data: Any, experts: bool = False) -> NDArray[np.bool_]:
     """Return the rounds whose data are all finite, shape (T,): those that averages are over.
 
     A round with missing data is an empty one, which costs nobody anything. Of contexts and rewards
-    only the rewards are asked: an arm is played without a context, too. Functions count.
+    only the rewards are asked: an arm is played without a context, too. Functions count. Of losses
+    of experts one must be there: the others count as the smallest.
     """
     parts = [np.asarray(part) for part in data]
     if [part.ndim for part in parts] == [2, 2]:  # contexts and rewards
@@ -112,7 +113,8 @@ def counted_rounds(*data: Any) -> NDArray[np.bool_]:
     counted = np.ones(len(parts[0]), dtype=bool)
     for part in parts:
         if part.dtype.kind == "f":
-            counted &= np.isfinite(part).reshape(len(part), -1).all(axis=1)
+            finite = np.isfinite(part).reshape(len(part), -1)
+            counted &= finite.any(axis=1) if experts else finite.all(axis=1)
     return counted
 
 

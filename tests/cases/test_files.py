@@ -697,3 +697,19 @@ def test_line_breaks_in_quotes(loss, usual, place, break_):
     notes = ['"' + break_ + '"'] * ROWS
     (place / "notes.csv").write_text(text((TEMP, LOAD, ALARM, notes), [*NAMES, "note"]))
     assert loss("notes.csv", "--features", "temp,load") == usual
+
+
+def test_experts_of_whom_some_are_missing(run, place):
+    """A round counts if one expert's loss is there; rounds without any are no good rounds."""
+    table = [["", "0.5", "1.0"] if turn % 4 else ["", "", ""] for turn in range(ROWS)]
+    (place / "experts.csv").write_text(text(zip(*table, strict=True), ["a", "b", "c"]))
+    common = ("experts.csv", "--features", "b,c", "--learner", "prefix-hedge", "--epsilon", 50)
+    ran = run("run", *common)
+    assert ran.report["best_fixed"]["average_loss"] == pytest.approx(0.5)
+    assert ran.report["nonprivate_records"]["counted"] == ROWS - ROWS // 4
+    compared = run("compare", "--data", "experts.csv", "--features", "b,c", "--learners",
+                   "prefix-hedge", "--epsilons", 50)  # fmt: skip
+    assert f"over the {ROWS - ROWS // 4} of {ROWS} rounds" in compared.out
+    all_three = run("run", *common[:1], *common[3:], "--missing", "a=1", code=2).err
+    assert "takes losses" in all_three
+    assert "left out" in run("run", *common[:1], *common[3:]).err

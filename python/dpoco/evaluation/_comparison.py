@@ -28,6 +28,7 @@ from dpoco.evaluation import _comparators as hindsight
 from dpoco.evaluation import games, playing
 from dpoco.evaluation._runs import Learner, SeedTree, Snapshot, check_people, play_all, sources_of
 from dpoco.evaluation.reports import FitReport, Report, RunReport
+from dpoco.experts import ExpertTrace
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
 from dpoco.random import Source
@@ -309,6 +310,7 @@ def compare(
             continue
         played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
         losses = [playing.losses_of(trace) for trace in played]
+        counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
         rows.append(
             replace(
                 row,

@@ -194,7 +194,7 @@ def game_of_experts(
         raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
     experts = rows.shape[1]
     loss_range = checked_range(options.get("loss_range", (0.0, 1.0)))
-    counted = counted_rounds(rows)
+    counted = counted_rounds(rows, experts=True)
 
     def comparators(part: slice, learner: Any) -> Comparators:
         read = admitted_losses(rows[part], *loss_range)
