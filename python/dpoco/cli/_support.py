@@ -45,6 +45,10 @@ class Note(UserWarning):
 
 
 KEY_FILE: ContextVar[Path | None] = ContextVar("KEY_FILE", default=None)
+# Warnings that commands show as notes.
+SHOWN = (
+    dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning, dpoco.UnspentBudgetWarning, Note,
+)  # fmt: skip
 _WIDTH = 100
 _MANY = 20  # options that need headings
 _FIGURES = (".png", ".svg", ".pdf")
@@ -411,7 +415,7 @@ def table(left: Sequence[str] = (), right: Sequence[str] = (), *, header: bool =
 def notes(quiet: bool) -> Iterator[None]:
     """Show the library's warnings once each, as notes."""
     with warnings.catch_warnings(record=True) as caught:
-        for category in (dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning, Note):
+        for category in SHOWN:
             warnings.simplefilter("always", category)
         failed = True
         try:
