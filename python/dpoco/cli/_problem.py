@@ -46,9 +46,7 @@ from dpoco.cli._tables import (
     load_stream,
     open_table,
 )
-from dpoco.datasets import Schema, Stream
-from dpoco.datasets._files import people_in
-from dpoco.datasets._tables import Table
+from dpoco.datasets import Schema, Stream, Table
 from dpoco.domains import Box, LpBall
 from dpoco.evaluation import games
 from dpoco.learners import Learner, learner_named
@@ -109,7 +107,7 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
             declared = declared.with_saved(saved.schema)
             saved.check_names(family, declared)
         if asked["person"] is not None:
-            people = people_in(table, asked["person"], asked["anonymous"])
+            people = datasets.read_people(table, asked["person"], alone=asked["anonymous"])
     found = _GAMES[family](entries, asked, table, declared)
     for game in found:
         if not game.counted.any():

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from dpoco import datasets
 from dpoco._validation import FloatArray, MalformedError
 from dpoco.cli._options import parse_range
 from dpoco.cli._support import Note
-from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream
-from dpoco.datasets._files import stream_of
-from dpoco.datasets._tables import Table, files, number_in, open_tables
+from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream, Table
 from dpoco.errors import StateError
 
 
@@ -116,10 +115,10 @@ DESCRIBE_A_FILE = (
 def open_table(asked: Mapping[str, Any], fewest: int = 2) -> Table:
     """Return the table that options name."""
     data = asked["data"]
-    source = io.StringIO(sys.stdin.read()) if data == "-" else files(data)
+    source = io.StringIO(sys.stdin.read()) if data == "-" else data
     form = FileFormat(asked["format"], asked["separator"], asked["decimal"], asked["encoding"],
                       asked["skip_lines"])  # fmt: skip
-    table = open_tables(source, asked["header"], form, fewest)
+    table = datasets.open_table(source, header=asked["header"], file_format=form, fewest=fewest)
     if not any(table.head()):
         raise ValueError(f"{table.title} has 0 rows of data; at least {fewest} are needed")
     return table
@@ -407,9 +406,7 @@ def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> li
 
 def _check_cells(table: Table, name: str) -> None:
     """Raise if a column holds numbers but for a few cells, and name the first of these."""
-    cells = table.head()[table.names.index(name)]
-    readable = [number_in(str(cell), True) is not None for cell in cells]
-    if 2 * sum(readable) <= len(readable):
+    if not table.begins_with_numbers(name):
         return
     try:
         table.select([name])
@@ -447,9 +444,10 @@ def load_stream(
         )
     coding = Coding(declared.categories, constants, declared.positive)
     scaled = declared.label_range
-    stream = stream_of(
-        table, declared.label, columns, None,
-        None if scaled is None else PublicScaling(*scaled, intercept=False), task, coding,
+    scaling = None if scaled is None else PublicScaling(*scaled, intercept=False)
+    stream = datasets.load_file(
+        table, label=declared.label, features=columns, label_scaling=scaling, task=task,
+        coding=coding,
     )  # fmt: skip
     if declared.positive is not None and not np.any(stream.labels == 1.0):
         warnings.warn(

@@ -26,10 +26,11 @@ from dpoco.datasets._stream import (
     pollster_losses,
     stock_losses,
 )
-from dpoco.datasets._tables import FileFormat
+from dpoco.datasets._tables import FileFormat, Table, open_table
 
 __all__ = ["BUNDLED", "POLLSTERS", "STOCKS", "TARGETS", "Bundled", "Coding", "FileFormat",
-           "PublicScaling", "Schema", "Stream", "available", "chunks", "column_kinds",
+           "PublicScaling", "Schema", "Stream", "Table", "available", "chunks", "column_kinds",
            "column_names", "from_river", "linear_regression_chunks", "linear_regression_stream",
-           "load", "load_file", "load_losses", "load_phishing", "load_shuttle", "pollster_losses",
-           "read_columns", "read_people", "recipe", "stock_losses"]  # fmt: skip
+           "load", "load_file", "load_losses", "load_phishing", "load_shuttle", "open_table",
+           "pollster_losses", "read_columns", "read_people", "recipe",
+           "stock_losses"]  # fmt: skip

@@ -14,13 +14,13 @@ from dpoco.datasets._tables import (
     Table,
     is_missing,
     is_whole,
-    open_tables,
+    open_table,
     text_of,
 )
 
 
 def load_file(
-    path: Source | Sequence[Source],
+    path: Source | Table | Sequence[Source],
     *,
     label: str,
     features: Sequence[str] | None = None,
@@ -36,7 +36,7 @@ def load_file(
 
     Parameters
     ----------
-    path : path-like, io.StringIO or a sequence of them
+    path : path-like, io.StringIO, Table or a sequence of them
         CSV (``.csv``, ``.tsv``, ``.txt``, ``.data``, also compressed as ``.gz`` or ``.zip``, or
         text), ``.parquet`` (needs pyarrow) or ``.npz`` (every one-dimensional array is a column; a
         two-dimensional array ``X`` gives columns ``X0``, ``X1``, ...). A folder or a pattern
@@ -85,7 +85,7 @@ def load_file(
     ImportError
         If the format needs a package that is not installed.
     """
-    table = open_tables(path, header, file_format, fewest)
+    table = open_table(path, header=header, file_format=file_format, fewest=fewest)
     return stream_of(table, label, features, scaling, label_scaling, task, coding)
 
 
@@ -136,17 +136,17 @@ def stream_of(
 
 
 def column_names(
-    path: Source | Sequence[Source],
+    path: Source | Table | Sequence[Source],
     *,
     header: bool | None = None,
     file_format: FileFormat | None = None,
 ) -> list[str]:
     """Return the names of a table's columns, in order; formats and errors as of `load_file`."""
-    return open_tables(path, header, file_format).names
+    return open_table(path, header=header, file_format=file_format).names
 
 
 def column_kinds(
-    path: Source | Sequence[Source],
+    path: Source | Table | Sequence[Source],
     *,
     header: bool | None = None,
     file_format: FileFormat | None = None,
@@ -155,11 +155,11 @@ def column_kinds(
 
     As the first thousand rows of each file look: not private, but no number of a record is told.
     """
-    return open_tables(path, header, file_format).kinds()
+    return open_table(path, header=header, file_format=file_format).kinds()
 
 
 def read_columns(
-    path: Source | Sequence[Source],
+    path: Source | Table | Sequence[Source],
     wanted: list[str],
     *,
     header: bool | None = None,
@@ -167,13 +167,13 @@ def read_columns(
     file_format: FileFormat | None = None,
 ) -> FloatArray:
     """Return columns of a table that may have no others, shape (T, len(wanted)); as `load_file`."""
-    table = open_tables(path, header, file_format, fewest)
+    table = open_table(path, header=header, file_format=file_format, fewest=fewest)
     table.check(wanted)
     return table.select(wanted)
 
 
 def read_people(
-    path: Source | Sequence[Source],
+    path: Source | Table | Sequence[Source],
     column: str,
     *,
     header: bool | None = None,
@@ -185,11 +185,7 @@ def read_people(
     Texts and whole numbers name people; 7.0 is 7, as gaps in a column of numbers make of it. A row
     that names nobody is a `ValueError`; if `alone`, it is of a person who has no other row.
     """
-    return people_in(open_tables(path, header, file_format), column, alone)
-
-
-def people_in(table: Table, column: str, alone: bool) -> list[str]:
-    """Return whose record each row of a table is; as `read_people`."""
+    table = open_table(path, header=header, file_format=file_format)
     table.check([column])
     named = table.entries(column)
     if not all(

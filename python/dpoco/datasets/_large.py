@@ -63,7 +63,7 @@ def chunks(
     for each in sources:
         if _tables.format_of(each, form) == "npz":
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
-    table = _tables.open_tables(sources, header, form)
+    table = _tables.open_table(sources, header=header, file_format=form)
     table.check([label, *(features or ())])
     if features is None:
         kinds, others = table.kinds(), [name for name in table.names if name != label]

@@ -161,21 +161,42 @@ class Table:
                     f"{', '.join(self.names[:_SHOWN])}{more}"
                 )
 
+    def begins_with_numbers(self, name: str) -> bool:
+        """Return whether more than half of the first thousand entries of a column are numbers."""
+        cells = self.head()[self.names.index(name)]
+        return 2 * sum(number_in(str(cell), True) is not None for cell in cells) > len(cells)
+
     def kinds(self) -> dict[str, str]:
         """Return what columns hold, by name."""
         return dict(zip(self.names, map(_kind, self.head()), strict=True))
 
 
-def open_tables(
-    given: Source | Sequence[Source],
-    header: bool | None,
-    file_format: FileFormat | None,
+def open_table(
+    path: Source | Table | Sequence[Source],
+    *,
+    header: bool | None = None,
+    file_format: FileFormat | None = None,
     fewest: int = 1,
 ) -> Table:
-    """Return files as one table; `ValueError` if they differ in their columns."""
+    """Return files as one table, whose columns are read when they are asked for.
+
+    Parameters
+    ----------
+    path : path-like, io.StringIO, Table or a sequence of them
+        As for `load_file`; a table is returned as it is.
+    header, file_format, fewest
+        As for `load_file`.
+
+    Raises
+    ------
+    FileNotFoundError, TypeError, ValueError, ImportError
+        As for `load_file`; `ValueError` if files differ in their columns.
+    """
+    if isinstance(path, Table):
+        return path
     if not (header is None or isinstance(header, bool)):
         raise TypeError(f"header must be a bool or None; got {type(header).__name__}")
-    parts = [open_one(each, header, file_format or FileFormat()) for each in files(given)]
+    parts = [open_one(each, header, file_format or FileFormat()) for each in files(path)]
     if not parts:
         raise ValueError("name at least one file")
     first, more = parts[0], len(parts) - 1
