@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from dpoco.cli import _support as shell
 from dpoco.cli._options import UNASKED, participation_of
 from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, games_of, learners_of
 from dpoco.cli._render import print_comparison, print_fit, print_report, shares_in_words
-from dpoco.cli._tables import ColumnOptions, TableOptions, read_saved, with_ranges
+from dpoco.cli._tables import ColumnOptions, Saved, TableOptions, read_saved, with_ranges
 from dpoco.evaluation import FitReport
 from dpoco.evaluation.playing import fit_game, play_game
 
@@ -294,11 +295,7 @@ def run_command(
         resumed = started_learner(checkpoint, keep.resume)
         saved = None if resumed is None else read_saved(resumed, keep.trust_columns)
         if saved is not None:
-            asked |= {
-                name: value
-                for name, value in saved.command.items()
-                if name in asked and name not in {*shell.typed_options(context), *_NOT_KEPT}
-            }
+            asked |= kept_options(saved, resumed, asked, shell.typed_options(context))
         asked = with_ranges(asked)
         if synthetic is not None and not shell.was_given(context, "loss"):
             asked["loss"] = "squared"
@@ -372,14 +369,37 @@ def run_command(
             raise typer.Exit(_ROWS_LEFT)
 
 
+def kept_options(
+    saved: Saved, learner: Any, asked: Mapping[str, Any], typed: Collection[str]
+) -> dict[str, Any]:
+    """Return the options that a saved learner began with, of those that were not given again.
+
+    Its own name is not among them if auto, which stays with what was saved, can choose it.
+    """
+    kept = {
+        name: value for name, value in saved.command.items()
+        if name in asked and name not in {*typed, *_NOT_KEPT}
+    }  # fmt: skip
+    own = ("noise", "sum_method", "step_scale", "batch", "exploration", "calibration", "option")
+    chosen = (dpoco.oco.NoisyFTRL, dpoco.oco.NoisyNewton, dpoco.frank_wolfe.TreeFrankWolfe)
+    if isinstance(learner, chosen) and all(
+        kept.get(name, UNASKED[name]) in (UNASKED[name], []) for name in own
+    ):
+        kept.pop("learner", None)
+    return kept
+
+
 def check_learned(report: Any) -> None:
-    """Raise if a run learned from no record, and note it if it learned from less than half."""
+    """Raise if a run learned from no record, and note it if it learned from less than half.
+
+    A learner that goes on has learned before: that its people come too often is only noted.
+    """
     read = report.nonprivate_records
     taught = read["learned"] / max(1, read["records"])
     reasons = shares_in_words({
         name: share for name, share in read["shares"].items() if name not in ("empty", "clipped")
     })  # fmt: skip
-    if taught == 0.0:
+    if taught == 0.0 and not getattr(report, "first_round", 0):
         raise ValueError(f"nothing was learned, for all records were empty: {reasons}")
     if taught < _MOST:
         hint = ""
