@@ -22,6 +22,7 @@ from dpoco.errors import NoiseDominatesWarning
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import learner_named
 from dpoco.losses import SquaredLoss
+from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
 
 RUNS = 10  # runs behind each printed mean
@@ -34,8 +35,8 @@ LABEL_BOUND = 1.25  # |<x, theta>| <= 1, and five standard deviations of the lab
 VARIANTS: dict[str, dict[str, Any]] = {
     "tight": {"sum_method": "blt"},
     "tight_tree": {"sum_method": "tree"},
-    "corrected": {"calibration": "corrected"},
-    "paper": {"calibration": "paper"},
+    "corrected": {"published": "corrected"},
+    "paper": {"published": "printed"},
     "noise_free": {"budget": None},
 }
 
@@ -180,6 +181,12 @@ class Cell:
     def learner(self, seed: int, **options: Any) -> TreeFrankWolfe:
         """Return a learner for one run at the budget (1, 1/T), unless `options` say otherwise."""
         options = {"budget": self.budget, **options}
+        if (whose := options.pop("published", None)) is not None:
+            known = {name: options.pop(name) for name in ("step_scale",) if name in options}
+            options["parameters"] = han_frank_wolfe.tree_frank_wolfe(
+                self.domain, self.loss, horizon=self.horizon, budget=options["budget"],
+                corrected=whose == "corrected", **known,
+            )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoiseDominatesWarning)  # the table says it
             return TreeFrankWolfe(

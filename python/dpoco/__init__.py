@@ -85,8 +85,8 @@ __all__ = [
     "noise",
     "oco",
     "plotting",
+    "published",
     "random",
-    "reproduce",
     "samplers",
     "scale",
 ]

@@ -235,6 +235,8 @@ class Stateful(_core.Live):
         from dpoco.accounting import Budget
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
+        if arguments.pop("calibration", "tight") != "tight":  # of older states, published constants
+            arguments["parameters"] = header["parameters"]
         decoders: dict[str, Callable[[Any], Any]] = {
             "domain": domains.from_dict,
             "loss": losses.from_dict,

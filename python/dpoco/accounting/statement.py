@@ -391,7 +391,7 @@ def require_published(exact: float, budget: Budget) -> None:
     if not exact <= budget.delta:
         raise CalibrationError(
             f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
-            f"{budget.epsilon:.6g}: exact delta {exact:.3g}; use calibration='tight'"
+            f"{budget.epsilon:.6g}: exact delta {exact:.3g}"
         )
 
 

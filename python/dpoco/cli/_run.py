@@ -79,7 +79,6 @@ def run_command(
     quantile: float | None = None,
     sum_method: str = "auto",
     noise: str | None = None,
-    calibration: str = "tight",
     step_scale: float = 1.0,
     batch: int | None = None,
     option: list[str] | None = None,
@@ -202,14 +201,12 @@ def run_command(
     sum_method : NAME
         auto, blt, tree, honaker or toeplitz, where the learner sums with noise.
     noise : NAME
-        gaussian or generalized_gaussian. [default: what the calibration prescribes]
-    calibration : NAME
-        tight, corrected or paper.
+        gaussian or generalized_gaussian. [default: gaussian]
     step_scale
         s in the steps s/(k + s) of tree-frank-wolfe.
     batch
-        Rounds per update. [default: of tree-frank-wolfe horizon/1000, 1 for --calibration paper;
-        else the learner's own]
+        Rounds per update. [default: of tree-frank-wolfe horizon/1000, else the learner's
+        own]
     option : NAME=VALUE
         Any other option of the learner, as its constructor takes it; repeatable. See dpoco plan
         LEARNER --help.

@@ -20,7 +20,6 @@ from dpoco._encryption import EncryptionKey
 from dpoco._validation import FloatArray, choice, float_array, imported, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.explanation import as_html
-from dpoco.accounting.tables import text_table
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
@@ -30,6 +29,7 @@ from dpoco.evaluation._runs import Learner, SeedTree, Snapshot, check_people, pl
 from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
+from dpoco.published.tables import text_table
 from dpoco.random import Source
 from dpoco.trace import Trace
 
@@ -448,7 +448,7 @@ def compare_private(
     persons : array_like of int, str or bytes with shape (T,), optional
         The persons behind the rounds, if a participation is enforced.
     **options
-        Further arguments of the learner: participation, calibration, noise, sum_method, batch, ...
+        Further arguments of the learner: participation, noise, sum_method, batch, ...
         With a participation the budget covers all rounds of a person.
 
     Returns
@@ -662,7 +662,7 @@ def compare_private_fit(
     progress : callable, optional
         Called as ``progress(phase, done, total)``, in gradients.
     **options
-        Further arguments of the learner: calibration, steps, step_scale, ...
+        Further arguments of the learner: steps, step_scale, ...
 
     Returns
     -------

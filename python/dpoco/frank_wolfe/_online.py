@@ -137,10 +137,6 @@ class TreeFrankWolfe(LeafLearner):
     parameters : TreeFrankWolfeParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): exact Gaussian accounting, weights w_k = k. "corrected": the published
-        algorithm and composition with every proof step repaired. "paper": the published noise
-        scale, for comparison.
     noise : {"gaussian", "generalized_gaussian"}, optional
         Distribution of the noise; default: Gaussian, or what `calibration` prescribes.
     norm_order : float, optional
@@ -212,7 +208,6 @@ class TreeFrankWolfe(LeafLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: TreeFrankWolfeParameters | None = None,
-        calibration: literals.Calibration = "tight",
         noise: literals.SumNoise | None = None,
         norm_order: float | None = None,
         sum_method: literals.SumMethod | None = None,
@@ -228,7 +223,7 @@ class TreeFrankWolfe(LeafLearner):
     ) -> None:
         self._begin(
             TreeFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, noise=noise, norm_order=norm_order,
+            parameters=parameters, noise=noise, norm_order=norm_order,
             sum_method=sum_method, weights=weights, step_scale=step_scale, batch=batch,
             relation=relation, numerics=numerics, start=start, participation=participation,
             on_violation=on_violation, source=source,
@@ -261,10 +256,6 @@ class PolyhedralFrankWolfe(LeafLearner):
     parameters : PolyhedralFrankWolfeParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): the best of Renyi, zCDP and pure composition. "corrected": the published
-        algorithm with every proof step repaired. "paper": the published noise scale, for
-        comparison.
     selector : {"gumbel", "laplace"}, optional
         How a vertex is chosen. "gumbel" (default) is the exponential mechanism. "laplace" (the
         paper's) adds Laplace noise to every score, with twice the noise.
@@ -330,7 +321,6 @@ class PolyhedralFrankWolfe(LeafLearner):
         horizon: int,
         budget: Budget | None,
         parameters: PolyhedralFrankWolfeParameters | None = None,
-        calibration: literals.Calibration = "tight",
         selector: literals.Selector | None = None,
         exponent: float | None = None,
         weights: literals.Weights | None = None,
@@ -343,7 +333,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     ) -> None:
         self._begin(
             PolyhedralFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, selector=selector, exponent=exponent,
+            parameters=parameters, selector=selector, exponent=exponent,
             weights=weights, batch=batch, relation=relation, start=start,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
