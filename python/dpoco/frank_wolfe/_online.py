@@ -138,7 +138,7 @@ class TreeFrankWolfe(LeafLearner):
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     noise : {"gaussian", "generalized_gaussian"}, optional
-        Distribution of the noise; default: Gaussian, or what `calibration` prescribes.
+        Distribution of the noise; default: Gaussian.
     norm_order : float, optional
         Order r of the generalized Gaussian, in [2, q].
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
@@ -261,7 +261,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         paper's) adds Laplace noise to every score, with twice the noise.
     exponent : float, optional
         alpha in [0, 0.9] of the noise scales b_1 k^-alpha; default 2/3, which spends the budget
-        best, 1/2 if delta = 0 or if `calibration` says so.
+        best, 1/2 if delta = 0.
     weights : {"unbiased", "paper"}, optional
         Weights of the gradient estimate: k or k + 1.
     batch : int or "auto"

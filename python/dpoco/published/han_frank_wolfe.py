@@ -37,9 +37,9 @@ from dpoco.accounting.claims import published_sigma
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.generalized_gaussian import paper_order
 from dpoco.accounting.leaf_bounds import L1Geometry, published_leaf_bound
-from dpoco.accounting.statement import require_published
 from dpoco.bandits import HighDimensionalBanditParameters
 from dpoco.domains import Domain
+from dpoco.errors import CalibrationError
 from dpoco.frank_wolfe import PolyhedralFrankWolfeParameters, TreeFrankWolfeParameters
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.neighbours import Neighbours
@@ -96,7 +96,7 @@ def tree_frank_wolfe(
         bound = published_leaf_bound(domain, loss, silent.step_scale)
         scale = published_sigma(budget, pushes=silent.pushes, kappa=kappa, leaf_bound=bound)
     mu = total.reach(near) / scale
-    require_published(truncation.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
+    _require(truncation.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
     calibration = "corrected" if corrected else "paper"
     found = replace(silent, noise_scale=scale, mu=mu, calibration=calibration)
     return replace(found, predicted_error=tree.noise_error(domain, found))
@@ -146,7 +146,7 @@ def polyhedral_frank_wolfe(
         scale = polyhedral.published_factor(view, loss, silent.horizon, budget.delta)
         scale /= budget.epsilon
         exact = ranges.loss(scale).delta(budget.epsilon) if scale > 0.0 else 1.0
-        require_published(exact, budget)
+        _require(exact, budget)
     return polyhedral.with_scale(domain, silent, ranges, scale)
 
 
@@ -199,5 +199,14 @@ def high_dimensional_bandit(
     arm = plan(domain, silent.loss, horizon=silent.arm_horizon, budget=budget, corrected=corrected)
     found = replace(silent, arm=arm, predicted_error=bandit.noise_error(arm, domain))
     exact = bandit.guarantee(arms, domain, found, budget=budget).delta_at(budget.epsilon)
-    require_published(exact, budget)
+    _require(exact, budget)
     return found
+
+
+def _require(exact: float, budget: Budget) -> None:
+    """Raise `CalibrationError` if published constants miss the budget: delta is `exact`."""
+    if not exact <= budget.delta:
+        raise CalibrationError(
+            f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
+            f"{budget.epsilon:.6g}: exact delta {exact:.3g}"
+        )
