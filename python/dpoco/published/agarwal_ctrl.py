@@ -10,8 +10,9 @@ in print, and what the defaults of the learners do otherwise:
 * Theorem 11 has no factor for the dimension, from a lemma about one added loss of rank 1; the proof
   exchanges three. "Corrected" therefore pays for all dimensions with generalised linear losses,
   too: about sqrt(d) times the noise that is printed.
-* The window of the published coin is two-sided and made for the worst case. The learner's default
-  draws afresh at the ends of blocks ("scheduled"), which spends nothing on coins.
+* The coin of every round is made for the worst case. The learner's default decides at the ends of
+  blocks, with the window and the coupling of the least bound on regret; within 5 % of it a fresh
+  draw at every end ("scheduled"), which has no coin.
 * Lipschitz losses, Theorem 14 and Lemma 16: constants C_1 = 1 and C_2 = 2 (k + 1) are too small,
   and the sensitivity is that of adding a loss where one is replaced. The parameters here have the
   published transform and tree with the right constants; the learner's default has better ones.

@@ -8,8 +8,9 @@ defaults of the learner do otherwise:
 * The proof composes bits and draws without the mixed terms of its squares. "Corrected" has them.
 * Its constants, 10^3 and 10^5, give a regret bound above that of a constant decision up to horizons
   that nobody has. "Corrected" takes the least noise that the repaired theorem allows.
-* The coin of a round needs the normalising constant of the density. The learner's default draws
-  afresh at the ends of blocks ("scheduled"), which spends nothing on coins.
+* The coin of every round needs the normalising constant of the density, and spends. The learner's
+  default decides at the ends of blocks, and takes the coupling with the least bound on regret;
+  within 5 % of it a fresh draw at every end ("scheduled"), which has no coin.
 
 Proofs: ``docs/privacy/oco_regret.md``, section "Published parameters".
 """
