@@ -20,7 +20,7 @@ from dpoco.evaluation import (
     repeat_runs,
 )
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import LogisticLoss
+from dpoco.losses import LogisticLoss, SquaredLoss
 from dpoco.plotting import plot_fit_report, plot_loss, plot_regret, plot_run_report
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -244,7 +244,7 @@ def test_fits_are_marks_in_a_row_of_their_own():
     played = compare_private_fit(
         STREAM,
         DOMAIN,
-        LOSS,
+        SquaredLoss(1.0, 1.0),
         dpoco.frank_wolfe.SufficientStatistics,
         budget=BUDGET,
         repeats=3,
