@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import json
 
 import pytest
 from tests.published import FUNCTIONS, built, planned
 
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, oco
+from dpoco._families import header_of
 from dpoco._state import pack, unpack
 from dpoco.domains import Box, LpBall
+from dpoco.journal._releases import alike
 from dpoco.learners import LEARNERS
 from dpoco.losses import LinearLoss, QuadraticLoss, SquaredLoss
 from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
@@ -83,6 +86,17 @@ def test_states_of_before_keep_their_constants():
         assert "calibration" not in again.get_params()
         if calibration == "paper":
             assert again.clone().parameters == learner.parameters
+
+
+def test_streams_of_before_go_on():
+    """A journal compares a learner with the arguments that it has stored."""
+    learner = frank_wolfe.TreeFrankWolfe(BALL, SquaredLoss(), horizon=T, budget=BUDGET)
+    stored = json.loads(header_of(learner))
+    assert alike(learner, json.dumps(stored))
+    stored["object"]["arguments"]["calibration"] = "tight"
+    assert alike(learner, json.dumps(stored))
+    stored["object"]["arguments"]["calibration"] = "paper"
+    assert not alike(learner, json.dumps(stored))
 
 
 def test_forced_rounds_of_the_bandit_are_printed_ones():
