@@ -19,7 +19,7 @@ from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream, linear_regression_stream
 from dpoco.domains import LpBall
-from dpoco.errors import NoiseDominatesWarning
+from dpoco.errors import NoiseDominatesWarning, UnspentBudgetWarning
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import SquaredLoss
 from dpoco.published import han_frank_wolfe
@@ -189,6 +189,7 @@ class Cell:
             )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoiseDominatesWarning)  # the table says it
+            warnings.simplefilter("ignore", UnspentBudgetWarning)  # as do its epsilons
             return TreeFrankWolfe(
                 self.domain, self.loss, horizon=self.horizon, source=Source.seeded(seed), **options
             )
