@@ -89,8 +89,8 @@ __all__ = [
     "noise",
     "oco",
     "plotting",
+    "published",
     "random",
-    "reproduce",
     "samplers",
     "scale",
 ]

@@ -198,6 +198,7 @@ _ALWAYS_THE_SAME = 10**9
 
 # Arguments that older states lack, with what they stood for.
 _ADDED = {"numerics": "float", "participation": None}
+_DROPPED = ("calibration", "tight")  # an argument that only older states have
 
 
 class Stateful(_core.Live):
@@ -218,6 +219,7 @@ class Stateful(_core.Live):
     _key: EncryptionKey | None = None  # under which states are written
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
+    _described: dict[str, Any] | None = None  # how the command line read its records
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     _parameters_class: ClassVar[Any]
@@ -289,6 +291,8 @@ class Stateful(_core.Live):
         from dpoco.accounting import Budget
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
+        if arguments.pop("calibration", None) is not None:  # of an older state: published constants
+            arguments["parameters"] = header["parameters"]
         decoders: dict[str, Callable[[Any], Any]] = {
             "domain": domains.from_dict,
             "loss": losses.from_dict,
@@ -314,8 +318,12 @@ class Stateful(_core.Live):
 
     @classmethod
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return saved arguments with those that older states lack, and what they stood for."""
-        return {**{k: v for k, v in _ADDED.items() if k in signature(cls).parameters}, **arguments}
+        """Return saved arguments with those that older states lack, and what they stood for.
+
+        Older states have the calibration, too, which is now the only one unless it is named here.
+        """
+        known = {k: v for k, v in _ADDED.items() if k in signature(cls).parameters}
+        return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
 
     @classmethod
     def _check_restated(
@@ -396,6 +404,8 @@ class Stateful(_core.Live):
         if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": __version__, "object": self._header()}
+        if self._described is not None:
+            header["records"] = self._described
         return pack(header, self._payload())
 
     def _payload(self) -> bytes:
@@ -550,5 +560,5 @@ def load(
     loaded = found._from_bytes(data)
     if key is None and not readable_by_others:
         refuse_readable(Path(path), Path(path).stat())
-    loaded._key = key
+    loaded._key, loaded._described = key, header.get("records")
     return loaded

@@ -56,8 +56,6 @@ class LipschitzLearner(OnlineLearner):
     parameters : LipschitzParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "paper"}
-        "paper": the published transform and a binary tree, with noise by corrected constants.
     resolution : int or tuple of int, optional
         Number of net points, at least 2, along every axis or along each axis of positive length.
         Default: the number with the least regret bound, at most 2^16 points on an interval and 2^8
@@ -137,7 +135,6 @@ class LipschitzLearner(OnlineLearner):
         horizon: int,
         budget: Budget | None,
         parameters: LipschitzParameters | None = None,
-        calibration: literals.PaperOrTight = "tight",
         resolution: int | tuple[int, ...] | None = None,
         transform: literals.Transform = "auto",
         sum_method: literals.SumMethod | None = None,
@@ -149,7 +146,7 @@ class LipschitzLearner(OnlineLearner):
     ) -> None:
         self._begin(
             LipschitzLearner, domain=domain, lipschitz=lipschitz, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, resolution=resolution,
+            parameters=parameters, resolution=resolution,
             transform=transform, sum_method=sum_method, learning_rate=learning_rate,
             enforce=enforce, participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -358,6 +355,7 @@ class LipschitzLearner(OnlineLearner):
         if self._raises and rows.array is not None:
             self._refuse_violations(rows.array, self.round)
         digests = self._digests(persons, rounds)
+        beyond = np.zeros(rounds, dtype=bool)
         own = np.empty(rounds)
         played = np.empty(rounds, dtype=np.int64)
         width = len(self._points)
@@ -368,7 +366,7 @@ class LipschitzLearner(OnlineLearner):
                 chunk = rows.values(part)
                 if self._raises and rows.array is None:
                     self._refuse_violations(chunk, first_round + part.start)
-                passed = self._admitted(first_round, digests, part)
+                passed = self._admitted(first_round, digests, part, beyond)
                 entering = chunk if passed is None else emptied(chunk, passed)
                 self._engine.run(entering, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
@@ -383,7 +381,7 @@ class LipschitzLearner(OnlineLearner):
             bad = [self._violating(rows.values(slice(t, t + 1)))[0] for t in turns]
             return {"clipped": np.array(bad, dtype=bool)}
 
-        return Trace(own, switches, first_round, decisions, rows.at, flags_of)
+        return Trace(own, switches, first_round, decisions, rows.at, flags_of, beyond)
 
     @property
     def nonprivate_violations(self) -> int:
