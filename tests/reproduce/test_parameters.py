@@ -38,8 +38,11 @@ OVERSPENT = (experts.ShiftDetector, experts.BatchShare)  # as printed
 
 
 def options(kind):
-    more = {"lipschitz": 1.0} if kind is oco.LipschitzLearner else {}
-    return {"horizon": T, **more}
+    more = {
+        oco.LipschitzLearner: {"lipschitz": 1.0},
+        bandits.HighDimensionalBandit: {"context_bound": 1.0, "reward_bound": 1.0},
+    }
+    return {"horizon": T, **more.get(kind, {})}
 
 
 def test_all_functions_are_tried():
