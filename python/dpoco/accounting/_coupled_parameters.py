@@ -273,11 +273,7 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
         """Return what a guarantee says of draws and regret."""
         said = ["draws are exact (rejection samplers); their running time depends on the data"]
         if self.sampler == "mcmc":
-            said = [
-                "ASSUMED: every Markov chain draw is within total variation "
-                f"{self.sampler_tolerance:.2g} of its law, which cannot be verified; charged to "
-                "delta"
-            ]
+            said = ["how far draws are from their law cannot be verified; it is charged to delta"]
         if self.coupling == "anchored":
             said.append(
                 "the regret bound of coupling 'anchored' rests on a union bound over the rounds; "

@@ -201,6 +201,7 @@ def guarantee(
     stated["details"] = {"records": float(p.records), **stated["details"]}
     bound = stated.pop("bound", "")
     paper = stated.get("paper_epsilon")
+    derivative = p.derivative_bound if p.clips_derivatives else None
     result = state(
         mechanism,
         Neighbours(),
@@ -210,24 +211,11 @@ def guarantee(
         reference=p.reference,
         seeded=seeded,
         unit="one record",
-        sensitivity_norm="l2",
+        conditions=(_clipping(loss, domain, derivative, found.derivative) + bound,),
         claimed=(paper, delta) if p.calibration == "paper" and paper is not None else None,
-        numerics=getattr(p, "numerics", "float"),
         **stated,
     )
-    derivative = p.derivative_bound if p.clips_derivatives else None
-    conditions = (
-        _clipping(loss, domain, derivative, found.derivative) + bound,
-        "the bounds, the number of records and all parameters are public and were fixed "
-        "without looking at the data",
-        "records differ in contents, not in number; one person's data in several records are "
-        "protected per record",
-        "the model is fitted once: another fit to the same data is another release, with a "
-        "budget of its own",
-        "only the fitted model is covered: not timing, memory or a fit that was interrupted",
-        *result.conditions[-2:],
-    )
-    return check_claim(replace(result, conditions=conditions))
+    return check_claim(result)
 
 
 def checked_budget(budget: Any) -> Budget | None:
