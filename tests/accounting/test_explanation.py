@@ -24,7 +24,9 @@ SUM = sum_release.guarantee(
 )
 PURE = stated(horizon=7, pure=0.5)
 LOCAL = local_guarantee(LocalReport(1.0, 2, (BitRandomizer(1.0).law,)), released="a bit")
-JOINT = dataclasses.replace(SUM, view="others", unit="one user's record", paper_epsilon=36.5)
+JOINT = dataclasses.replace(
+    SUM, description=None, view="others", unit="one user's record", paper_epsilon=36.5
+)
 
 
 def flat(guarantee):
@@ -83,8 +85,7 @@ def test_what_each_relation_says():
     emptied = dataclasses.replace(SUM, change="zero_out")
     assert "nobody can tell whether one round had any data" in flat(emptied)
     assert "replaced data count as two changes" in flat(emptied)
-    assert "With the published constants" in flat(JOINT)
-    assert "epsilon = 36.5" in flat(JOINT)
+    assert "epsilon of the published constants: 36.5" in flat(JOINT)
     assert "in print" not in flat(SUM)
 
 
@@ -98,13 +99,15 @@ def test_who_has_reviewed_the_proof(monkeypatch):
 
 def test_no_privacy_and_no_certificate():
     none = Guarantee.none(4)
-    assert flat(none).startswith("No privacy is promised")
+    assert flat(none).startswith("NOT PROTECTED: ")
+    assert "No privacy is promised" in flat(none)
     assert "epsilon" not in flat(none)
     assert facts(none)["epsilon"] == "inf"
     assert "guessing" not in facts(none)
-    seeded = dataclasses.replace(PURE, certified=False)
-    assert explain(seeded).startswith("NOT CERTIFIED")
-    assert not explain(PURE).startswith("NOT")
+    seeded = dataclasses.replace(PURE, seeded=True)
+    assert explain(seeded).startswith("NOT PROTECTED: the noise is seeded")
+    assert explain(PURE).startswith("not verified: nothing is described")
+    assert explain(SUM).startswith("protected: epsilon = ")
     point = restated(PURE, profile=None, delta=1e-9)
     assert "2: nothing known" in flat(point)
     assert not re.search(r"\b(inf|nan)\b", flat(point))
@@ -126,7 +129,9 @@ def page(guarantee, **options):
 @pytest.mark.parametrize("guarantee", [SUM, PURE, LOCAL, JOINT], ids=["sum", "pure", "local", "j"])
 def test_the_plain_page_answers_six_questions(guarantee):
     lines = explain(guarantee, plain=True).splitlines()
-    assert [line for line in lines if not line.startswith(" ") and line != "WARNING"] == HEADS
+    heads = [line for line in lines if not line.startswith(" ") and line != "WARNING"]
+    assert heads[1:] == HEADS
+    assert heads[0][:9] in ("protected", "not verif")
     text, exact = page(guarantee), power.guessing_probability(guarantee)
     (guess,) = re.findall(r"guesses right at most ([\d.]+) times in 100 after", text)
     assert 0.0 <= float(guess) / 100.0 - exact <= 0.0011  # rounded up
@@ -136,7 +141,7 @@ def test_the_plain_page_answers_six_questions(guarantee):
     assert ("takes part" in text) == (guarantee.view == "server")
     assert ("own outputs" in text) == (guarantee.view == "others")
     for term in ("neighbour", "differential", "sensitivity", "mechanism described"):
-        assert term not in text.split("For experts")[0]
+        assert term not in text.split("What is protected", 1)[1].split("For experts")[0]
 
 
 def test_the_plain_page_warns():
@@ -151,9 +156,9 @@ def test_the_plain_page_warns():
     assert "delta = 1e-06 is above 1 in 1,000,001, the number of people" in page(
         SUM, people=10**6 + 1
     )
-    many = dataclasses.replace(SUM, horizon=10**7)
+    many = dataclasses.replace(SUM, horizon=10**7, description=None)
     assert "above 1 in 10,000,000, the number of rounds" in page(many)
-    assert "This is not proved" in page(dataclasses.replace(SUM, certified=False))
+    assert "This is not proved" in page(dataclasses.replace(SUM, seeded=True))
     with pytest.raises(ValueError, match="people"):
         explain(SUM, plain=True, people=0)
 
@@ -168,4 +173,4 @@ def test_the_plain_page_names_promises_people_and_those_who_come_back():
     assert "with ten of them" not in page(person)
     assert "was left empty" in page(dataclasses.replace(SUM, change="zero_out"))
     assert "last digits" in page(declared)
-    assert page(Guarantee.none(5)).startswith("No privacy is promised")
+    assert page(Guarantee.none(5)).startswith("NOT PROTECTED: ")

@@ -310,7 +310,9 @@ def guarantee(
     if problem.smoothness > 0.0:
         bounds += f", beta_s = {problem.smoothness:.6g}"
     if problem.enforced:
-        own.append(f"the bounds ({bounds}, l2) hold whatever the data: records are scaled into them")
+        own.append(
+            f"the bounds ({bounds}, l2) hold whatever the data: records are scaled into them"
+        )
     return state(
         drawn,
         near,

@@ -152,8 +152,7 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         ]
         if g.numerics is not None:
             sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
-        derived = g.conditions[: len(g.conditions) - len(g.further)]
-        sections += [("Conditions", "", derived)] if derived else []
+        sections += [("Conditions", "", g.derived)] if g.derived else []
         sections.append(("Stated by the issuer, not part of the proof", "", tuple(_said(g))))
         proof = "For the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
@@ -349,9 +348,7 @@ def one_line(guarantee: Guarantee) -> str:
     if not g.private:
         return f"<Guarantee: {found.sentence}>"
     seen = "" if g.view == "everyone" else f", seen by {g.view}"
-    point = (
-        f"epsilon={g.epsilon:.6g}, delta={g.delta:.6g}, {g.change} {g.unit}{seen}, {_span(g)}"
-    )
+    point = f"epsilon={g.epsilon:.6g}, delta={g.delta:.6g}, {g.change} {g.unit}{seen}, {_span(g)}"
     doubt = {
         "protected": "",
         "not verified": "not verified, " if g.certified else "not verified, not certified, ",
@@ -369,7 +366,7 @@ def statement(guarantee: Guarantee) -> str:
     """
     g, first = guarantee, verdict(guarantee).sentence
     if not g.private:
-        lines = [first, f"  Released:   {g.mechanism}"]
+        lines = [first, "No differential privacy", f"  Released:   {g.mechanism}"]
         lines += [f"  Note:       {text}" for text in g.conditions]
         return "\n".join(lines + _utility(g))
     numbers = (("mu", g.mu, "GDP"), ("rho", g.rho, "zCDP"))
@@ -389,8 +386,7 @@ def statement(guarantee: Guarantee) -> str:
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
     if g.numerics is not None:
         lines.append(f"  Arithmetic: {_ARITHMETIC[g.numerics]}")
-    derived = g.conditions[: len(g.conditions) - len(g.further)]
-    lines += ["  Conditions:"] * bool(derived) + [f"    - {text}" for text in derived]
+    lines += ["  Conditions:"] * bool(g.derived) + [f"    - {text}" for text in g.derived]
     lines += [
         "Stated by the issuer, not part of the proof:",
         f"  Released:   {g.mechanism}, {_extent(g)}",

@@ -9,7 +9,6 @@ covers records that react to all releases before them. Proof: ``docs/privacy/del
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +19,11 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.combined import NOTHING, Least, least, with_tails
+from dpoco.privacy.losses.combined import Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Parts
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
