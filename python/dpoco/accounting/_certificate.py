@@ -28,7 +28,7 @@ from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing
 from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
-__all__ = ["REPEATED", "contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
+__all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
 
 _KIND, _VERSION = "dpoco.guarantee", 2
 # Relative, of numbers that are computed again: margins and other machines move them by less. Sums
@@ -41,7 +41,7 @@ _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "r
           "conditions", "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
           "description", "person")  # fmt: skip
 # Numbers that earlier records repeat of what the description says.
-REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
+_REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
              "column_norm")  # fmt: skip
 # What JSON holds of a type of these fields that is no number.
 _JSON: dict[Any, tuple[type, ...]] = {
@@ -58,7 +58,7 @@ _JSON: dict[Any, tuple[type, ...]] = {
 _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None,
                           "seeded": None,
-                          **dict.fromkeys(REPEATED)}  # fmt: skip
+                          **dict.fromkeys(_REPEATED)}  # fmt: skip
 _REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
@@ -95,9 +95,11 @@ def read(record: Mapping[str, Any]) -> Guarantee:
     """
     if isinstance(record, Mapping):
         record = of_version_1({**_LATER, **record})
-    body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *REPEATED}))
+    body = read_record(
+        record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *_REPEATED})
+    )
     try:
-        repeated = {name: _repeated(name, body.pop(name)) for name in REPEATED}
+        repeated = {name: _repeated(name, body.pop(name)) for name in _REPEATED}
         earlier = body["seeded"] is None
         read_body(body)
         stated = Guarantee(**body)
@@ -173,12 +175,12 @@ def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, 
         return True
     if body["numerics"] not in (None, stated.numerics):
         return not isinstance(stated.description, Nothing)
-    own = {name: getattr(stated, name) for name in REPEATED}
+    own = {name: getattr(stated, name) for name in _REPEATED}
     if isinstance(stated.description, Nothing):
         own = dict(repeated)
     if isinstance(stated.description, Declared):
         own = _of_one_release(own, repeated)
-    return not all(_agrees(repeated[name], own[name]) for name in REPEATED)
+    return not all(_agrees(repeated[name], own[name]) for name in _REPEATED)
 
 
 def _of_one_release(own: dict[str, Any], repeated: Mapping[str, Any]) -> dict[str, Any]:
