@@ -195,7 +195,7 @@ def _agrees(value: Any, own: Any) -> bool:
     if value is None or isinstance(value, str):
         return bool(value in (None, own))
     if own is None:
-        return value == 0.0
+        return bool(value == 0.0)
     return bool(math.isclose(value, own, rel_tol=_SAME_CLOSE) and value >= 0.0)
 
 

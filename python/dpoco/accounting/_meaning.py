@@ -112,7 +112,8 @@ def _own_arithmetic(one: Mechanism) -> str | None:
 def promises(mechanism: Mechanism) -> tuple[str, ...]:
     """Return what a guarantee rests on and no engine enforces, one clause each."""
     found = (_own_promises(one, enforced) for one, enforced in _single(mechanism))
-    return tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
+    known = tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
+    return known or (("a bound or a law that no engine keeps",) if mechanism.promised else ())
 
 
 def _own_promises(one: Mechanism, enforced: bool) -> Iterator[str]:

@@ -352,8 +352,9 @@ class Guarantee:
         """Raise `StateError` unless the stated point follows from a new computation.
 
         The computation uses the description of what was enforced and drawn, if there is one, or
-        otherwise the guarantee's own curve. It allows for different last digits on other machines:
-        1e-12.
+        otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
+        different last digits on other machines: 1e-12. Whether anything is protected is another
+        question: `dpoco.accounting.verdict.verdict`.
         """
         from dpoco.accounting._certificate import verify
 
