@@ -1281,7 +1281,7 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
     own, what = stated.description, known(loss.record)
     bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
     bounds = [*bounds, {"kind": "pure", "epsilon": what.pure}]
-    possible, exact, _ = concluded(stated)
+    possible, exact, rests = concluded(stated)
     failures = {
         "mu": below(stated.mu, what.mu),
         "rho": below(stated.rho, what.rho.min(what.mu**2 / 2)),
@@ -1292,6 +1292,7 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
         "certified": stated.certified and stated.seeded is not None and bool(doubts(stated, loss)),
         "numerics": own.kind != "nothing" and stated.numerics not in (None, exact),
         "unit": not possible,
+        "conditions": not rests and any(x.startswith("PROMISED,") for x in stated.conditions),
     }
     return next((name for name, failed in failures.items() if failed), "")
 

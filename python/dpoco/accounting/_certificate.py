@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from dpoco.accounting._meaning import PROMISED
 from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
@@ -171,6 +172,8 @@ def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, 
         return reproducible and not stated.seeded
     if body["certified"] != stated.certified or reproducible != stated.seeded:
         return True
+    if any(text.startswith(PROMISED) for text in stated.further):
+        return True  # a promise that the description does not know
     if body["numerics"] not in (None, stated.numerics):
         return not isinstance(stated.description, Nothing)
     own = {name: getattr(stated, name) for name in _REPEATED}

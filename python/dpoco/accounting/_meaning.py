@@ -214,7 +214,7 @@ _LATE = (
 
 
 def conditions(
-    mechanism: Mechanism, near: Neighbours, *, unit: str, horizon: int, seeded: bool, mass: float
+    mechanism: Mechanism, near: Neighbours, *, person: bool, seeded: bool, mass: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the conditions that follow, as printed before and behind those of the issuer.
 
@@ -224,8 +224,8 @@ def conditions(
     ----------
     mechanism, near
         The description, and for which neighbours.
-    unit, horizon : str and int
-        Of the guarantee.
+    person : bool
+        Whether the guarantee is for all rounds of a person.
     seeded : bool
         Whether the noise is reproducible.
     mass : float
@@ -246,18 +246,12 @@ def conditions(
     if any(isinstance(one, LocalReport) for one in singles):
         count = max(one.reports for one in singles if isinstance(one, LocalReport))
         return (*promised, *fixed), _local(count, seeded)
-    person = unit == "one person"
-    if (
-        horizon == 1
-        and unit != "one round"
-        and all(isinstance(one, GaussianSum) for one in singles)
-    ):
-        rule = _of_person(mechanism, near) if person else ()
-        return (*rule, *promised, *fixed), (*_of_fit(person), source, computed)
+    once = all(isinstance(one, GaussianSum) and one.pushes <= 1 for one in singles)
     rounds = PER_ROUND if not person else ""
     first = (*(_of_person(mechanism, near) if person else ()), *promised, *fixed)
     return first, (
         *(JOINT if near.view == "others" else ()),
+        *(_of_fit(person) if once else ()),
         "the bounds, the horizon and all parameters were fixed without looking at the data",
         "the stream may react to everything released" + rounds,
         _LATE,
