@@ -211,6 +211,9 @@ def explain_command(
         if as_json:
             shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
             if ledger is not None:
+                *_, total = _of_ledger(ledger, _verified)
+                own = total.verdict
+                shown |= {"verdict": own.kind, "sentence": own.sentence}
                 left = ledger.remaining
                 shown["ledger"] = {
                     "spent": ledger.spent,
