@@ -270,7 +270,7 @@ def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     return (
         f"every person has {often}, by rule: no count that is read off the data shows it",
         f"{TIMES} {times or 'are fixed in advance'}",
-        "every person comes under one name, and nobody else under it",
+        "no person has two identities, and no two persons share one",
     )
 
 
