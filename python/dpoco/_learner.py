@@ -125,12 +125,18 @@ class OnlineLearner(Certified, Delayed):
             raise TypeError(f"{named} must be given, because the learner enforces a participation")
         return self._limiter.digests(persons, rounds)
 
-    def _admitted(self, first: int, digests: bytes, part: slice) -> NDArray[np.bool_] | None:
-        """Return which records of a part of a run from round `first` on enter; None: all do."""
+    def _admitted(
+        self, first: int, digests: bytes, part: slice, beyond: NDArray[np.bool_]
+    ) -> NDArray[np.bool_] | None:
+        """Return which records of a part of a run from round `first` on enter; None: all do.
+
+        Those that do not enter are marked in `beyond`, shape (T,).
+        """
         if self._limiter is None:
             return None
         own = digests[16 * part.start : 16 * part.stop]
         passed = self._limiter.admit(first + part.start, own)
+        beyond[part] = ~passed
         return None if passed.all() else passed
 
     def _check_rounds(self, rounds: int) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ from dpoco._json import of_json
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Guarantee
-from dpoco.datasets import PublicScaling, Stream
+from dpoco.datasets import PublicScaling, Schema, Stream
 from dpoco.errors import StateError
 
 _SCHEMA = "dpoco.model/1"
 _CLASSES = (0, 1)
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, kw_only=True)
+class Model(Schema):
     """A decision of a private learner, and all that is needed to apply it to new records.
 
     Everything in it is public: the decision was released under the guarantee that comes with it,
@@ -36,18 +37,9 @@ class Model:
     ----------
     decision : tuple of float
         Coefficients of the scaled features, the constant's last.
-    features : tuple of str
-        Names of the columns, without the constant.
-    ranges : tuple of (float, float)
-        Declared range of each column, mapped to [-1, 1]; values outside saturate.
-    intercept : bool
-        Whether a constant feature of 1 is appended.
-    task : {"classification", "regression"}
-        Whether predictions are probabilities of the event, or numbers.
-    label : str
-        Name of what is predicted.
-    label_range : (float, float) or None
-        Of a regression: declared range of the label, mapped to [-1, 1].
+    features, ranges, intercept, task, label, label_range, coding
+        Names, public ranges and codes of the features, and what is predicted, as of a
+        `dpoco.datasets.Schema`.
     record_bounds : tuple of (float or None, float)
         Exponent q (None is infinity) and bound: longer records are shortened to it in ``||x||_q``,
         as they were when the learner read them.
@@ -59,15 +51,14 @@ class Model:
         Of all decisions up to the horizon together, this one among them.
     created, version : str
         Date (UTC) and version of the library.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a field is none of these, or does not fit the others.
     """
 
     decision: tuple[float, ...]
-    features: tuple[str, ...]
-    ranges: tuple[tuple[float, float], ...]
-    intercept: bool
-    task: str
-    label: str
-    label_range: tuple[float, float] | None
     record_bounds: tuple[tuple[float | None, float], ...]
     learner: str
     round: int
@@ -76,16 +67,24 @@ class Model:
     version: str
 
     def __post_init__(self) -> None:
-        sizes = len(self.features), len(self.ranges), len(self.decision) - int(self.intercept)
-        if len(set(sizes)) > 1 or not self.features:
-            raise ValueError("decision, features and ranges differ in length")
-        whole_number("round", self.round)
-        if not np.isfinite(float_array("decision", self.decision, (None,))).all():
-            raise ValueError("the decision must be finite")
-        low, high = zip(*self.ranges, strict=True)
-        PublicScaling(low, high)
-        if self.label_range is not None:
-            PublicScaling(*self.label_range)
+        super().__post_init__()
+        if len(self.decision) != len(self.features) + int(self.intercept):
+            raise ValueError("decision and features differ in length")
+        if not all(map(_is_number, self.decision)):
+            raise ValueError("the decision must be finite numbers")
+        exponents = [q for q, _ in self.record_bounds]
+        if not all(q is None or (_is_number(q) and q >= 1.0) for q in exponents):
+            raise ValueError("the exponent of a bound must be a number from 1 on, or None")
+        if len(exponents) > 2:
+            raise ValueError("a record has at most two bounds")
+        if not all(_is_number(bound) and bound > 0.0 for _, bound in self.record_bounds):
+            raise ValueError("a bound must be a positive number")
+        if not (isinstance(self.learner, str) and self.learner.isidentifier()):
+            raise ValueError("the learner must be the name of a class")
+        whole_number("round", self.round, 0, self.guarantee.horizon)
+        datetime.date.fromisoformat(self.created)
+        if not (isinstance(self.version, str) and self.version):
+            raise TypeError("version must be a text")
 
     @classmethod
     def of(cls, learner: Any, stream: Stream, label: str) -> Model:
@@ -107,24 +106,11 @@ class Model:
         ValueError
             If the stream has been scaled in a way that new records cannot be.
         """
-        if stream.transform is None:
-            raise ValueError("a model needs the declared ranges of its columns: stream.scaled(...)")
-        intercept = bool(stream.transform.intercept)
-        ranges = stream.transform.ranges(stream.feature_names)
-        own = stream.label_transform if stream.task == "regression" else None
-        label_range = None
-        if own is not None:
-            bottom, top = own._bounds
-            label_range = float(bottom[0]), float(top[0])
-        pairs = tuple((low, high) for low, high in ranges.values())
-        empty = cls(
-            (0.0,) * stream.dimension, tuple(ranges), pairs, intercept, stream.task, label,
-            label_range, (), "", 0, learner.guarantee, "", "",
-        )  # fmt: skip
-        return empty.after(learner)
+        return cls.of_schema(learner, stream.schema(label))
 
-    def after(self, learner: Any) -> Model:
-        """Return the model with what a learner of the same problem released last; as `of`."""
+    @classmethod
+    def of_schema(cls, learner: Any, schema: Schema) -> Model:
+        """Return the model of what a learner of such records released last; errors as of `of`."""
         guarantee: Guarantee = learner.guarantee
         if not guarantee.certified:
             raise StateError(
@@ -143,14 +129,29 @@ class Model:
         stated = tuple(
             (None if np.isinf(q) else float(q), float(b)) for q, b in pairs if b is not None
         )
-        if self.record_bounds not in ((), stated) or len(decision) != len(self.decision):
-            raise StateError("the learner's problem is not that of the model")
         today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-        return replace(
-            self, decision=tuple(np.asarray(decision, np.float64).tolist()), record_bounds=stated,
-            learner=type(learner).__name__, round=int(played), guarantee=guarantee, created=today,
-            version=_core.__version__,
+        return cls(
+            **declarations(schema), decision=tuple(np.asarray(decision, np.float64).tolist()),
+            record_bounds=stated, learner=type(learner).__name__, round=int(played),
+            guarantee=guarantee, created=today, version=_core.__version__,
         )  # fmt: skip
+
+    def after(self, learner: Any) -> Model:
+        """Return the model with what a learner of the same problem released last; as `of`.
+
+        A state that the command line wrote says which columns it learned from: it is refused if
+        these are others.
+        """
+        if learner.domain.dimension != len(self.decision):
+            raise StateError("the learner's problem is not that of the model")
+        newer = self.of_schema(learner, self)
+        own = getattr(learner, "_described", None)
+        difference = None if own is None else self.difference(Schema.from_dict(own["schema"]))
+        if difference is not None:
+            raise StateError(f"the learner's problem is not that of the model; {difference}")
+        if self.record_bounds != newer.record_bounds:
+            raise StateError("the learner's problem is not that of the model")
+        return newer
 
     def predict(self, records: Any) -> FloatArray:
         """Return a prediction for each record: post-processing, it costs no privacy.
@@ -158,13 +159,13 @@ class Model:
         Parameters
         ----------
         records : array_like of shape (n, d)
-            Columns in the order of `features`, in the units of `ranges`.
+            The features of the schema in order, in the units of its ranges; of a category 1 or 0.
 
         Returns
         -------
         ndarray of float64, shape (n,)
-            Classification: the probability of the event, in [0, 1]. Regression: a number of
-            `label_range`, or of [-1, 1]. NaN for a record that is not finite.
+            Classification: the probability of the event, in [0, 1]. Regression: a number of the
+            label's range, or of [-1, 1]. NaN for a record that is not finite.
         """
         rows = float_array("records", records, (None, len(self.features)))
         low, high = zip(*self.ranges, strict=True)
@@ -186,11 +187,9 @@ class Model:
         """Return the model as JSON carries it, with a checksum of all of it."""
         record = {
             "schema": _SCHEMA, "dpoco": self.version, "created": self.created,
-            "learner": self.learner, "round": self.round, "task": self.task, "label": self.label,
+            "learner": self.learner, "round": self.round,
             "classes": list(_CLASSES) if self.task == "classification" else None,
-            "decision": list(self.decision), "features": list(self.features),
-            "ranges": [list(each) for each in self.ranges], "intercept": self.intercept,
-            "label_range": None if self.label_range is None else list(self.label_range),
+            "decision": list(self.decision), **Schema.to_dict(self),
             "record_bounds": [list(each) for each in self.record_bounds],
             "guarantee": self.guarantee.to_dict(),
         }  # fmt: skip
@@ -212,27 +211,28 @@ class Model:
         if record["schema"] != _SCHEMA:
             raise StateError(f"this model is of a newer version of dpoco ({record['schema']})")
         content = {name: value for name, value in record.items() if name != "sha256"}
-        if record.get("sha256") != _checksum(content):
-            raise StateError("this model was changed after it was written: its checksum differs")
         try:
+            if record.get("sha256") != _checksum(content):
+                raise StateError(
+                    "this model was changed after it was written: its checksum differs"
+                )
             model = cls._read(record)
-        except (LookupError, TypeError, ValueError):
+            same = _checksum(model.to_dict()) == _checksum(record)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
             raise StateError("this model was changed: it cannot be read") from None
-        if model.to_dict() != record:
+        if not same:
             raise StateError("this model was changed: it has other fields than a model")
         model.guarantee.verify()
         return model
 
     @classmethod
     def _read(cls, record: Mapping[str, Any]) -> Model:
-        label_range = record["label_range"]
         return cls(
-            tuple(record["decision"]), tuple(record["features"]),
-            tuple((low, high) for low, high in record["ranges"]), record["intercept"],
-            record["task"], record["label"], None if label_range is None else tuple(label_range),
-            tuple((q, bound) for q, bound in record["record_bounds"]), record["learner"],
-            record["round"], Guarantee.from_dict(record["guarantee"]), record["created"],
-            record["dpoco"],
+            **declarations(Schema.from_dict(record)), decision=tuple(record["decision"]),
+            record_bounds=tuple((q, bound) for q, bound in record["record_bounds"]),
+            learner=record["learner"], round=record["round"],
+            guarantee=Guarantee.from_dict(record["guarantee"]), created=record["created"],
+            version=record["dpoco"],
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -246,8 +246,19 @@ class Model:
         try:
             record = of_json(Path(path).read_bytes())
         except StateError:
-            raise StateError(f"{Path(path).name} is no model: it is not a JSON text") from None
+            raise StateError(
+                f"{Path(path).name} is no model: it is not a JSON text, or names a field twice"
+            ) from None
         return cls.from_dict(record)
+
+
+def declarations(schema: Schema) -> dict[str, Any]:
+    """Return the fields of a schema."""
+    return {each.name: getattr(schema, each.name) for each in fields(Schema)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -255,6 +255,7 @@ class RecordLearner(OnlineLearner):
         if self._raises:
             self._refuse_violations(rows, targets)
         digests = self._digests(persons, rounds)
+        beyond = np.zeros(rounds, dtype=bool)
         out = np.empty(rounds)
         keeps = record_decisions or self._limiter is not None
         decisions = np.empty((rounds, self._domain.dimension)) if keeps else None
@@ -265,7 +266,7 @@ class RecordLearner(OnlineLearner):
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
-                passed = self._admitted(first_round, digests, part)
+                passed = self._admitted(first_round, digests, part, beyond)
                 played = None if decisions is None else decisions[kept : kept + len(rows[part])]
                 self._play(
                     rows[part] if passed is None else emptied(rows[part], passed),
@@ -293,7 +294,8 @@ class RecordLearner(OnlineLearner):
         for array in (out, decisions):
             if array is not None:
                 array.setflags(write=False)
-        return Trace(out, changed.nonzero()[0], first_round, decisions, loss_of, flags_of)
+        switches = changed.nonzero()[0]
+        return Trace(out, switches, first_round, decisions, loss_of, flags_of, beyond)
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""

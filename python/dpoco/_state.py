@@ -164,6 +164,7 @@ class Stateful(_core.Live):
     _key: EncryptionKey | None = None  # under which states are written
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
     _is_seeded: bool = False
+    _described: dict[str, Any] | None = None  # how the command line read its records
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     _parameters_class: ClassVar[Any]
@@ -342,6 +343,8 @@ class Stateful(_core.Live):
         if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
         header = {"kind": self._kind, "library": __version__, "object": self._header()}
+        if self._described is not None:
+            header["records"] = self._described
         return pack(header, self._payload())
 
     def _payload(self) -> bytes:
@@ -484,5 +487,5 @@ def load(
     if kind is not None and not issubclass(found, kind):
         raise StateError(f"the state is of a {found.__name__}, not of a {kind.__name__}")
     loaded = found._from_bytes(data)
-    loaded._key = key
+    loaded._key, loaded._described = key, header.get("records")
     return loaded

@@ -32,12 +32,15 @@ class RecordShares:
     records : int
         Number of records.
     shares : dict of str to float
-        Share in [0, 1] of the records that were ``empty`` (counted as a zero record), ``clipped``
+        Share in [0, 1] of the records that were ``empty`` (nothing was learned from them, for
+        whatever reason), ``beyond_participation`` (a person had more than the participation
+        allows), ``filled`` (a constant stood for a missing cell), ``clipped``
         (shortened to their bound), had an entry ``missing`` (not finite) or ``out_of_range`` (moved
         into its declared range), a ``label_missing``, ``label_out_of_range`` (moved into it) or
         ``unknown_label``, a ``reward_missing`` or ``reward_out_of_range`` (of any arm),
-        ``missing_features`` (a listed name is not there, or None) or ``unlisted_features`` (a name
-        that is there is not listed). Those that cannot occur are left out.
+        ``missing_features`` (a listed name is not there, or None), ``unlisted_features`` (a name
+        that is there is not listed) or ``unlisted_category`` (a column's list lacks it). Those that
+        cannot occur are left out.
     columns : dict of str to dict of str to float
         The same shares for single columns, by name or number, where something is known about them.
     """
@@ -70,6 +73,9 @@ class RecordShares:
 class ReadRecords(ABC):
     """Base of the traces that know how their records were read."""
 
+    # Which records an enforced participation did not admit, shape (T,); None: it admitted all.
+    _beyond: NDArray[np.bool_] | None = None
+
     @abstractmethod
     def _flags(self, part: slice) -> Flags:
         """Return what holds of some records; `ValueError` if the trace has no stream."""
@@ -83,7 +89,38 @@ class ReadRecords(ABC):
         ValueError
             For a trace that was loaded, which has no stream.
         """
-        return RecordShares.of(self._flags(slice(None)))
+        flags = self._flags(slice(None))
+        return RecordShares.of(flags, beyond_flags(self._beyond))
+
+
+def beyond_flags(beyond: NDArray[np.bool_] | None) -> Flags:
+    """Return what holds of records that a participation did not admit, if any: they are empty."""
+    if beyond is None or not beyond.any():
+        return {}
+    return {"beyond_participation": beyond, "empty": beyond}
+
+
+def counted_rounds(*data: Any, experts: bool = False) -> NDArray[np.bool_]:
+    """Return the rounds whose data are all finite, shape (T,): those that averages are over.
+
+    A round with missing data is an empty one, which costs nobody anything. Of contexts and rewards
+    only the rewards are asked: an arm is played without a context, too. Functions count. Of losses
+    of experts one must be there: the others count as the smallest.
+    """
+    parts = [np.asarray(part) for part in data]
+    if [part.ndim for part in parts] == [2, 2]:  # contexts and rewards
+        parts = parts[1:]
+    counted = np.ones(len(parts[0]), dtype=bool)
+    for part in parts:
+        if part.dtype.kind == "f":
+            finite = np.isfinite(part).reshape(len(part), -1)
+            counted &= finite.any(axis=1) if experts else finite.all(axis=1)
+    return counted
+
+
+def average_over(values: FloatArray, counted: NDArray[np.bool_]) -> float:
+    """Return the mean of values, shape (T,), over the rounds that count; NaN if none does."""
+    return float(values[counted].mean()) if counted.any() else float("nan")
 
 
 def _share(flags: NDArray[np.bool_]) -> FloatArray:
@@ -111,6 +148,7 @@ class Trace(ReadRecords):
     _decisions: FloatArray | None = field(repr=False)
     _loss_of: Callable[[FloatArray], FloatArray] = field(repr=False)
     _flags_of: Callable[[slice], Flags] | None = field(default=None, repr=False)
+    _beyond: NDArray[np.bool_] | None = field(default=None, repr=False)
 
     def _flags(self, part: slice) -> Flags:
         if self._flags_of is None:
@@ -127,8 +165,27 @@ class Trace(ReadRecords):
 
     @property
     def average_loss(self) -> float:
-        """Mean loss per round; NaN for an empty run."""
+        """Mean loss of all rounds, empty ones included, which lose 0; NaN for an empty run.
+
+        Reports average over the rounds that count instead: ``losses.sum() / counted``.
+        """
         return float(self.losses.mean()) if len(self) else float("nan")
+
+    @property
+    def counted(self) -> int:
+        """Number of rounds that count: all but those with an empty record. **Not private**.
+
+        A record beyond an enforced participation counts: a decision is judged on it, too.
+
+        Raises
+        ------
+        ValueError
+            For a trace that was loaded, which has no stream.
+        """
+        flags = self._flags(slice(None))
+        missing = flags.get("missing")
+        empty = np.any(missing, axis=1) if missing is not None else np.zeros(len(self), dtype=bool)
+        return len(self) - int(np.count_nonzero(flags.get("empty", empty)))
 
     @property
     def decisions(self) -> FloatArray:
@@ -186,7 +243,10 @@ class Trace(ReadRecords):
     def _repr_html_(self) -> str:
         from dpoco.accounting.explanation import as_html
 
-        facts = f"average loss  {self.average_loss:.6g}\nswitches      {len(self.switches):,}"
+        facts = (
+            f"average loss  {self.average_loss:.6g} over all {len(self):,} rounds\n"
+            f"switches      {len(self.switches):,}"
+        )
         return as_html(f"{repr(self)[1:-1]}\n{facts}")
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
@@ -143,6 +144,68 @@ def test_edited_files_are_refused(change, message):
             Model.from_dict(record)
 
 
+FIELDS = {  # what somebody may write into a field, with a checksum that fits
+    "decision": ["x", [], [1.0], [1.0, 2.0, "3"], [1.0, 2.0, None], [1.0, 2.0, True], [1, 2, 1e400],
+                 {"a": 1}],
+    "features": [[], ["a"], ["a", "a"], ["a", 3], ["a", "b", "c"], "ab", None],
+    "ranges": [[], [[0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 1.0]],
+               [[0.0, None], [0.0, 1.0]], [["0", "1"], [0.0, 1.0]], [[0.0, 1.0, 2.0], [0.0, 1.0]],
+               [[True, 2.0], [0.0, 1.0]], None],
+    "intercept": [False, 1, None, "yes"],
+    "task": ["regression", "bandit", None, 1],
+    "label": [None, 3, ["y"]],
+    "label_range": [[1.0, 0.0], [0.0], [0.0, None], ["0", "1"], 5, [0.0, 1.0, 2.0]],
+    "categories": [None, [], {"a": []}, {"a": ["x", "x"]}, {"z": ["x"]}, {"a": "xy"}, {"a": [1]}],
+    "missing": [None, [], {"z": 1.0}, {"a": None}, {"a": "1"}, {"a": 1e400}, {"a": True}],
+    "positive": [3, ["x"], True],
+    "record_bounds": [[[2.0, None]], [[2.0, -1.0]], [[2.0, 0.0]], [[2.0, "1"]], [[0.5, 1.0]],
+                      [["2", 1.0]], [[2.0]], [[2.0, 1.0, 1.0]], [[None, 1.0]] * 3, [[2.0, 1e400]],
+                      [[True, 1.0]], None, 7],
+    "learner": [None, 5, "", "not a name", ["NoisyFTRL"]],
+    "round": [-1, 1.5, "3", True, None, 10**9],
+    "created": [None, "yesterday", 5, "2026-13-01"],
+    "dpoco": [None, 5, ""],
+    "classes": [[1, 0], None, "01"],
+    "guarantee": [None, [], {}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, own in FIELDS.items() for value in own], ids=str
+)
+def test_every_field_is_validated(name, value, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    learner, stream = played(LogisticLoss(1.0), np.zeros(600))
+    record = Model.of(learner, stream, "y").to_dict()
+    record[name] = value
+    content = {k: v for k, v in record.items() if k != "sha256"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    record["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    with pytest.raises(StateError):
+        Model.from_dict(record)
+    (tmp_path / "m.json").write_text(json.dumps(record).replace("Infinity", "1e400"))
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    refused("predict", "m.json", "--data", "t.csv")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [lambda text: text.replace('"round"', '"round": 1, "round"', 1),
+     lambda text: text.replace('"intercept"', '"more": 1, "intercept"', 1),
+     lambda text: text.replace("1.0", "NaN", 1), lambda text: text[:-40], lambda text: "[]",
+     lambda text: "[" * 100_000, lambda text: '{"schema": "dpoco.model/1"}',
+     lambda text: text.replace('"sha256": "', '"sha256": "0', 1)],
+    ids=["twice", "unknown", "NaN", "cut", "list", "deep", "bare", "checksum"],
+)  # fmt: skip
+def test_texts_that_are_no_model(edit, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    learner, stream = played(LogisticLoss(1.0), np.zeros(600))
+    Model.of(learner, stream, "y").save("m.json")
+    (tmp_path / "m.json").write_text(edit((tmp_path / "m.json").read_text()))
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    refused("predict", "m.json", "--data", "t.csv")
+
+
 def test_a_checksum_does_not_vouch_for_a_guarantee(tmp_path):
     learner, stream = played(LogisticLoss(1.0), np.zeros(600))
     record = Model.of(learner, stream, "y").to_dict()
@@ -157,12 +220,12 @@ def test_a_checksum_does_not_vouch_for_a_guarantee(tmp_path):
 
 
 def test_files_of_a_pattern_follow_one_another_by_their_numbers(tmp_path, monkeypatch):
-    from dpoco.cli._problem import sources_of
+    from dpoco.datasets._tables import files
 
     monkeypatch.chdir(tmp_path)
     for hour in (10, 9, 1):
         (tmp_path / f"hour{hour}.csv").touch()
-    assert [path.name for path in sources_of("hour*.csv")] == [
+    assert [path.name for path in files("hour*.csv")] == [
         "hour1.csv", "hour9.csv", "hour10.csv",
     ]  # fmt: skip
 

@@ -113,13 +113,22 @@ def test_people_are_read_from_all_kinds_of_files(ending, tmp_path):
     if ending == "csv":
         path.write_text('id,who\n7,"a,b"\n\n8, c \n7,c\n')
     elif ending == "npz":
-        np.savez(path, id=np.array(numbers), who=np.array(["a,b", "c", "c"]), x=np.ones(3))
+        np.savez(
+            path, id=np.array(numbers, float), who=np.array(["a,b", "c", "c"]), x=np.ones(3) / 2
+        )
     else:
         arrow = pytest.importorskip("pyarrow")
-        table = arrow.table({"id": numbers, "who": ["a,b", "c", "c"], "x": [1.0, None, 2.0]})
+        table = arrow.table({"id": numbers, "who": ["a,b", "c", "c"], "x": [1.5, None, 2.0],
+                             "gaps": [7.0, None, 8.0]})  # fmt: skip
         pytest.importorskip("pyarrow.parquet").write_table(table, path)
     assert read_people(path, "who") == ["a,b", "c", "c"]
     assert read_people(path, "id") == ["7", "8", "7"]
     if ending != "csv":
         with pytest.raises(ValueError, match="texts or whole numbers"):
             read_people(path, "x")
+    if ending == "parquet":
+        with pytest.raises(ValueError, match="has missing values"):
+            read_people(path, "gaps")
+        first, guest, last = read_people(path, "gaps", alone=True)
+        assert (first, last) == ("7", "8")
+        assert guest != read_people(path, "gaps", alone=True)[1]

@@ -262,7 +262,8 @@ def test_a_report_says_how_rows_were_read(
         ),
         "prefix-hedge": ("--features", "speed,heat", "--loss-range", "0,10"),
         "lipschitz": ("--label", "speed,heat", "--label-range", "0,10"),
-    }.get(learner, ("--label", "alarm", "--feature-range", "0,10", "--feature-bound", 3))
+    }.get(learner, ("--label", "alarm", "--feature-range", "0,10", "--label-range", "0,1",
+                       "--feature-bound", 3))  # fmt: skip
     common = ("run", "--data", "odd.csv", "--learner", learner, *described, "--no-figure")
     result = invoke(*common, "--horizon", 400, "--repeats", 1, "--seed", 1)
     read = report_of()["nonprivate_records"]

@@ -40,8 +40,17 @@ def parquet(compression):
     return bytes(sink.getvalue())
 
 
+def zipped_text():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("t.csv", text())
+    return file.getvalue()
+
+
 FORMATS = {
     "t.csv": text,
+    "t.csv.zip": zipped_text,
+    "t.tsv": lambda: text().replace(b",", b"\t").decode().encode("utf-16"),
     "t.csv.gz": lambda: gzip.compress(text(), mtime=0),
     "plain.npz": lambda: archive(np.savez),
     "small.npz": lambda: archive(np.savez_compressed),

@@ -8,7 +8,16 @@ import traceback
 import numpy as np
 import pytest
 
-from dpoco.datasets import PublicScaling, column_kinds, column_names, load_file
+from dpoco.datasets import (
+    Coding,
+    FileFormat,
+    PublicScaling,
+    Schema,
+    chunks,
+    column_kinds,
+    column_names,
+    load_file,
+)
 from dpoco.datasets._files import read_columns
 from dpoco.evaluation import load_logged_bandit
 
@@ -134,7 +143,8 @@ def test_files_of_spreadsheets(tmp_path, text):
         np.testing.assert_array_equal(stream.labels, [1.0, 0.0, 1.0, np.nan])
         kinds = column_kinds(given)
         assert kinds["a"] == "numbers"
-        assert kinds["y"] == ("yes or no" if "es" in text or "rue" in text else "numbers")
+        words = "yes" in text or "true" in text
+        assert kinds["y"] == ("yes or no" if words else "0 or 1")
 
 
 def test_kinds_of_columns_and_files_in_a_row(tmp_path):
@@ -158,10 +168,10 @@ BAD_CSV = {
     "empty file": ("", "is empty"),
     "header only": ("a,y\n", "0 rows"),
     "one row": ("a,y\n1,0\n", "1 rows"),
-    "missing label": ("a,b\n1,0\n2,1\n", "no column 'y' among its 2$"),
+    "missing label": ("a,b\n1,0\n2,1\n", "no column 'y' among its 2: a, b$"),
     "only the label": ("y\n1\n0\n", "no feature column"),
-    "text": ("a,y\n1,0\nsecret,1\n", "column 1 is not numeric"),
-    "text label": ("a,y\n1,0\n2,secret\n", "column 2 is not numeric"),
+    "text": ("a,y\n1,0\nsecret,1\n", "row 3: column 'a' is not numeric"),
+    "text label": ("a,y\n1,0\n2,secret\n", "row 3: column 'y' is not numeric"),
     "short row": ("a,b,y\n1,2,0\nsecret,1\n", "row 3: expected 3 cells"),
     "long row": ("a,b,y\n1,2,0\n3,4,1,9\n", "row 3: expected 3 cells"),
     "twice": ("a,a,y\n1,2,0\n3,1,1\n", "several columns of the same name"),
@@ -225,7 +235,7 @@ def test_a_first_row_that_may_be_a_record_is_refused_unseen(tmp_path, first):
 
 
 @pytest.mark.parametrize(
-    "names", ["x1,_2,V3", "a b,,2020-Q1", "1st,3D,t2m", "infant,nano,e", "rate [%],#,Σ"]
+    "names", ["x1,_2,V3", "a b,c,2020-Q1", "1st,3D,t2m", "infant,nano,e", "rate [%],#,Σ"]
 )
 def test_names_with_digits_are_names(tmp_path, names):
     path = tmp_path / "t.csv"
@@ -242,7 +252,7 @@ def test_without_a_header_the_first_row_is_a_record(tmp_path, text):
     second = np.nan if ",," in text else 4.0
     np.testing.assert_array_equal(loaded.features, [[1.0, 2.0], [3.0, second]])
     assert loaded.labels.tolist() == [0.0, 1.0]
-    with pytest.raises(ValueError, match=r"no column 'y' among its 3$"):
+    with pytest.raises(ValueError, match=r"no column 'y' among its 3: 1, 2, 3$"):
         load_file(path, label="y", header=False)
     path.write_text("1,2,0\n")
     with pytest.raises(ValueError, match="1 rows"):
@@ -293,3 +303,68 @@ def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"dpoco\[files\]"):
         load_file(path, label="y")
+
+
+def test_codings_of_columns(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,fan,y\n1,low,good\n,mid,bad\n3,odd,?\n4,2.0,GOOD\n")
+    coding = Coding({"fan": ["low", "2"]}, {"a": 7}, "good")
+    stream = load_file(path, label="y", coding=coding)
+    assert stream.feature_names == ("a", "fan=low", "fan=2")
+    expected = [[1.0, 1.0, 0.0], [7.0, 0.0, 0.0], [3.0, 0.0, 0.0], [4.0, 0.0, 1.0]]
+    np.testing.assert_array_equal(stream.features, expected)
+    np.testing.assert_array_equal(stream.labels, [1.0, 0.0, np.nan, 0.0])
+    flags = {name: values.tolist() for name, values in stream.nonprivate_flags.items()}
+    assert flags == {
+        "filled": [False, True, False, False], "unlisted_category": [False, True, True, False],
+    }  # fmt: skip
+    schema = stream.scaled(PublicScaling(-9.0, 9.0)).schema("y")
+    assert schema.columns == ["a", "fan"]
+    assert Schema.from_dict(schema.to_dict()) == schema
+    assert schema.difference(schema) is None
+    for wrong in (
+        Coding({"fun": ["a"]}), Coding(missing={"b": 1.0}), Coding({"fan": ["low"]}, {"y": 1.0}),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"no column '|constants of features alone"):
+            load_file(path, label="y", coding=wrong)
+    for categories, missing in (
+        ({"a": []}, {}), ({"a": ["x", "x"]}, {}), ({"a": ["2", "2.0"]}, {}), ({"a": [""]}, {}),
+        ({"a": ["x"]}, {"a": 1.0}), ({}, {"a": np.nan}), ({}, {"a": np.inf}),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"categories|constant"):
+            Coding(categories, missing)
+
+
+def test_labels_of_classes_are_numbered(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n1,b\n2,a\n3,c\n4,\n")
+    stream = load_file(path, label="y", coding=Coding({"y": ["a", "b"]}))
+    np.testing.assert_array_equal(stream.labels, [1.0, 0.0, -1.0, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "xls"}, "format must be one of"), ({"separator": ""}, "one character"),
+        ({"separator": "ab"}, "one character"), ({"decimal": "."}, "decimal must be one of"),
+        ({"encoding": "utf-99"}, "unknown encoding"), ({"skip_lines": -1}, "skip_lines must be"),
+    ],
+)  # fmt: skip
+def test_formats_that_there_are_not(options, message):
+    with pytest.raises(ValueError, match=message):
+        FileFormat(**options)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_parts_of_files_in_other_formats(tmp_path, name):
+    lines = ["a note", "a;b;y", *(f"{i},5;{i % 3};{i % 2}" for i in range(9))]
+    data = "\n".join(lines).encode("utf-16")
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    form = FileFormat(skip_lines=1)
+    coding = Coding({"b": ["0", "2"]}, positive="1")
+    whole = load_file(tmp_path / name, label="y", file_format=form, coding=coding)
+    parts = list(chunks(tmp_path / name, label="y", file_format=form, coding=coding, rows=4))
+    assert [len(part) for part in parts] == [4, 4, 1]
+    np.testing.assert_array_equal(np.concatenate([p.features for p in parts]), whole.features)
+    np.testing.assert_array_equal(np.concatenate([p.labels for p in parts]), whole.labels)
+    assert whole.features[:, 0].tolist() == [i + 0.5 for i in range(9)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._clipping import context_flags
@@ -49,6 +50,7 @@ class BanditTrace(ReadRecords):
     _reward_range: tuple[float, float] = field(default=(-np.inf, np.inf), repr=False)
     # The contexts' bound, and the exponent of its norm.
     _bound: tuple[float, float] | None = field(default=None, repr=False)
+    _beyond: NDArray[np.bool_] | None = field(default=None, repr=False)
 
     def _read(self, rewards: FloatArray) -> FloatArray:
         """Return rewards as learners read them."""
@@ -80,7 +82,7 @@ class BanditTrace(ReadRecords):
 
     @property
     def average_reward(self) -> float:
-        """Mean reward per round; NaN for an empty run."""
+        """Mean reward of all rounds, a missing one counted as 0; NaN for an empty run."""
         return float(self.rewards.mean()) if len(self) else float("nan")
 
     @property
@@ -441,6 +443,7 @@ class BanditLearner(OnlineLearner):
             self._refuse_contexts(rows, self.round)
             self._refuse_rewards(table, self.round)
         digests = self._digests(persons, rounds)
+        beyond = np.zeros(rounds, dtype=bool)
         own = np.empty(rounds)
         actions = np.empty(rounds, dtype=np.int64)
         width = self._dimension + self._arms
@@ -448,7 +451,7 @@ class BanditLearner(OnlineLearner):
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, width, progress, checkpoint, checkpoint_every):
-                passed = self._admitted(first_round, digests, part)
+                passed = self._admitted(first_round, digests, part, beyond)
                 entering = table[part] if passed is None else emptied(table[part], passed)
                 self._engine.run(rows[part], entering, actions[part], own[part])
                 if passed is not None:  # what they earned, all the same
@@ -457,7 +460,9 @@ class BanditLearner(OnlineLearner):
         for array in (actions, own):
             array.flags.writeable = False
         bound = self._parameters.context_bound, self._norm
-        return BanditTrace(actions, own, first_round, rows, table, self._reward_range(), bound)
+        return BanditTrace(
+            actions, own, first_round, rows, table, self._reward_range(), bound, beyond
+        )
 
     def _replay(
         self, contexts: FloatArray, actions: IntArray, rewards: FloatArray

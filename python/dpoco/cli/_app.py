@@ -23,6 +23,7 @@ _HOMES = {
     "explain": "_checks.explain_command",
     "verify": "_checks.verify_command",
     "journal": "_journals.journal_app",
+    "serve": "_serve.serve_command",
     "table": "_lists.table_app",
 }
 

@@ -11,43 +11,58 @@ from typing import Any
 import typer
 
 import dpoco
-from dpoco import datasets
 from dpoco.cli import _support as shell
-from dpoco.cli._options import sources_of
+from dpoco.cli._tables import TableOptions, open_table, read_saved
 
 
 @shell.documented_options
 def publish_command(
-    state: Path, like: Path, to: Path, force: bool = False, as_json: shell.JsonFlag = False
+    state: Path,
+    to: Path,
+    like: Path | None = None,
+    trust_columns: bool = False,
+    force: bool = False,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """Write the model that a saved learner released last.
 
-    A state is secret and holds no names of columns: these come from an earlier model of the same
-    run.
+    A state is secret. It knows the names and ranges of the columns that it learned from, if dpoco
+    run wrote it.
 
     For example:
 
     dpoco run day-1.csv --label alarm --feature-range 0,10 --checkpoint state --horizon 100000
-    --decision model.json
 
-    dpoco publish state --like model.json --to newer.json
+    dpoco publish state --to model.json
 
     Parameters
     ----------
     state : argument STATE
         What --checkpoint or learner.save wrote.
-    like : FILE
-        Model of an earlier decision of this learner.
     to : FILE
         Where the model goes.
+    like : FILE
+        Model of an earlier decision of this learner, of the same columns. Needed for a state that
+        does not name its columns.
+    trust_columns : --trust-columns
+        Accept such a state, as one that Python saved, with the columns of --like.
     force : --force
         Replace a file.
     """
     with shell.errors_in_one_line():
         if not force:
             shell.check_new(to)
-        earlier = dpoco.Model.load(like)
-        model = earlier.after(dpoco.load(state, key=shell.state_key()))
+        earlier = None if like is None else dpoco.Model.load(like)
+        learner = dpoco.load(state, key=shell.state_key())
+        saved = read_saved(learner, trust_columns)
+        if saved is not None and saved.family != "records":
+            raise ValueError("only learners of labelled records have a decision that predicts")
+        if earlier is not None:
+            model = earlier.after(learner)
+        elif saved is not None:
+            model = dpoco.Model.of_schema(learner, saved.schema)
+        else:
+            raise ValueError("--trust-columns needs --like MODEL, for the names of the columns")
         model.save(to)
         if as_json:
             shell.print_json(model.to_dict())
@@ -57,9 +72,11 @@ def publish_command(
 
 @shell.documented_options
 def predict_command(
+    context: typer.Context,
     model: Path,
-    data: str,
-    header: bool | None = None,
+    *,
+    table: TableOptions,
+    keep: str | None = None,
     to: Path | None = None,
     force: bool = False,
     as_json: shell.JsonFlag = False,
@@ -71,43 +88,57 @@ def predict_command(
 
     For example:
 
-    dpoco predict model.json --data new.csv --to predictions.csv
+    dpoco predict model.json --data new.csv --keep id,time --to predictions.csv
 
     Parameters
     ----------
     model : argument MODEL
-        What --decision or dpoco publish wrote.
-    data : FILE
-        As for dpoco run; it needs the model's columns, and may have others.
-    header
-        As for dpoco run.
+        What --decision or dpoco publish wrote. The table needs its columns, in any order, and may
+        have others.
+    keep : A,B,...
+        Columns of the table that stand in front of the prediction.
     to : FILE
         CSV file for the predictions. [default: standard output]
     force : --force
         Replace a file.
     """
     with shell.errors_in_one_line():
+        if table.data is None:
+            raise ValueError("name the records with --data FILE")
         if to is not None and not force:
             shell.check_new(to)
         found = dpoco.Model.load(model)
-        rows = datasets.read_columns(sources_of(data), list(found.features), header=header)
-        answers = found.predict(rows).tolist()
-        title = f"probability of {found.label}" if found.task == "classification" else found.label
+        rows = open_table(shell.asked_of(context), fewest=1)
+        kept = [] if keep is None else [name.strip() for name in keep.split(",")]
+        rows.check([*found.columns, *kept])
+        answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()
+        beside = {name: rows.entries(name) for name in kept}
+        likely = found.task == "classification"
+        event = found.label
+        if found.coding.positive is not None:
+            event += f"={found.coding.positive}"
+        title = f"probability of {event}" if likely else found.label
         cells = ["" if math.isnan(each) else repr(each) for each in answers]
         if as_json:
             known = [None if math.isnan(each) else each for each in answers]
-            shell.print_json({"schema": "dpoco.predictions/1", "of": title, "predictions": known})
-        elif to is None:
-            _write(sys.stdout, title, cells)
+            texts = {name: list(map(_text, column)) for name, column in beside.items()}
+            shell.print_json(
+                {"schema": "dpoco.predictions/1", "of": title, "predictions": known, "kept": texts}
+            )
+        name = f"probability_of_{event}" if likely else f"predicted_{found.label}"
+        lines = [[*kept, name], *zip(*(map(_text, each) for each in beside.values()), cells,
+                                     strict=True)]  # fmt: skip
         if to is not None:
             with to.open("w", encoding="utf-8", newline="") as file:
-                _write(file, title, cells)
+                csv.writer(file, lineterminator="\n").writerows(lines)
             if not as_json:
                 typer.echo(f"Written: {to}: {len(cells):,} predictions of {_said(found)}")
+        elif not as_json:
+            csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
 
 
-def _write(file: Any, title: str, cells: list[str]) -> None:
-    csv.writer(file, lineterminator="\n").writerows([[title], *([cell] for cell in cells)])
+def _text(entry: Any) -> str:
+    return "" if entry is None else str(entry)
 
 
 def _said(model: dpoco.Model) -> str:

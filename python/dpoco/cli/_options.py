@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import glob
-import io
 import math
-import re
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from dpoco._participation import Participation
@@ -27,10 +22,22 @@ _ONLY = {
 }
 # What learners from something else than labelled records have no use for, and the reason.
 _NOT_FOR = {
-    "experts": (("label", "feature_range", "label_range", "p"), "takes losses"),
+    "experts": (
+        ("label", "feature_range", "label_range", "positive", "categories", "missing", "p"),
+        "takes losses",
+    ),
     "arms": (("p",), "learns which class is right"),
     "surface": (
-        ("features", "feature_range", "p", "radius", "feature_bound"),
+        (
+            "features",
+            "feature_range",
+            "positive",
+            "categories",
+            "missing",
+            "p",
+            "radius",
+            "feature_bound",
+        ),
         "learns a number or a point near --label",
     ),
 }
@@ -42,7 +49,9 @@ _NOT_GIVEN = {
 # All options that describe a game, as they are when nobody gave them.
 UNASKED: dict[str, Any] = {
     **_NOT_GIVEN, "data": None, "stream": None, "synthetic": None, "header": None, "label": None,
-    "features": None,
+    "features": None, "format": None, "encoding": "utf-8", "separator": None, "decimal": None,
+    "skip_lines": 0, "positive": None, "range": None, "categories": None, "missing": None,
+    "anonymous": False,
     "feature_range": None, "label_range": None, "loss_range": None, "intercept": True,
     "loss": "logistic", "p": None, "radius": None, "feature_bound": None, "slope_bound": None,
     "horizon": None, "quantile": None, "calibration": "tight", "option": None,
@@ -68,37 +77,14 @@ def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
         raise ValueError(f"{entry.name} {reason}: no --no-intercept")
     if entry.name == "noisy-newton" and asked["loss"] == "squared":
         raise ValueError(f"{entry.name} needs --loss logistic or huber")
+    if asked["positive"] is not None and asked["loss"] != "logistic":
+        raise ValueError("--positive is for --loss logistic: a regression has no event")
+    if asked["positive"] == "":
+        raise ValueError("--positive must be a text or a number")
+    if asked["positive"] is not None and asked["label_range"] is not None:
+        raise ValueError("--positive and --label-range exclude each other: a code is no number")
     if entry.plays in ("arms", "surface") and asked["loss"] != "logistic":
         raise ValueError(f"{entry.name} {reason}: no --loss")
-
-
-def sources_of(text: str) -> list[Any]:
-    """Return the files that --data names: one, those of a pattern by name, or standard input."""
-    if text == "-":
-        return [io.StringIO(sys.stdin.read())]
-    if Path(text).exists() or not set(text) & set("*?["):
-        return [Path(text)]
-    # hour10 follows hour9.
-    found = sorted(glob.glob(text), key=lambda name: [
-        (int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)
-    ])  # fmt: skip
-    if not found:
-        raise ValueError(f"no file is called {text}")
-    return [Path(each) for each in found]
-
-
-def with_ranges(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with those of --range as --feature-range and --label-range."""
-    features, label = list(asked["feature_range"] or ()), asked["label_range"]
-    for text in asked["range"] or ():
-        column, mark, rest = text.rpartition("=")
-        if not mark:
-            raise ValueError(f"--range must be COLUMN=LOW:HIGH; got {text!r}")
-        if column == asked["label"]:
-            label = rest
-        else:
-            features.append(text)
-    return {**asked, "range": None, "feature_range": features or None, "label_range": label}
 
 
 def parse_range(name: str, text: str) -> tuple[float, float]:
@@ -136,10 +122,12 @@ def participation_of(asked: Mapping[str, Any]) -> Participation | None:
     rounds, separation = asked["rounds_per_person"], asked["separation"]
     person = asked.get("person")
     if rounds is None:
-        for name in ("separation", "person"):
-            if asked.get(name) is not None:
+        for name in ("separation", "person", "anonymous"):
+            if asked.get(name):
                 raise ValueError(f"--{name} needs --rounds-per-person")
         return None
+    if asked.get("anonymous") and person is None:
+        raise ValueError("--anonymous needs --person COLUMN")
     if asked.get("data") is not None and person is None:
         raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
     return Participation(

@@ -30,13 +30,23 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget
 from dpoco.cli._options import (
+    UNASKED,
     given_options,
     parse_range,
     participation_of,
     refuse_useless,
-    sources_of,
 )
-from dpoco.datasets import PublicScaling, Stream
+from dpoco.cli._tables import (
+    DESCRIBE_A_FILE,
+    Declaration,
+    ask,
+    check_binary,
+    describe_records,
+    feature_columns,
+    load_stream,
+    open_table,
+)
+from dpoco.datasets import Schema, Stream, Table
 from dpoco.domains import Box, LpBall
 from dpoco.evaluation import games
 from dpoco.learners import Learner, learner_named
@@ -84,66 +94,41 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         raise ValueError("--data and --stream exclude each other")
     if asked["synthetic"] is not None and not (asked["data"] is asked["stream"] is None):
         raise ValueError("--synthetic goes without --data and --stream")
-    described = ("features", "feature_range", "label_range", "loss_range", "header", "person")
     if asked["data"] is None and not (
-        asked["intercept"] and all(asked[name] in (None, []) for name in described)
+        asked["intercept"] and all(asked[name] in (UNASKED[name], []) for name in DESCRIBE_A_FILE)
     ):
         raise ValueError("options that describe a file need --data FILE")
-    columns = asked["features"]
-    if columns is not None:
-        columns = [name.strip() for name in columns.split(",")]
-    family, person = families.pop(), asked["person"]
-    asked = {**asked, "features": columns}
-    people = None
+    family, table, people = families.pop(), None, None
+    declared = Declaration.of(asked)
     if asked["data"] is not None:
-        asked["data"] = sources_of(asked["data"])
-        sources, header, label = asked["data"], asked["header"], asked["label"]
-        if person is not None:
-            people = datasets.read_people(sources, person, header=header)
-            if person in (label, *(columns or ())):
-                raise ValueError("--person must name a column that nothing is learned from")
-            if columns is None and family != "surface":
-                named = datasets.column_names(sources, header=header)
-                asked["features"] = [name for name in named if name not in (label, person)]
-                if not asked["features"]:
-                    raise ValueError("there is no column to learn from besides --person")
-        if family in ("records", "arms"):
-            asked["feature_range"] = described_ranges(family, asked)
-    found = _GAMES[family](entries, asked)
+        table = open_table(asked)
+        saved = asked.get("saved")
+        if saved is not None:
+            declared = declared.with_saved(saved.schema)
+            saved.check_names(family, declared)
+        if asked["person"] is not None:
+            people = datasets.read_people(table, asked["person"], alone=asked["anonymous"])
+    found = _GAMES[family](entries, asked, table, declared)
+    for game in found:
+        if not game.counted.any():
+            raise ValueError(_nothing_known(game))
     return found if people is None else [replace(game, persons=people) for game in found]
 
 
-def described_ranges(family: str, asked: Mapping[str, Any]) -> list[str]:
-    """Return the ranges of columns, those of yes and no added; ask for all that is missing at once.
-
-    The columns' names and kinds are read from the files; their ranges are not, ever.
-    """
-    kinds = datasets.column_kinds(asked["data"], header=asked["header"])
-    label, given = asked["label"], list(asked["feature_range"] or ())
-    columns = asked["features"] or [name for name in kinds if name not in (label, asked["person"])]
-    named = {text.rpartition("=")[0] for text in given}
-    strangers = {*columns, *named, label} - {*kinds, "", None}
-    if strangers or label in columns:
-        return given  # what reads the files says it
-    open_ = [name for name in columns if "" not in named and name not in named]
-    texts = [name for name in columns if kinds[name] == "text"]
-    numbers = [name for name in open_ if kinds[name] == "numbers"]
-    missing = []
-    if label is None:
-        missing.append("--label COLUMN, what is to be predicted")
-    elif family == "records" and asked["loss"] != "logistic" and asked["label_range"] is None:
-        missing.append(f"--range {label}=LOW:HIGH, the public range of the label")
-    if texts:
-        missing.append(f"--features A,B,... without the columns of text: {', '.join(texts)}")
-    if numbers:
-        missing.append(
-            f"--range COLUMN=LOW:HIGH for {', '.join(numbers)} (or --feature-range LOW,HIGH for "
-            "all): public ranges, from knowledge, never from the records"
-        )
-    if missing:
-        shown = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-        raise ValueError(f"the columns are {shown}. Still needed: {'; '.join(missing)}")
-    return given + [f"{name}=0,1" for name in open_ if kinds[name] == "yes or no"]
+def _nothing_known(game: games.Game) -> str:
+    """Return why there is nothing to learn from: the columns that every row lacks."""
+    lacking = []
+    if game.records is not None:
+        names = (*game.records.feature_names, "the label")
+        rows = np.column_stack([game.records.features, game.records.labels])
+        lacking = [name for name, cells in zip(names, rows.T, strict=True)
+                   if not np.isfinite(cells).any()]  # fmt: skip
+    why = f": there is no value in {', '.join(lacking)}" if lacking else ""
+    return (
+        f"nothing can be learned from {game.stream['name']}, for every row has a missing value"
+        f"{why}; leave such a column out (--features), or say what stands for missing cells "
+        "(--missing)"
+    )
 
 
 def _covered(asked: Mapping[str, Any], rounds: int) -> int:
@@ -176,66 +161,67 @@ def _taken(
 # ---- records -------------------------------------------------------------------------------------
 
 
-def _load_stream(asked: Mapping[str, Any], loss: str, label_range: str | None) -> Stream:
-    """Load the file, or a bundled stream by name, scaled by the declared public ranges.
+def _bundled(asked: Mapping[str, Any], loss: str) -> Stream:
+    """Load a bundled stream by name, or a simulated one.
 
-    Without either, the shuttle stream; on a Python whose river does not have it yet, the shorter
+    Without a name, the shuttle stream; on a Python whose river does not have it yet, the shorter
     phishing stream.
     """
-    label = asked["label"]
-    if asked["data"] is None:
-        if label is not None:
-            raise ValueError("options that describe a file need --data FILE")
-        if asked["synthetic"] is not None:
-            if loss != "squared":
-                raise ValueError("--synthetic needs --loss squared: it is a regression")
-            return datasets.linear_regression_stream(asked["synthetic"], 10, seed=0)
-        if asked["stream"] is not None:
-            return datasets.load(asked["stream"])
-        try:
-            return datasets.load_shuttle()
-        except ImportError:
-            return datasets.load_phishing()
-    if label is None:
-        raise ValueError("--data needs --label COLUMN")
-    scaling = None
-    if label_range is not None:
-        scaling = PublicScaling(*parse_range("--label-range", label_range), intercept=False)
-    stream = datasets.load_file(
-        asked["data"],
-        label=label,
-        features=asked["features"] or None,
-        header=asked["header"],
-        label_scaling=scaling,
-        task="classification" if loss == "logistic" else "regression",
-    )
-    if label_range is not None and loss == "logistic":  # [-1, 1] to [0, 1]
-        stream = replace(stream, labels=(stream.labels + 1.0) / 2.0)
-    general, own = (-1.0, 1.0), {}  # one range for all columns, and those of single ones
-    for text in asked["feature_range"] or []:
-        column, mark, rest = text.rpartition("=")
-        interval = parse_range("--feature-range", rest)
-        if not mark:
-            general = interval
-        elif column in stream.feature_names:
-            own[column] = interval
-        else:
-            raise ValueError(f"--feature-range names {column!r}, which is no feature column")
-    ranges = [own.get(name, general) for name in stream.feature_names]
-    low, high = zip(*ranges, strict=True)
-    return stream.scaled(PublicScaling(low, high, intercept=asked["intercept"]))
+    if asked["label"] is not None:
+        raise ValueError("options that describe a file need --data FILE")
+    if asked["synthetic"] is not None:
+        if loss != "squared":
+            raise ValueError("--synthetic needs --loss squared: it is a regression")
+        return datasets.linear_regression_stream(asked["synthetic"], 10, seed=0)
+    if asked["stream"] is not None:
+        return datasets.load(asked["stream"])
+    try:
+        return datasets.load_shuttle()
+    except ImportError:
+        return datasets.load_phishing()
 
 
-def _problem_of(asked: Mapping[str, Any], dimension: int, ball: float) -> tuple[LpBall, Any]:
+def _load_stream(
+    family: str, asked: Mapping[str, Any], table: Table | None, declared: Declaration
+) -> Stream:
+    """Load the table as declared, or a bundled stream."""
+    loss = asked["loss"]
+    if table is None:
+        return _bundled(asked, "squared" if family == "arms" else loss)
+    kinds = table.kinds()
+    columns = feature_columns(table, declared, kinds)
+    ask(table, declared, columns, kinds, family, loss)
+    task = "classification" if family == "arms" or loss == "logistic" else "regression"
+    told = declared.label_range or declared.positive or declared.label in declared.categories
+    if family == "arms":  # labels as they are
+        declared = replace(declared, label_range=None)
+    stream = load_stream(table, declared, columns, kinds, task, loss, asked["intercept"])
+    if task == "classification" and not told:
+        check_binary(stream.labels, table.title, str(declared.label))
+    return stream
+
+
+def _description(
+    family: str, stream: Stream, asked: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Return what a state keeps of labelled records, with further fields of their schema."""
+    names, label = stream.feature_names, asked["label"] or "label"
+    if stream.transform is None:  # simulated
+        schema = Schema(names, ((-1.0, 1.0),) * len(names), False, stream.task, label)
+    else:
+        schema = replace(stream.schema(label), **more)
+    return describe_records(family, schema, asked)
+
+
+def _problem_of(asked: Mapping[str, Any], stream: Stream, ball: float) -> tuple[LpBall, Any]:
     """Return domain and loss, in a ball of the exponent `ball` if none was asked for."""
-    name = asked["loss"]
+    name, dimension = asked["loss"], stream.dimension
     p = ball if asked["p"] is None else float(asked["p"])
     radius = asked["radius"]
     if radius is None:
         radius = _DECISION_LENGTH[name] / LpBall(dimension, p, 1.0).max_norm(2.0)
     domain = LpBall(dimension, p, radius)
-    # Root mean square length of a record spread evenly over the cube [-1, 1]^d.
-    length = math.sqrt(dimension / 3.0)
+    length = _typical_length(stream)
     if asked["feature_bound"] is not None:
         length = positive_float("feature_bound", asked["feature_bound"])
     bounds: dict[str, Any] = {"feature_bound": _dual_bound(length, domain)}
@@ -248,13 +234,26 @@ def _problem_of(asked: Mapping[str, Any], dimension: int, ball: float) -> tuple[
     return domain, _LOSSES[name](**bounds)
 
 
-def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
-    name = choice("loss", asked["loss"], _LOSSES)
-    stream = _load_stream(asked, name, asked["label_range"])
+def _typical_length(stream: Stream) -> float:
+    """Return the root mean square length of a record spread evenly over the cube [-1, 1]^d.
+
+    Of the features of a column's categories, one is 1 and the others are 0.
+    """
+    lists = [own for name, own in stream.coding.categories.items()
+             if f"{name}={own[0]}" in stream.feature_names]  # fmt: skip
+    return math.sqrt((stream.dimension - sum(map(len, lists))) / 3.0 + len(lists))
+
+
+def _records(
+    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
+) -> list[games.Game]:
+    choice("loss", asked["loss"], _LOSSES)
+    stream = _load_stream("records", asked, table, declared)
+    kept = _description("records", stream, asked)
     covered = _covered(asked, len(stream))
     found = []
     for entry in entries:
-        domain, loss = _problem_of(asked, stream.dimension, entry.ball or 2.0)
+        domain, loss = _problem_of(asked, stream, entry.ball or 2.0)
         entry, options, why = _taken(entry, (domain, loss), covered, asked)
         if entry.name == "tree-frank-wolfe":
             rounds = _known_horizon(covered) or UNKNOWN
@@ -266,7 +265,7 @@ def _records(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
             options = {"step_size": "predicted", **options}
         horizon = min(covered, len(stream)) if entry.plays == "batch" else covered
         game = games.game_of_records(entry.load(), stream, domain, loss, horizon=horizon, **options)
-        found.append(replace(game, chosen=why))
+        found.append(replace(game, chosen=why, described=kept))
     return found
 
 
@@ -288,18 +287,22 @@ def _dual_bound(length: float, domain: LpBall) -> float:
 # ---- experts, arms, functions --------------------------------------------------------------------
 
 
-def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
-    declared = asked["loss_range"]
-    if asked["data"] is None:
+def _experts(
+    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
+) -> list[games.Game]:
+    between = asked["loss_range"]
+    span = (0.0, 1.0) if between is None else parse_range("--loss-range", between)
+    if table is None:
         losses, facts = datasets.load_losses(asked["stream"] or "pollsters")
+        wanted = list(facts["feature_names"])
     else:
-        path, header = asked["data"], asked["header"]
-        wanted = list(asked["features"] or datasets.column_names(path, header=header))
+        wanted = feature_columns(table, declared, table.kinds())
         if len(wanted) < 2:
             raise ValueError("losses must be at least two columns, one an expert")
-        losses = datasets.read_columns(path, wanted, header=header)
-        facts = _facts_of(path, "Losses of experts in", declared or "0,1", wanted)
-    more = {} if declared is None else {"loss_range": parse_range("--loss-range", declared)}
+        losses = table.select(wanted)
+        facts = _facts_of(table, "Losses of experts in", between or "0,1", wanted)
+    schema = Schema(tuple(wanted), (span,) * len(wanted), False, "regression", "")
+    more = {} if between is None else {"loss_range": span}
     covered = _covered(asked, len(losses))
     shifts = {"switches": asked["switches"], "adversary": "shifting"} if asked["switches"] else {}
     found = []
@@ -308,34 +311,42 @@ def _experts(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
         game = games.game_of_experts(
             entry.load(), losses, horizon=covered, stream=facts, **options, **more
         )
-        found.append(replace(game, chosen=why))
+        kept = describe_records("experts", schema, asked)
+        found.append(replace(game, chosen=why, described=kept))
     return found
 
 
-def _facts_of(sources: list[Any], about: str, declared: str, columns: list[str]) -> dict[str, Any]:
-    name = getattr(sources[0], "name", "standard input")
-    if len(sources) > 1:
-        name += f" and {len(sources) - 1} more"
+def _facts_of(table: Table, about: str, between: str, columns: list[str]) -> dict[str, Any]:
     return {
-        "name": name,
-        "description": f"{about} {name}",
-        "scaling": f"declared range {declared}, clipped",
+        "name": table.title,
+        "description": f"{about} {table.title}",
+        "scaling": f"declared range {between}, clipped",
         "feature_names": columns,
     }
 
 
-def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
-    if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
-        raise ValueError("linucb has no --radius: its coefficients are not bounded")
-    low, high = 0.0, 1.0
-    if asked["label_range"] is not None:
-        low, high = parse_range("--label-range", asked["label_range"])
+def _classes(declared: Declaration) -> tuple[int, int]:
+    """Return the first class and the last."""
+    if declared.label in declared.categories:
+        return 0, len(declared.categories[declared.label]) - 1
+    low, high = declared.label_range or (0.0, 1.0)
     if not (low.is_integer() and high.is_integer()):
         raise ValueError("--label-range must be whole numbers: the first class and the last")
     if high - low >= _MOST_CLASSES:
         raise ValueError(f"--label-range names more than {_MOST_CLASSES} classes")
-    stream = _load_stream(asked, "squared", None)  # labels as they are
-    rewards = games.class_rewards(stream.labels, int(high - low) + 1, first=int(low))
+    return int(low), int(high)
+
+
+def _arms(
+    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
+) -> list[games.Game]:
+    if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
+        raise ValueError("linucb has no --radius: its coefficients are not bounded")
+    low, high = _classes(declared)
+    stream = _load_stream("arms", asked, table, declared)
+    classes = None if stream.coding.positive else (float(low), float(high))
+    kept = _description("arms", stream, asked, label_range=classes)
+    rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
     if not np.any(rewards == 1.0):
         raise ValueError(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
@@ -352,20 +363,18 @@ def _arms(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Ga
     for entry in entries:
         options = given_options(entry, asked)
         if entry.name == "linucb":
-            # Root mean square length of a record spread evenly over the cube.
-            bound = math.sqrt(stream.dimension / 3.0)
+            bound = _typical_length(stream)
         else:
             bound = 1.0  # of every entry
             radius = 1.0 if asked["radius"] is None else asked["radius"]
             options["domain"] = LpBall(stream.dimension, 1.0, radius)
         given = asked["feature_bound"]
         options["context_bound"] = bound if given is None else given
-        found.append(
-            games.game_of_arms(
-                entry.load(), stream.features, rewards, horizon=_covered(asked, len(stream)),
-                stream=facts, nonprivate_flags=flags, **options,
-            )
+        game = games.game_of_arms(
+            entry.load(), stream.features, rewards, horizon=_covered(asked, len(stream)),
+            stream=facts, nonprivate_flags=flags, **options,
         )  # fmt: skip
+        found.append(replace(game, described=kept))
     return found
 
 
@@ -382,23 +391,25 @@ def _distance(target: FloatArray, points: FloatArray) -> FloatArray:
     return distance
 
 
-def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
-    label, declared = asked["label"], asked["label_range"]
+def _functions(
+    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
+) -> list[games.Game]:
+    label, between = asked["label"], declared.label_range
     wanted = None if label is None else [part.strip() for part in label.split(",")]
     low, high = 0.0, 1.0
-    if asked["data"] is None:
-        table, facts = datasets.load_losses(asked["stream"] or "pollsters")
+    if table is None:
+        losses_, facts = datasets.load_losses(asked["stream"] or "pollsters")
         names = list(facts["feature_names"])
         wanted = wanted or names[:1]
-        values = table[:, [names.index(named("column", each, names)) for each in wanted]]
+        values = losses_[:, [names.index(named("column", each, names)) for each in wanted]]
         facts["feature_names"] = wanted
     else:
-        if wanted is None or declared is None:
+        if wanted is None or between is None:
             raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
-        low, high = parse_range("--label-range", declared)
-        path = asked["data"]
-        values = datasets.read_columns(path, wanted, header=asked["header"])
-        facts = _facts_of(path, "Values of", declared, wanted)
+        low, high = between
+        table.check(wanted)
+        values = table.select(wanted)
+        facts = _facts_of(table, "Values of", asked["label_range"], wanted)
     if len(wanted) > 2 or len(set(wanted)) < len(wanted):
         raise ValueError("--label must name one column, or two different ones")
     flags: dict[str, NDArray[np.bool_]] = {
@@ -417,13 +428,15 @@ def _functions(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[gam
         losses = [partial(_pinball, q, float(value)) for value in targets[:, 0]]
         slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
     domain = Box([low] * len(wanted), [high] * len(wanted))
-    return [
-        games.game_of_functions(
+    schema = Schema(tuple(wanted), ((low, high),) * len(wanted), False, "regression", "")
+    found = []
+    for entry in entries:
+        game = games.game_of_functions(
             losses, domain, lipschitz=slope, horizon=_covered(asked, len(losses)),
             stream={**facts, "loss": what}, nonprivate_flags=flags, **given_options(entry, asked),
-        )
-        for entry in entries
-    ]  # fmt: skip
+        )  # fmt: skip
+        found.append(replace(game, described=describe_records("surface", schema, asked)))
+    return found
 
 
 _GAMES = {"records": _records, "experts": _experts, "arms": _arms, "surface": _functions}

@@ -17,6 +17,28 @@ if TYPE_CHECKING:
 _COLUMNS = 10  # that are shown of those with entries out of range
 
 
+_WORDS = {
+    "beyond_participation": "beyond the rule of --rounds-per-person",
+    "filled": "with a constant for a missing cell",
+    "unlisted_category": "of a category that is not listed",
+}
+
+
+def shares_in_words(shares: Mapping[str, float]) -> str:
+    """Return the shares above 0."""
+    return ", ".join(
+        f"{100.0 * share:.3g} % {_WORDS.get(what, what.replace('_', ' '))}"
+        for what, share in shares.items()
+        if share > 0.0
+    )
+
+
+def _say_counted(played: int, counted: int) -> None:
+    """Say what averages are over, if not over all rounds."""
+    if counted < played:
+        say(f"  averages are over the {counted:,} of {played:,} rounds whose data are not missing")
+
+
 def print_report(report: RunReport, files: Sequence[str]) -> None:
     """Print the numbers, the guarantee and where the files are, to standard output."""
     stream, noise, arms = report.stream, report.noise, report.domain.get("arms")
@@ -35,6 +57,8 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
         say("  without noise: a learner that starts with these rows")
     say()
     console().print(_table(report))
+    read = report.nonprivate_records
+    _say_counted(read["records"], read.get("counted", read["records"]))
     _say_repeats(len(report.private.average_losses))
     if arms is not None:
         say("  regret is against the least-squares policy, which is fitted to the rewards of all")
@@ -78,6 +102,7 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
         shown.add_row(name, f"{middle:.4f}", _range(values), f"{middle - best:.4f}")
     console().print(shown)
     say("  losses of the released decision on the records of the fit; no rounds, so no regret")
+    _say_counted(report.nonprivate_records["records"], report.nonprivate_records["counted"])
     _say_repeats(len(report.private))
     say()
     say(f"Price of privacy  {report.price_of_privacy:.4f} loss per record")
@@ -111,16 +136,8 @@ def _say_stream(report: RunReport | FitReport, shape: str) -> None:
 
 def _say_end(report: RunReport | FitReport, files: Sequence[str]) -> None:
     """Say how records were read, shares above 0, what is guaranteed, and where the files are."""
-
-    def listed(shares: dict[str, float]) -> str:
-        return ", ".join(
-            f"{100.0 * share:.3g} % {what.replace('_', ' ')}"
-            for what, share in shares.items()
-            if share > 0.0
-        )
-
     read = report.nonprivate_records
-    say(f"Records           {listed(read['shares']) or 'all as declared'}")
+    say(f"Records           {shares_in_words(read['shares']) or 'all as declared'}")
     ranges = report.stream.get("ranges", {})
     odd = [
         (name, shares)
@@ -130,7 +147,7 @@ def _say_end(report: RunReport | FitReport, files: Sequence[str]) -> None:
     odd.sort(key=lambda column: -max(column[1].values()))
     for name, shares in odd[:_COLUMNS]:
         declared = "" if name not in ranges else " in [{:g}, {:g}]".format(*ranges[name])
-        say(f"                  {name}{declared}: {listed(shares) or 'all as declared'}")
+        say(f"                  {name}{declared}: {shares_in_words(shares) or 'all as declared'}")
     if len(odd) > _COLUMNS:
         say(f"                  and {len(odd) - _COLUMNS} more columns: see report.json")
     say()
@@ -205,6 +222,10 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
             f"Regret is against the {result.comparator['name']}: average {measure} "
             f"{value if top is None else top - value:.4f}."
         )
+    _say_counted(stream["rounds"], result.settings["counted"])
+    beyond = {name: stream[name] for name in ("beyond_participation",) if name in stream}
+    if beyond:
+        say(f"  nothing was learned from the {shares_in_words(beyond)}")
     fits = [row for row in result.rows if row.access == "offline"]
     if fits:
         say(

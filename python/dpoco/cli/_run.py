@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 import dpoco
 from dpoco.accounting import Budget
 from dpoco.cli import _support as shell
-from dpoco.cli._options import UNASKED, participation_of, with_ranges
+from dpoco.cli._options import UNASKED, participation_of
 from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, games_of, learners_of
-from dpoco.cli._render import print_comparison, print_fit, print_report
+from dpoco.cli._render import print_comparison, print_fit, print_report, shares_in_words
+from dpoco.cli._tables import ColumnOptions, Saved, TableOptions, read_saved, with_ranges
 from dpoco.evaluation import FitReport
 from dpoco.evaluation.playing import fit_game, play_game
 
@@ -45,6 +49,161 @@ def check_writable(directory: Path, *files: Path | None) -> None:
 
 
 _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
+_MOST = 0.5  # share of rows that teach nothing from which on a note says so
+# Options that a learner goes on without: what is read, and how much of it.
+_NOT_KEPT = (
+    "data", "header", "format", "encoding", "separator", "decimal", "skip_lines", "horizon",
+    "repeats", "seed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PrivacyOptions:
+    """What is promised, and to whom.
+
+    Parameters
+    ----------
+    delta
+        Privacy budget of one run. [default: 1/(10 horizon)]
+    rounds_per_person
+        The budget is for all rounds of a person, who has at most so many. [default: for one round]
+    separation
+        With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]
+    seed
+        Reproducible noise, which voids the guarantee. [default: the operating system's entropy]
+    """
+
+    delta: float | None = None
+    rounds_per_person: int | None = None
+    separation: int | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class ProblemOptions:
+    """What is to be learned, and within which bounds.
+
+    Parameters
+    ----------
+    loss_range : LOW,HIGH
+        Public range of experts' losses; values outside are clipped. [default: 0,1]
+    loss : NAME
+        logistic, squared or huber.
+    radius
+        Radius of the ball; of high-dimensional-bandit, of the l_1 ball of an arm. [default: reaches
+        Euclidean length 8 for the logistic loss, 1 otherwise]
+    """
+
+    loss_range: str | None = None
+    loss: str = "logistic"
+    radius: float | None = None
+
+
+@dataclass(frozen=True)
+class LearnerOptions:
+    """How the learner is calibrated.
+
+    Parameters
+    ----------
+    p
+        Decisions lie in an l_p ball; 1 to inf. [default: 2; 1 for polyhedral-frank-wolfe]
+    feature_bound
+        Longer records (Euclidean, after scaling) are shortened to this; for
+        high-dimensional-bandit, by their largest entry. [default: sqrt(columns / 3), where a column
+        of categories counts as three; 1]
+    slope_bound
+        With --loss logistic: learn from a loss of slopes at most this, 0.5 to 1, for noisy-ftrl and
+        noisy-newton. [default: 1; of noisy-newton 0.5]
+    switches
+        Of the sequence of experts to compete with, for oblivious-tracker and batch-share. [default:
+        0]
+    exploration
+        Of linucb: factor on the proven widths of its intervals. A bound on regret needs 1.
+        [default: 0.1]
+    quantile
+        Of lipschitz: the quantile that is learned. [default: 0.5]
+    sum_method : NAME
+        auto, blt, tree, honaker or toeplitz, where the learner sums with noise.
+    noise : NAME
+        gaussian or generalized_gaussian. [default: what the calibration prescribes]
+    calibration : NAME
+        tight, corrected or paper.
+    step_scale
+        s in the steps s/(k + s) of tree-frank-wolfe.
+    batch
+        Rounds per update. [default: of tree-frank-wolfe horizon/1000, 1 for --calibration paper;
+        else the learner's own]
+    option : NAME=VALUE
+        Any other option of the learner, as its constructor takes it; repeatable. See dpoco plan
+        LEARNER --help.
+    """
+
+    p: float | None = None
+    feature_bound: float | None = None
+    slope_bound: float | None = None
+    switches: int | None = None
+    exploration: float | None = None
+    quantile: float | None = None
+    sum_method: str = "auto"
+    noise: str | None = None
+    calibration: str = "tight"
+    step_scale: float = 1.0
+    batch: int | None = None
+    option: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class KeepOptions:
+    """What a run leaves behind.
+
+    Parameters
+    ----------
+    output : FILE
+        Write the report here, too.
+    decision : FILE
+        Write the model that the private run released: decision, columns, ranges, guarantee. It may
+        be published, unlike the report. dpoco predict applies it.
+    checkpoint : FILE
+        Keep the learner's state here, also when interrupted. Secret, like the data, or encrypted:
+        dpoco --key-file FILE run ... It keeps the options, too.
+    resume : --resume
+        Continue the learner in --checkpoint: all rows are new rounds for it. Options that are not
+        given are those that it began with; columns are found by their names.
+    skip_played : --skip-played
+        With --resume: the rows begin with the rounds played already; skip these.
+    trust_columns : --trust-columns
+        With --resume: accept a state that does not say which columns it learned from, as one that
+        Python saved; the file must have the same ones in the same order.
+    """
+
+    output: Path | None = None
+    decision: Path | None = None
+    checkpoint: Path | None = None
+    resume: bool = False
+    skip_played: bool = False
+    trust_columns: bool = False
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Where the report goes, and what is printed.
+
+    Parameters
+    ----------
+    out : DIR
+        Where the report and its figure go.
+    force : --force
+        Replace files of an earlier run. [default: refuse; --resume replaces them]
+    figure
+        Draw the figure (needs matplotlib).
+    """
+
+    out: Path = Path("results")
+    force: bool = False
+    figure: bool = True
+    config: shell.Config = None
+    as_json: shell.JsonFlag = False
+    quiet: shell.Quiet = False
 
 
 @shell.documented_options
@@ -52,51 +211,21 @@ def run_command(
     context: typer.Context,
     file: str | None = None,
     learner: str = "auto",
-    data: str | None = None,
-    header: bool | None = None,
+    *,
+    table: TableOptions,
     stream_name: str | None = None,
     synthetic: int | None = None,
-    label: str | None = None,
-    features: str | None = None,
-    column_range: list[str] | None = None,
-    feature_range: list[str] | None = None,
-    label_range: str | None = None,
-    loss_range: str | None = None,
+    columns: ColumnOptions,
     intercept: bool = True,
-    loss: str = "logistic",
     epsilon: float = 1.0,
-    delta: float | None = None,
-    rounds_per_person: int | None = None,
-    separation: int | None = None,
-    person: str | None = None,
-    p: float | None = None,
-    radius: float | None = None,
-    feature_bound: float | None = None,
-    slope_bound: float | None = None,
+    privacy: PrivacyOptions,
     horizon: shell.Horizon = None,
-    switches: int | None = None,
-    exploration: float | None = None,
-    quantile: float | None = None,
-    sum_method: str = "auto",
-    noise: str | None = None,
-    calibration: str = "tight",
-    step_scale: float = 1.0,
-    batch: int | None = None,
-    option: list[str] | None = None,
+    problem: ProblemOptions,
+    tuning: LearnerOptions,
     repeats: int | None = None,
-    seed: int | None = None,
-    out: Path = Path("results"),
-    output: Path | None = None,
-    decision: Path | None = None,
-    force: bool = False,
-    figure: bool = True,
-    checkpoint: Path | None = None,
-    resume: bool = False,
-    skip_played: bool = False,
+    keep: KeepOptions,
     show_progress: bool | None = None,
-    config: shell.Config = None,
-    as_json: shell.JsonFlag = False,
-    quiet: shell.Quiet = False,
+    to: ReportOptions,
 ) -> None:
     """Play a private learner on a stream and report how it compares.
 
@@ -135,12 +264,6 @@ def run_command(
         epoch-selector, window-selector, shift-detector, oblivious-tracker, batch-share for losses
         of experts; linucb, high-dimensional-bandit for records whose classes are arms; lipschitz
         for a running quantile; sufficient-statistics (squared loss) for one fit to all records.
-    data : FILE
-        CSV, Parquet or NPZ file, one round a row, in order; several as a pattern in quotes
-        ('2026-11-*.csv', sorted by name), or - for CSV on standard input.
-    header
-        Whether the first row of a CSV file names the columns; if not, they are named 1, 2, ...
-        [default: it does, but is refused if it holds a number: it may be a record]
     stream_name : --stream NAME
         Bundled stream, without --data: shuttle or phishing, of experts pollsters or stocks; see
         dpoco datasets. [default: shuttle, of experts pollsters; phishing on Python 3.10, where
@@ -148,165 +271,93 @@ def run_command(
     synthetic : --synthetic ROUNDS
         Simulated regression of so many rounds with ten features, whose best decision is known; the
         records are the same in every run. Implies --loss squared.
-    label : COLUMN
-        Column of the labels. Logistic loss: the probability of the event, in [0, 1] (1 = it
-        happened); other values are clipped. Regression: a number in --label-range. Bandits: the
-        class. lipschitz: the column, or two, to be near to.
-    features : A,B,...
-        Feature columns, or the experts' losses. [default: all but the label]
-    column_range : --range COLUMN=LOW:HIGH
-        Public range of a column, also of the label; repeatable. Mapped to [-1, 1], values outside
-        saturate. Declare it from knowledge, never from the records.
-    feature_range : [COLUMN=]LOW,HIGH
-        Public range of all columns, or of one; repeatable.
-    label_range : LOW,HIGH
-        Public range of the labels, mapped to [-1, 1] (logistic loss: to [0, 1]). Bandits: the first
-        class and the last, whole numbers. [default of bandits: 0,1]
-    loss_range : LOW,HIGH
-        Public range of experts' losses; values outside are clipped. [default: 0,1]
     intercept
         Append a constant feature.
-    loss : NAME
-        logistic, squared or huber.
     epsilon
         Privacy budget of one run.
-    delta
-        Privacy budget of one run. [default: 1/(10 horizon)]
-    rounds_per_person
-        The budget is for all rounds of a person, who has at most so many. [default: for one round]
-    separation
-        With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]
-    person : COLUMN
-        Column that says whose record a row is. What a person has beyond --rounds-per-person is
-        played as an empty record. Bundled streams have no such column: nobody sees to it there.
-    p
-        Decisions lie in an l_p ball; 1 to inf. [default: 2; 1 for polyhedral-frank-wolfe]
-    radius
-        Radius of the ball; of high-dimensional-bandit, of the l_1 ball of an arm. [default: reaches
-        Euclidean length 8 for the logistic loss, 1 otherwise]
-    feature_bound
-        Longer records (Euclidean, after scaling) are shortened to this; for
-        high-dimensional-bandit, by their largest entry. [default: sqrt(columns / 3); 1]
-    slope_bound
-        With --loss logistic: learn from a loss of slopes at most this, 0.5 to 1, for noisy-ftrl and
-        noisy-newton. [default: 1; of noisy-newton 0.5]
-    switches
-        Of the sequence of experts to compete with, for oblivious-tracker and batch-share. [default:
-        0]
-    exploration
-        Of linucb: factor on the proven widths of its intervals. A bound on regret needs 1.
-        [default: 0.1]
-    quantile
-        Of lipschitz: the quantile that is learned. [default: 0.5]
-    sum_method : NAME
-        auto, blt, tree, honaker or toeplitz, where the learner sums with noise.
-    noise : NAME
-        gaussian or generalized_gaussian. [default: what the calibration prescribes]
-    calibration : NAME
-        tight, corrected or paper.
-    step_scale
-        s in the steps s/(k + s) of tree-frank-wolfe.
-    batch
-        Rounds per update. [default: of tree-frank-wolfe horizon/1000, 1 for --calibration paper;
-        else the learner's own]
-    option : NAME=VALUE
-        Any other option of the learner, as its constructor takes it; repeatable. See dpoco plan
-        LEARNER --help.
     repeats
         Private runs with independent noise, for evaluation. [default: 10; 1 with --checkpoint or
         --decision]
-    seed
-        Reproducible noise, which voids the guarantee. [default: the operating system's entropy]
-    out : DIR
-        Where report.json and report.png go.
-    output : FILE
-        Write the report here, too.
-    decision : FILE
-        Write the model that the private run released: decision, columns, ranges, guarantee. It may
-        be published, unlike the report. dpoco predict applies it.
-    force : --force
-        Replace files of an earlier run. [default: refuse; --resume replaces them]
-    figure
-        Draw report.png (needs matplotlib).
-    checkpoint : FILE
-        Keep the learner's state here, also when interrupted. Secret, like the data, or encrypted:
-        dpoco --key-file FILE run ...
-    resume : --resume
-        Continue the learner in --checkpoint: all rows are new rounds for it. Repeat the other
-        options, but for --horizon.
-    skip_played : --skip-played
-        With --resume: the rows begin with the rounds played already; skip these.
     show_progress : --progress/--no-progress
         Tell at rounds 1, 2, 4, 8, ... how the first private run is going, on standard error.
         [default: on a terminal]
     """
-    asked = shell.asked_of(context)
-    with shell.errors_in_one_line(checkpoint), shell.notes(quiet):
+    asked, checkpoint, decision = shell.asked_of(context), keep.checkpoint, keep.decision
+    with shell.errors_in_one_line(checkpoint), shell.notes(to.quiet):
         if file is not None and shell.was_given(context, "data"):
             raise ValueError("FILE and --data name the same thing: give one of them")
-        data = asked["data"] = data if file is None else file
+        asked["data"] = table.data if file is None else file
+        check_writable(to.out, keep.output, decision, checkpoint)
+        if keep.skip_played and not keep.resume:
+            raise ValueError("--skip-played needs --resume")
+        if decision is not None and privacy.seed is not None:
+            raise ValueError("--decision needs fresh noise: leave out --seed")
+        resumed = started_learner(checkpoint, keep.resume)
+        saved = None if resumed is None else read_saved(resumed, keep.trust_columns)
+        if saved is not None:
+            asked |= kept_options(saved, resumed, asked, shell.typed_options(context))
         asked = with_ranges(asked)
         if synthetic is not None and not shell.was_given(context, "loss"):
             asked["loss"] = "squared"
-        (entry,) = learners_of([learner], FAMILIES, asked)
-        check_writable(out, output, decision, checkpoint)
+        (entry,) = learners_of([asked["learner"]], FAMILIES, asked)
         fits = entry.plays == "batch"
-        if fits and (checkpoint is not None or resume):
+        if fits and checkpoint is not None:
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
-        if skip_played and not resume:
-            raise ValueError("--skip-played needs --resume")
-        if decision is not None and seed is not None:
-            raise ValueError("--decision needs fresh noise: leave out --seed")
         alone = checkpoint is not None or decision is not None
         count = repeats if repeats is not None else (1 if alone else 10)
-        table = show_progress is not False and not (quiet or as_json or fits)
-        key = None if checkpoint is None else shell.state_key()
-        saved = started_learner(checkpoint, resume)
-        if horizon is None and saved is not None:
-            horizon = saved.horizon
-        (game,) = games_of([entry], {**asked, "horizon": horizon, "resumed": saved})
+        if horizon is None and resumed is not None:
+            horizon = resumed.horizon
+        (game,) = games_of(
+            [entry], {**asked, "horizon": horizon, "resumed": resumed, "saved": saved}
+        )
+        if game.described is not None:
+            game = replace(game, described={**game.described, "command": asked})
         if decision is not None and game.records is None:
             raise ValueError("--decision is for learners of records, whose decision predicts")
         models: list[dpoco.Model] = []
 
-        def released(learner: Any) -> None:
+        def released(player: Any) -> None:
             if decision is not None and game.records is not None:
-                models.append(dpoco.Model.of(learner, game.records, label or "label"))
+                models.append(dpoco.Model.of(player, game.records, asked["label"] or "label"))
 
-        budget = Budget._over(epsilon, delta, game.horizon if horizon is None else horizon)
-        if not (force or resume):
-            shell.check_new(out / "report.json", output, decision)
-        with shell.progress(quiet or as_json, lines=show_progress, table=table) as (show, snapshot):
+        covered = game.horizon if horizon is None else horizon
+        budget = Budget._over(asked["epsilon"], asked["delta"], covered)
+        if not (to.force or keep.resume):
+            shell.check_new(to.out / "report.json", keep.output, decision)
+        silent = to.quiet or to.as_json
+        lines = show_progress is not False and not (silent or fits)
+        with shell.progress(silent, lines=show_progress, table=lines) as (show, snapshot):
             common: dict[str, Any] = {
-                "repeats": count, "seed": seed, "progress": show, "released": released,
+                "repeats": count, "seed": privacy.seed, "progress": show, "released": released,
             }  # fmt: skip
             report: Any = (
                 fit_game(game, budget, **common)
                 if fits
                 else play_game(
-                    game, budget, snapshot=snapshot, checkpoint=checkpoint, key=key, resume=saved,
-                    skip_played=skip_played, **common,
+                    game, budget, snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
+                    key=None if checkpoint is None else shell.state_key(),
+                    skip_played=keep.skip_played, **common,
                 )
             )  # fmt: skip
-        named = not (data is None and stream_name is None and synthetic is None)
-        default = not named and "task" in report.stream
-        if default and report.stream["name"] != "shuttle" and not quiet:
-            typer.echo(
-                "note: no shuttle stream here (river 0.26, Python 3.11); playing "
+        check_learned(report)
+        named = not (asked["data"] is None and stream_name is None and synthetic is None)
+        if not named and "task" in report.stream and report.stream["name"] != "shuttle":
+            warnings.warn(
+                "no shuttle stream here (river 0.26, Python 3.11); playing "
                 f"{report.stream['name']}",
-                err=True,
-            )
+                shell.Note, stacklevel=1,
+            )  # fmt: skip
         report = replace(report, settings={**report.settings, "command": asked})
-        files = shell.write_report(report, out / "report.json", _draw if figure else None)
-        if output is not None:
-            output.write_text(report.to_json() + "\n", encoding="utf-8")
-            files.append(str(output))
+        files = shell.write_report(report, to.out / "report.json", _draw if to.figure else None)
+        if keep.output is not None:
+            keep.output.write_text(report.to_json() + "\n", encoding="utf-8")
+            files.append(str(keep.output))
         if decision is not None:
             models[0].save(decision)
             files.append(f"{decision}, which may be published")
-        if as_json:
+        if to.as_json:
             typer.echo(report.to_json())
-        elif not quiet:
+        elif not to.quiet:
             (print_fit if fits else print_report)(report, files)
         left = report.rows["beyond_horizon"]
         if checkpoint is not None and left:
@@ -316,6 +367,49 @@ def run_command(
                 err=True,
             )
             raise typer.Exit(_ROWS_LEFT)
+
+
+def kept_options(
+    saved: Saved, learner: Any, asked: Mapping[str, Any], typed: Collection[str]
+) -> dict[str, Any]:
+    """Return the options that a saved learner began with, of those that were not given again.
+
+    Its own name is not among them if auto, which stays with what was saved, can choose it.
+    """
+    kept = {
+        name: value for name, value in saved.command.items()
+        if name in asked and name not in {*typed, *_NOT_KEPT}
+    }  # fmt: skip
+    own = ("noise", "sum_method", "step_scale", "batch", "exploration", "calibration", "option")
+    chosen = (dpoco.oco.NoisyFTRL, dpoco.oco.NoisyNewton, dpoco.frank_wolfe.TreeFrankWolfe)
+    if isinstance(learner, chosen) and all(
+        kept.get(name, UNASKED[name]) in (UNASKED[name], []) for name in own
+    ):
+        kept.pop("learner", None)
+    return kept
+
+
+def check_learned(report: Any) -> None:
+    """Raise if a run learned from no record, and note it if it learned from less than half.
+
+    A learner that goes on has learned before: that its people come too often is only noted.
+    """
+    read = report.nonprivate_records
+    taught = read["learned"] / max(1, read["records"])
+    reasons = shares_in_words({
+        name: share for name, share in read["shares"].items() if name not in ("empty", "clipped")
+    })  # fmt: skip
+    if taught == 0.0 and not getattr(report, "first_round", 0):
+        raise ValueError(f"nothing was learned, for all records were empty: {reasons}")
+    if taught < _MOST:
+        hint = ""
+        if read["shares"].get("beyond_participation", 0.0) >= _MOST:
+            hint = "; most people come more often than --rounds-per-person allows"
+        warnings.warn(
+            f"{100.0 * (1.0 - taught):.3g} % of the records were empty, so that little was "
+            f"learned: {reasons}{hint}",
+            shell.Note, stacklevel=1,
+        )  # fmt: skip
 
 
 def _draw(report: Any) -> Any:
@@ -333,31 +427,17 @@ def compare_command(
     context: typer.Context,
     learners: str | None = None,
     epsilons: str = "0.5,1,2,4",
-    delta: float | None = None,
-    data: str | None = None,
-    header: bool | None = None,
+    *,
+    table: TableOptions,
     stream_name: str | None = None,
-    label: str | None = None,
-    features: str | None = None,
-    feature_range: list[str] | None = None,
-    label_range: str | None = None,
-    loss_range: str | None = None,
-    loss: str = "logistic",
-    rounds_per_person: int | None = None,
-    separation: int | None = None,
-    person: str | None = None,
+    columns: ColumnOptions,
+    privacy: PrivacyOptions,
+    problem: ProblemOptions,
     p: float = 2.0,
-    radius: float | None = None,
     horizon: int | None = None,
     repeats: int = 5,
-    seed: int | None = None,
     baseline: bool = True,
-    out: Path = Path("results"),
-    force: bool = False,
-    figure: bool = True,
-    config: shell.Config = None,
-    as_json: shell.JsonFlag = False,
-    quiet: shell.Quiet = False,
+    to: ReportOptions,
 ) -> None:
     """Compare learners on one stream, each at the same privacy: table, figure and JSON.
 
@@ -384,53 +464,19 @@ def compare_command(
         auto,prefix-hedge,batch-share]
     epsilons : E,E,...
         Privacy budgets of one run.
-    delta
-        Privacy budget of one run. [default: 1/(10 horizon)]
-    data : FILE
-        CSV, Parquet or NPZ file, one round a row, in order.
-    header
-        As for dpoco run.
     stream_name : --stream NAME
         Bundled stream; see dpoco datasets. [default: phishing]
-    label : COLUMN
-        As for dpoco run.
-    features : A,B,...
-        As for dpoco run.
-    feature_range : [COLUMN=]LOW,HIGH
-        As for dpoco run.
-    label_range : LOW,HIGH
-        As for dpoco run.
-    loss_range : LOW,HIGH
-        As for dpoco run.
-    loss : NAME
-        logistic, squared or huber.
-    rounds_per_person
-        As for dpoco run.
-    separation
-        As for dpoco run.
-    person : COLUMN
-        As for dpoco run.
     p
         Decisions lie in an l_p ball, the same for all learners.
-    radius
-        As for dpoco run.
     horizon
         Rounds the guarantees cover. [default: all]
     repeats
         Runs of each learner at each budget, with independent noise.
-    seed
-        Reproducible noise, which voids the guarantees. [default: the operating system's entropy]
     baseline
         Also without noise.
-    out : DIR
-        Where comparison.json and comparison.png go.
-    force : --force
-        Replace those of an earlier comparison.
-    figure
-        Draw comparison.png (needs matplotlib).
     """
     asked = shell.asked_of(context)
-    with shell.errors_in_one_line(), shell.notes(quiet):
+    with shell.errors_in_one_line(), shell.notes(to.quiet):
         if learners is None:
             learners = _EXPERTS if stream_name in STREAMS_OF_LOSSES else _RECORDS
         entries = learners_of([name.strip() for name in learners.split(",")], _COMPARED, asked)
@@ -439,14 +485,14 @@ def compare_command(
         sizes = shell.numbers("--epsilons", epsilons, positive=True)
         if len(set(sizes)) < len(sizes):
             raise ValueError("--epsilons names one of them twice")
-        if out.exists() and not out.is_dir():
+        if to.out.exists() and not to.out.is_dir():
             raise ValueError("--out must be a directory")
         of_records = entries[0].plays in ("records", "batch")
-        problem = {**UNASKED, **asked, "p": p if of_records or p != 2.0 else None}
-        problem["epsilon"] = sorted(sizes)[len(sizes) // 2]  # what auto is chosen for
-        if data is None and stream_name is None and entries[0].plays != "experts":
-            problem["stream"] = "phishing"
-        games = games_of(entries, problem)
+        described = {**UNASKED, **with_ranges(asked), "p": p if of_records or p != 2.0 else None}
+        described["epsilon"] = sorted(sizes)[len(sizes) // 2]  # what auto is chosen for
+        if table.data is None and stream_name is None and entries[0].plays != "experts":
+            described["stream"] = "phishing"
+        games = games_of(entries, described)
         first = games[0]
         why = next((game.chosen for game in games if game.chosen), None)
         covered, given = first.horizon if horizon is None else horizon, len(first.data[0])
@@ -455,29 +501,37 @@ def compare_command(
         comparator = {name: best[name] for name in ("total_loss", "average_loss")}
         if "reward_range" in first.loss:
             comparator["largest_reward"] = first.loss["reward_range"][1]
-        rule = participation_of(problem)
+        rule = participation_of(described)
         people = {} if rule is None else {"participation": rule.to_dict()}
-        budgets = [Budget._over(size, delta, covered) for size in sorted(sizes)]
-        if not force:
-            shell.check_new(out / "comparison.json")
-        with shell.progress(quiet or as_json) as (show, _):
+        budgets = [Budget._over(size, privacy.delta, covered) for size in sorted(sizes)]
+        if not to.force:
+            shell.check_new(to.out / "comparison.json")
+        with shell.progress(to.quiet or to.as_json) as (show, _):
             result = dpoco.evaluation.compare(
                 {entry.name: game.build for entry, game in zip(entries, games, strict=True)},
                 tuple(column[rows] for column in first.data),
                 budgets=[*budgets, *([None] if baseline else [])],
                 comparator={"name": best.get("name", "best fixed decision"), **comparator},
-                repeats=repeats, seed=seed, progress=show,
+                repeats=repeats, seed=privacy.seed, progress=show,
                 stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop},
                 settings={"horizon": covered, **people, "chosen": why, "command": asked},
                 persons=None if first.persons is None else first.persons[rows],
             )  # fmt: skip
+        beyond = [_share_beyond(traces[0]) for traces in result.traces.values()]
+        if any(beyond):
+            result = replace(result, stream={**result.stream, "beyond_participation": max(beyond)})
         files = shell.write_report(
-            result, out / "comparison.json", _draw_comparison if figure else None
+            result, to.out / "comparison.json", _draw_comparison if to.figure else None
         )
-        if as_json:
+        if to.as_json:
             typer.echo(result.to_json())
-        elif not quiet:
+        elif not to.quiet:
             print_comparison(result, files)
+
+
+def _share_beyond(trace: Any) -> float:
+    """Return the share of records that were more than their person may have."""
+    return 0.0 if trace._beyond is None else float(np.mean(trace._beyond))
 
 
 def _draw_comparison(result: Any) -> Any:

@@ -6,6 +6,7 @@ signature, their help is in its docstring, as for the constructors of learners.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -36,9 +38,17 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Function = TypeVar("Function", bound=Callable[..., None])
+
+
+class Note(UserWarning):
+    """Something that the user of a command should know about a file."""
+
+
 KEY_FILE: ContextVar[Path | None] = ContextVar("KEY_FILE", default=None)
 # Warnings that commands show as notes.
-SHOWN = (dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning, dpoco.UnspentBudgetWarning)
+SHOWN = (
+    dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning, dpoco.UnspentBudgetWarning, Note,
+)  # fmt: skip
 _WIDTH = 100
 _MANY = 20  # options that need headings
 _FIGURES = (".png", ".svg", ".pdf")
@@ -46,12 +56,13 @@ _FIGURES = (".png", ".svg", ".pdf")
 
 # Headings of the help of a command with many options, and which ones are below them.
 _PANELS = {
-    "Data": "data header stream label features range feature-range label-range loss-range "
-    "intercept person",
+    "Data": "data header format encoding separator decimal skip-lines stream label positive "
+    "features range feature-range label-range loss-range categories missing intercept person "
+    "anonymous",
     "Privacy": "epsilon delta horizon rounds-per-person separation seed",
     "Learner": "learner learners epsilons loss p radius feature-bound slope-bound switches "
     "exploration quantile sum-method noise calibration step-scale batch option",
-    "Files": "out output decision force figure checkpoint resume skip-played config",
+    "Files": "out output decision force figure checkpoint resume skip-played trust-columns config",
 }
 
 
@@ -102,27 +113,60 @@ def option_of(kind: Any, values: str, meaning: str) -> Any:
 
 
 def documented_options(function: Function) -> Function:
-    """Make options of a function's parameters, and leave the rest of its docstring as the help."""
-    said = documented(function)
+    """Make options of a function's parameters, and leave the rest of its docstring as the help.
+
+    A parameter whose type is a dataclass stands for a group of options that commands share: the
+    dataclass's fields, with the help of its own docstring.
+    """
     # Not `get_type_hints`: where the default is None, Python 3.10 hides annotations in a union.
     parameters = inspect.signature(function, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in parameters if is_dataclass(each.annotation)
+    }
     shown = [
-        each.replace(annotation=option_of(each.annotation, *said[each.name]))
-        if each.name in said
-        else each
+        option
         for each in parameters
-    ]
-    described: Any = function
+        for option in (_options_in(groups[each.name]) if each.name in groups
+                       else _with_help([each], function))
+    ]  # fmt: skip
+
+    @functools.wraps(function)
+    def command(*ordered: Any, **given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        function(*ordered, **given)
+
+    described: Any = command
     described.__signature__ = inspect.Signature(shown)
     described.__annotations__ = {each.name: each.annotation for each in shown}
-    function.__doc__ = (inspect.getdoc(function) or "").partition("\nParameters\n")[0]
-    return function
+    command.__doc__ = (inspect.getdoc(function) or "").partition("\nParameters\n")[0]
+    return described  # type: ignore[no-any-return]
+
+
+def _options_in(group: Any) -> list[inspect.Parameter]:
+    """Return the options of a dataclass."""
+    own = inspect.signature(group, eval_str=True).parameters.values()
+    return _with_help([each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own], group)
+
+
+def _with_help(parameters: Sequence[inspect.Parameter], owner: Any) -> list[inspect.Parameter]:
+    """Return parameters as options with the help of a docstring, where it says something."""
+    said = documented(owner)
+    return [
+        each.replace(
+            kind=inspect.Parameter.KEYWORD_ONLY,
+            annotation=option_of(each.annotation, *said[each.name])
+            if each.name in said
+            else each.annotation,
+        )
+        for each in parameters
+    ]
 
 
 # Options that a report does not tell, nor gives to another run: where it goes, what is continued.
 _NOT_TOLD = (
     "out", "output", "decision", "force", "figure", "checkpoint", "resume", "skip_played",
-    "progress", "config", "json", "quiet",
+    "trust_columns", "progress", "config", "json", "quiet",
 )  # fmt: skip
 
 
@@ -148,7 +192,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"no such file: {path}")
     try:
-        record: Any = _parse(path)
+        record: Any = parse_file(path)
     except (ValueError, RecursionError):
         raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file") from None
     if not isinstance(record, dict):
@@ -162,7 +206,8 @@ def _read(path: Path) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value is not None}
 
 
-def _parse(path: Path) -> Any:
+def parse_file(path: Path) -> Any:
+    """Return what a TOML or JSON file holds."""
     suffix = path.suffix.lower()
     text = path.read_text(encoding="utf-8")
     if suffix == ".json":
@@ -253,6 +298,16 @@ def was_given(context: typer.Context, name: str) -> bool:
     """Return whether an option stands on the command line, and not only in a file of options."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def typed_options(context: typer.Context) -> set[str]:
+    """Return the names of the options that stand on the command line or in a file of options."""
+    return {
+        name
+        for name, own in _options_of(context).items()
+        if (source := context.get_parameter_source(own)) is not None
+        and source.name in ("COMMANDLINE", "DEFAULT_MAP")
+    }
 
 
 def told(value: Any) -> Any:
@@ -363,11 +418,17 @@ def notes(quiet: bool) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         for category in SHOWN:
             warnings.simplefilter("always", category)
+        failed = True
         try:
             yield
-        finally:
+            failed = False
+        except typer.Exit:  # of a command that has done its work
+            failed = False
+            raise
+        finally:  # what is to know of a file is no line beside an error
+            told = [each for each in caught if not (failed and issubclass(each.category, Note))]
             if not quiet:
-                for text in dict.fromkeys(str(warning.message) for warning in caught):
+                for text in dict.fromkeys(str(each.message) for each in told):
                     typer.echo(f"note: {text}", err=True)
 
 

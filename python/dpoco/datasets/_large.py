@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import imported, named, positive_int
-from dpoco.datasets import _files
-from dpoco.datasets._files import _Table
+from dpoco.datasets import _files, _tables
+from dpoco.datasets._coding import Coding
 from dpoco.datasets._stream import PublicScaling, Stream, linear_regression_stream, river_dataset
+from dpoco.datasets._tables import FileFormat, Table
 
 _ROWS = 65_536
 
 
 def chunks(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     label: str,
     features: Sequence[str] | None = None,
@@ -29,15 +31,18 @@ def chunks(
     scaling: PublicScaling | None = None,
     label_scaling: PublicScaling | None = None,
     task: str = "classification",
+    coding: Coding | None = None,
+    file_format: FileFormat | None = None,
     rows: int = _ROWS,
 ) -> Iterator[Stream]:
-    """Read a stream in parts, so that a file may be larger than memory.
+    """Read a stream in parts, so that files may be larger than memory.
 
     Parameters
     ----------
-    path : path-like
-        ``.csv``, ``.csv.gz`` or ``.parquet``. Cells of a CSV file must not hold line breaks.
-    label, features, header, scaling, label_scaling, task
+    path : path-like or a sequence of them
+        CSV or Parquet files, a folder or a pattern, as for `load_file`. Cells of a CSV file must
+        not hold line breaks.
+    label, features, header, scaling, label_scaling, task, coding, file_format
         As for `load_file`.
     rows : int, default 65536
         Most rounds of a part.
@@ -45,40 +50,61 @@ def chunks(
     Yields
     ------
     Stream
-        The next rounds, in order. Memory is O(rows), and for Parquet that of a row group.
+        The next rounds, in order; no part has rounds of two files. Memory is O(rows), and for
+        Parquet that of a row group.
 
     Raises
     ------
     FileNotFoundError, TypeError, ValueError, ImportError
         As for `load_file`; at once, but for what only the rows show.
     """
-    source, count = Path(path), positive_int("rows", rows)
-    if not source.name.lower().endswith((".csv", ".csv.gz", ".parquet", ".pq")):
-        raise ValueError(f"{source.name}: only .csv, .csv.gz and .parquet files are read in parts")
-    table = _files._opened(source, header)
+    count, form = positive_int("rows", rows), file_format or FileFormat()
+    sources: Any = _tables.files(path)
+    for each in sources:
+        if _tables.format_of(each, form) == "npz":
+            raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
+    table = _tables.open_table(sources, header=header, file_format=form)
     table.check([label, *(features or ())])
+    if features is None:
+        kinds, others = table.kinds(), [name for name in table.names if name != label]
+        features = [name for name in others if kinds[name] != "nothing"] or others
     return (
-        _files.stream_of(part, label, features, scaling, label_scaling, task)
-        for part in _parts(source, table, header is not False, count)
+        _files.stream_of(part, label, features, scaling, label_scaling, task, coding)
+        for source in sources
+        for part in _parts(source, header, form, count)
     )
 
 
-def _parts(source: Path, table: _Table, header: bool, rows: int) -> Iterator[_Table]:
+def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> Iterator[Table]:
     """Yield the table of each part."""
-    if source.suffix.lower() in (".parquet", ".pq"):
+    table = _tables.open_one(source, header, form)
+    if _tables.format_of(source, form) == "parquet":
         parquet = imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile
         with parquet(source, pre_buffer=False) as file:  # else it would keep the whole file
             for batch in file.iter_batches(batch_size=rows):
-                yield table._replace(select=partial(_files.arrow_columns, batch))
+                yield replace(
+                    table,
+                    select=partial(_tables.arrow_columns, batch, table.title),
+                    entries=partial(_entries, batch),
+                )
         return
-    with _files._open_csv(source) as file:
-        head, start = next(file) if header else "", 1
+    skipped, mark = _tables.layout(source, form)
+    inside = replace(form, kind="csv", separator=mark, skip_lines=0)
+    with _tables.open_text(source, form.encoding) as file:
+        for _ in range(skipped):
+            next(file, None)
+        head, start = next(file, "") if header is not False else "", 0
         while lines := list(islice(file, rows)):
             text = io.StringIO(head + "".join(lines))
-            text.name = f"the rows from {start} on of {source.name}"
+            text.name = source.name
             if any(map(str.strip, lines)):  # not of empty lines alone
-                yield _files._opened(text, header)._replace(title=source.name)
+                yield _tables.open_one(text, header, inside, before=skipped + start)
             start += len(lines)
+
+
+def _entries(batch: Any, name: str) -> list[Any]:
+    entries: list[Any] = batch[name].to_pylist()
+    return entries
 
 
 def linear_regression_chunks(

@@ -20,6 +20,7 @@ from dpoco._validation import (
     positive_int,
     real_in,
 )
+from dpoco.datasets._coding import Coding, Schema
 from dpoco.trace import Flags
 
 
@@ -140,9 +141,12 @@ class Stream:
         That transformation of raw features, and that of raw labels, if there was one of each.
     target : ndarray of shape (d,), optional
         The true parameter, for simulated streams.
+    coding : Coding
+        How cells of a file became numbers.
     nonprivate_flags : mapping of str to ndarray of bool
-        Effect of the scaling: ``out_of_range``, shape (T, d), and ``label_out_of_range``, shape
-        (T,). They are as raw as the records and serve reports of evaluations.
+        Effect of the scaling and the coding: ``out_of_range``, shape (T, d), and of shape (T,)
+        ``label_out_of_range``, ``filled`` and ``unlisted_category``. They are as raw as the records
+        and serve reports of evaluations.
 
     Raises
     ------
@@ -162,6 +166,7 @@ class Stream:
     transform: PublicScaling | None = None
     label_transform: PublicScaling | None = None
     target: FloatArray | None = None
+    coding: Coding = field(default_factory=Coding)
     nonprivate_flags: Flags = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -217,6 +222,26 @@ class Stream:
             transform=scaling if self.scaling == "none" else None,
             nonprivate_flags={**self.nonprivate_flags, "out_of_range": outside},
         )
+
+    def schema(self, label: str) -> Schema:
+        """Return what a row of the stream is, with its public scaling.
+
+        Raises
+        ------
+        ValueError
+            If the features have been scaled in a way that new records cannot be.
+        """
+        if self.transform is None:
+            raise ValueError("a model needs the declared ranges of its columns: stream.scaled(...)")
+        ranges = self.transform.ranges(self.feature_names)
+        label_range = None
+        if self.label_transform is not None:
+            low, high = self.label_transform._bounds
+            label_range = float(low[0]), float(high[0])
+        return Schema(
+            tuple(ranges), tuple((low, high) for low, high in ranges.values()),
+            bool(self.transform.intercept), self.task, label, label_range, self.coding,
+        )  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
         """Public facts about the stream, JSON-able: no record and no label."""

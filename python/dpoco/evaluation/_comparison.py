@@ -28,10 +28,11 @@ from dpoco.evaluation import _comparators as hindsight
 from dpoco.evaluation import games, playing
 from dpoco.evaluation._runs import Learner, SeedTree, Snapshot, check_people, play_all, sources_of
 from dpoco.evaluation.reports import FitReport, Report, RunReport
+from dpoco.experts import ExpertTrace
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
 from dpoco.random import Source
-from dpoco.trace import Trace
+from dpoco.trace import Trace, average_over, counted_rounds
 
 COMPARISON_SCHEMA = "dpoco.comparison/1"
 
@@ -49,9 +50,9 @@ class ComparisonRow:
     budget : dict or None
         The requested ``epsilon`` and ``delta``; None without privacy.
     average_losses, regrets, switches : tuple
-        One entry per run: mean loss per round (for bandits: the largest declared reward minus the
-        reward), total loss minus the comparator's, changes of decision. Empty if the learner was
-        refused. One-time fits have only losses.
+        One entry per run: mean loss over the rounds whose data are not missing (for bandits: the
+        largest declared reward minus the reward), total loss minus the comparator's, changes of
+        decision. Empty if the learner was refused. One-time fits have only losses.
     guarantee : dict or None
         As from ``Guarantee.to_dict``; None if refused.
     refused : str or None
@@ -90,7 +91,8 @@ class Comparison(Report):
     stream : dict
         Public facts about the stream.
     settings : dict
-        Budgets, repeats and seed, and whatever the caller adds.
+        Budgets, repeats and seed; ``counted``, the number of rounds whose data are not missing:
+        average losses are over these; and whatever the caller adds.
     comparator : dict
         ``name``, ``average_loss`` and ``total_loss`` of the comparator of regret.
     rows : tuple of ComparisonRow
@@ -289,7 +291,7 @@ def compare(
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
     compared = _compared(comparator)
-    total = float(compared["total_loss"])
+    total, counted = float(compared["total_loss"]), counted_rounds(*data)
     for index, row in cells:
         if row.refused is not None:
             rows.append(row)
@@ -307,14 +309,13 @@ def compare(
             rows.append(replace(row, average_losses=fits))
             continue
         played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
-        sums = [float(np.sum(playing.losses_of(trace))) for trace in played]
+        losses = [playing.losses_of(trace) for trace in played]
+        counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
         rows.append(
             replace(
                 row,
-                average_losses=tuple(
-                    value / len(trace) for value, trace in zip(sums, played, strict=True)
-                ),
-                regrets=tuple(value - total for value in sums),
+                average_losses=tuple(average_over(each, counted) for each in losses),
+                regrets=tuple(float(np.sum(each)) - total for each in losses),
                 switches=tuple(len(playing.switches_of(trace)) for trace in played),
             )
         )
@@ -325,6 +326,7 @@ def compare(
             "learners": list(learners),
             "repeats": count,
             "seed": seed,
+            "counted": int(np.count_nonzero(counted)),
             **(settings or {}),
         },
         comparator=compared,

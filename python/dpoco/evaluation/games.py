@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpoco._clipping import admitted_losses, checked_range
 from dpoco._validation import FloatArray, float_array, whole_number
@@ -23,7 +24,7 @@ from dpoco.domains import Domain
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
-from dpoco.trace import Flags
+from dpoco.trace import Flags, average_over, counted_rounds
 
 __all__ = ["Comparators", "Game", "game_of_arms", "game_of_experts",
            "game_of_functions", "game_of_records"]  # fmt: skip
@@ -78,6 +79,10 @@ class Game:
         The reason for this learner, if it was chosen for the user.
     records : Stream, optional
         The labelled records, where it learns from such.
+    described : dict, optional
+        How the records were read, to be kept with the learner's state.
+    counted : ndarray of bool, shape (T,)
+        The rounds whose data are not missing: those that averages of losses are over.
     """
 
     learner: Callable[..., Any]
@@ -93,6 +98,8 @@ class Game:
     persons: Sequence[Any] | None = None
     chosen: str = ""
     records: Stream | None = None
+    described: dict[str, Any] | None = None
+    counted: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
     _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -120,9 +127,9 @@ class Game:
         return made
 
 
-def totals(losses: FloatArray) -> dict[str, float]:
+def totals(losses: FloatArray, counted: NDArray[np.bool_]) -> dict[str, float]:
     """Return what a report holds of the losses of a comparator, shape (T,)."""
-    return {"average_loss": float(losses.mean()), "total_loss": float(losses.sum())}
+    return {"average_loss": average_over(losses, counted), "total_loss": float(losses.sum())}
 
 
 def _facts(name: str, about: str, given: Mapping[str, Any] | None, **more: Any) -> dict[str, Any]:
@@ -144,23 +151,28 @@ def game_of_records(
     """
     if not loss.glm:
         raise TypeError("a comparison on records needs a generalised linear loss")
+    counted = counted_rounds(stream.features, stream.labels)
 
     def comparators(part: slice, learner: Any) -> Comparators:
         features, labels = stream.features[part], stream.labels[part]
         fixed = hindsight.best_fixed_decision(domain, loss, features, labels)
         present = hindsight.present_labels(features, labels)
         constant = hindsight.best_constant_prediction(loss, present)
+        own = counted[part]
+        best = loss.batch_values(domain, fixed.decision, features, labels)
+        flat = hindsight.constant_losses(loss, constant.prediction, present)
+        gap = fixed.gap * len(own) / max(1, int(np.count_nonzero(own)))
         return Comparators(
-            {**asdict(fixed), "decision": fixed.decision.tolist()},
-            loss.batch_values(domain, fixed.decision, features, labels),
-            asdict(constant),
-            hindsight.constant_losses(loss, constant.prediction, present),
+            {**asdict(fixed), **totals(best, own), "gap": gap, "decision": fixed.decision.tolist()},
+            best,
+            {**asdict(constant), **totals(flat, own)},
+            flat,
         )
 
     return Game(
         learner, (domain, loss), horizon, options, (stream.features, stream.labels), comparators,
         domain.to_dict(), loss.to_dict(), stream.summary(), stream.nonprivate_flags,
-        records=stream,
+        records=stream, counted=counted,
     )  # fmt: skip
 
 
@@ -182,23 +194,25 @@ def game_of_experts(
         raise ValueError(f"losses must have rounds and experts; got shape {rows.shape}")
     experts = rows.shape[1]
     loss_range = checked_range(options.get("loss_range", (0.0, 1.0)))
+    counted = counted_rounds(rows, experts=True)
 
     def comparators(part: slice, learner: Any) -> Comparators:
         read = admitted_losses(rows[part], *loss_range)
         best = hindsight.best_expert(read, loss_range=loss_range)
-        mean = read.mean(axis=1)
+        mean, own, counts = read.mean(axis=1), read[:, best.decision], counted[part]
         return Comparators(
-            {"name": "best expert", **asdict(best), "gap": 0.0, "iterations": 0},
-            read[:, best.decision],
-            {"name": "uniformly random expert", **totals(mean)},
+            {"name": "best expert", **asdict(best), **totals(own, counts), "gap": 0.0,
+             "iterations": 0},
+            own,
+            {"name": "uniformly random expert", **totals(mean, counts)},
             mean,
-        )
+        )  # fmt: skip
 
     return Game(
         learner, (experts,), horizon, options, (rows,), comparators,
         {"type": "experts", "experts": experts},
         {"type": "losses of experts", "loss_range": list(loss_range)},
-        _facts("losses", "Losses of experts", stream, dimension=experts),
+        _facts("losses", "Losses of experts", stream, dimension=experts), counted=counted,
     )  # fmt: skip
 
 
@@ -261,6 +275,7 @@ def game_of_arms(
         raise ValueError("contexts and rewards must have rounds and columns")
     low, high = checked_range(reward_range, "reward_range")
     arms, dimension = table.shape[1], seen.shape[1]
+    counted = counted_rounds(seen, table)
     top = (high - low) / 2.0
     bounds = (-top, top)
     if options.get("link") == "logistic":
@@ -280,14 +295,16 @@ def game_of_arms(
         weights = np.asarray(np.linalg.lstsq(known, top - losses, rcond=None)[0], np.float64)
         fitted = losses[np.arange(len(losses)), np.argmax(known @ weights, axis=1)]
         arm = int(np.argmin(losses.sum(axis=0)))
+        counts = counted[part]
         policy = {"name": "least-squares linear policy", "decision": weights.T.tolist()}
         return Comparators(
-            {**policy, **totals(fitted)},
+            {**policy, **totals(fitted, counts)},
             fitted,
-            {"name": "best single arm", "decision": arm, **totals(losses[:, arm])},
+            {"name": "best single arm", "decision": arm,
+             **totals(losses[:, arm], counts)},
             losses[:, arm],
-            ({"name": "uniformly random arm", **totals(losses.mean(axis=1))},),
-        )
+            ({"name": "uniformly random arm", **totals(losses.mean(axis=1), counts)},),
+        )  # fmt: skip
 
     policies = {"type": "policies", "arms": arms, "dimension": dimension}
     return Game(
@@ -295,7 +312,7 @@ def game_of_arms(
         comparators, policies if domain is None else {**policies, "coefficients": domain.to_dict()},
         {"type": "largest reward - reward", "reward_range": [low, high]},
         _facts("contexts", "Contexts and rewards", stream, dimension=dimension, arms=arms),
-        nonprivate_flags or {},
+        nonprivate_flags or {}, counted=counted,
     )  # fmt: skip
 
 
@@ -316,6 +333,8 @@ def game_of_functions(
     rows = list(losses)
     if not rows:
         raise ValueError("losses must have rounds")
+    missing = (nonprivate_flags or {}).get("missing", np.zeros((len(rows), 1), dtype=bool))
+    counted = ~np.any(missing, axis=1)
 
     def comparators(part: slice, learner: Any) -> Comparators:
         points, middle = learner.points, np.asarray(domain.center, np.float64)[None, :]
@@ -332,10 +351,11 @@ def game_of_functions(
         sides = [float(np.diff(axis).max()) if len(axis) > 1 else 0.0 for axis in spans]
         gap = learner.parameters.lipschitz * 0.5 * float(np.linalg.norm(sides))
         return Comparators(
-            {"name": "best net point", "decision": points[best].tolist(), **totals(own),
-             "gap": gap},
+            {"name": "best net point", "decision": points[best].tolist(),
+             **totals(own, counted[part]), "gap": gap},
             own,
-            {"name": "middle of the domain", "decision": middle[0].tolist(), **totals(still)},
+            {"name": "middle of the domain", "decision": middle[0].tolist(),
+             **totals(still, counted[part])},
             still,
         )  # fmt: skip
 
@@ -343,7 +363,7 @@ def game_of_functions(
         LipschitzLearner, (domain,), horizon, options, (rows,), comparators, domain.to_dict(),
         {"type": "Lipschitz losses", "lipschitz": float(options["lipschitz"])},
         _facts("losses", "Lipschitz losses", stream, dimension=int(domain.dimension)),
-        nonprivate_flags or {},
+        nonprivate_flags or {}, counted=counted,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from dpoco.evaluation.games import Game, totals
 from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.random import Source
-from dpoco.trace import RecordShares
+from dpoco.trace import Flags, RecordShares, average_over, beyond_flags, counted_rounds
 
 Step = Callable[[str, int, int], None]
 
@@ -118,12 +118,13 @@ def play_game(
     root = running.root_source(seed)
     learner = game.build(budget, root) if resume is None else resume
     learner._key = given_key("key", key, learner._key)
+    learner._described = game.described or learner._described
     if resume is not None:
         _check_same_problem(resume, game.build(budget), game)
     first, given = learner.round, len(game.data[0])
     rows = _played_rows(first, given, game.horizon, skip_played)
     data = tuple(column[rows] for column in game.data)
-    length = len(data[0])
+    length, counted = len(data[0]), game.counted[rows]
     persons = None if game.persons is None else game.persons[: rows.stop]
     own = None if persons is None else persons[rows.start :]
     running.check_people(learner, own, length)
@@ -134,7 +135,7 @@ def play_game(
     fixed = np.cumsum(compared.fixed_losses)
     tell("comparators", 1, 1)
 
-    runs: list[tuple[FloatArray, int]] = []
+    runs: list[tuple[FloatArray, int, NDArray[np.bool_]]] = []
     seconds: list[float] = []
     for index in range(count):
         player = learner if index == 0 else game.build(budget, root)
@@ -142,7 +143,7 @@ def play_game(
         runs.append(
             _play(
                 player, data, running.part_of(partial(tell, "private"), index, count), checkpoint,
-                snapshot if index == 0 else None, fixed, own,
+                snapshot if index == 0 else None, fixed, counted, own,
             )
         )  # fmt: skip
         seconds.append(time.perf_counter() - begun)
@@ -159,30 +160,30 @@ def play_game(
     )
     free_seconds = time.perf_counter() - begun
 
-    private = np.stack([np.cumsum(losses) for losses, _ in runs])
-    nonprivate = np.cumsum(losses_of(free)[rows.start :])
+    free_losses = losses_of(free)[rows.start :]
+    private = np.stack([np.cumsum(losses) for losses, _, _ in runs])
+    nonprivate = np.cumsum(free_losses)
     free_switches = int(np.count_nonzero(switches_of(free) >= rows.start))
 
-    def played(sums: FloatArray, switches: list[int]) -> PlayedRuns:
-        lost = [float(each) for each in sums[:, -1]]
-        regrets = (each - float(fixed[-1]) for each in lost)
-        return PlayedRuns(tuple(each / length for each in lost), tuple(regrets), tuple(switches))
+    def played(each: list[FloatArray], sums: FloatArray, switches: list[int]) -> PlayedRuns:
+        regrets = (float(total - fixed[-1]) for total in sums[:, -1])
+        averages = (average_over(losses, counted) for losses in each)
+        return PlayedRuns(tuple(averages), tuple(regrets), tuple(switches))
 
-    records = RecordShares.of(
-        free._flags(rows),
-        {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
-        names=game.stream.get("feature_names"),
-    )
+    read = {key: flags[rows] for key, flags in game.nonprivate_flags.items()}
+    records = _records(game, counted, free._flags(rows), beyond_flags(runs[0][2]), read)
     return RunReport(
         stream={**game.stream, "rounds": rows.stop},
         settings=_settings(game, budget, count, seed, horizon=game.horizon),
         **_stated(game, learner),
         noise=noise_of(game, learner.parameters, budget),
-        private=played(private, [switches for _, switches in runs]),
-        nonprivate=played(nonprivate[None, :], [free_switches]),
+        private=played([run[0] for run in runs], private, [run[1] for run in runs]),
+        nonprivate=played([free_losses], nonprivate[None, :], [free_switches]),
         best_fixed=compared.fixed,
         best_constant=compared.constant,
-        curves=Curves.of(private, nonprivate, fixed, np.cumsum(compared.constant_losses)),
+        curves=Curves.of(
+            private, nonprivate, fixed, np.cumsum(compared.constant_losses), np.cumsum(counted)
+        ),
         timing={
             "private_seconds": seconds,
             "nonprivate_seconds": free_seconds,
@@ -192,8 +193,21 @@ def play_game(
         first_round=first,
         others=compared.others,
         rows={"skipped": rows.start, "played": length, "beyond_horizon": given - rows.stop},
-        nonprivate_records=asdict(records),
+        nonprivate_records=records,
     )
+
+
+def _records(game: Game, counted: NDArray[np.bool_], *flags: Flags) -> dict[str, Any]:
+    """Return how records were read; averages are over the counted ones; some taught nothing."""
+    shares = RecordShares.of(*flags, names=game.stream.get("feature_names"))
+    learned = counted.copy()
+    for each in flags:
+        learned &= ~each.get("empty", np.zeros(len(counted), dtype=bool))
+    return {
+        **asdict(shares),
+        "counted": int(np.count_nonzero(counted)),
+        "learned": int(np.count_nonzero(learned)),
+    }
 
 
 def _settings(
@@ -248,10 +262,15 @@ def _play(
     checkpoint: str | os.PathLike[str] | None,
     snapshot: Callable[[running.Snapshot], None] | None,
     compared: FloatArray,
+    counted: NDArray[np.bool_],
     persons: Any,
-) -> tuple[FloatArray, int]:
-    """Return the losses of a run and how often the decision changed; `compared` are sums."""
+) -> tuple[FloatArray, int, NDArray[np.bool_]]:
+    """Return the losses of a run, how often the decision changed, and which records came too often.
+
+    `compared` are sums of losses; averages are over the rounds that are `counted`.
+    """
     first, rounds = learner.round, len(data[0])
+    beyond = np.zeros(rounds, dtype=bool)
     parts = [slice(0, rounds)] if snapshot is None else running.doubling_parts(first, rounds)
     losses = np.empty(0)
     switches = 0
@@ -269,6 +288,8 @@ def _play(
             )  # fmt: skip
             own = losses_of(trace)
             losses = np.concatenate([losses, own])
+            if getattr(trace, "_beyond", None) is not None:
+                beyond[part] = trace._beyond
             switches += len(switches_of(trace))
             if running.keeps_decisions(learner):  # their traces see no switch between two of them
                 decisions = trace.actions if isinstance(trace, BanditTrace) else trace.decisions
@@ -277,8 +298,8 @@ def _play(
             if snapshot is not None:
                 seen = running.Snapshot(
                     round=first + len(losses),
-                    average_loss=float(losses.mean()),
-                    since_last=float(own.mean()),
+                    average_loss=average_over(losses, counted[: len(losses)]),
+                    since_last=average_over(own, counted[part]),
                     regret=float(losses.sum() - compared[len(losses) - 1]),
                     switches=switches,
                     epsilon=learner.guarantee.epsilon,
@@ -288,7 +309,7 @@ def _play(
         if checkpoint is not None:
             learner.save(checkpoint)
         raise
-    return losses, switches
+    return losses, switches, beyond
 
 
 def _check_same_problem(resumed: Any, fresh: Any, game: Game) -> None:
@@ -326,7 +347,8 @@ def fits_of(
         model.fit(*data, progress=running.part_of(progress, number, len(sources)))
         seconds.append(time.perf_counter() - begun)
         models.append(model)
-        losses.append(float(model.loss.batch_values(model.domain, model.theta, *data).mean()))
+        values = model.loss.batch_values(model.domain, model.theta, *data)
+        losses.append(average_over(values, counted_rounds(*data)))
     return models, tuple(losses), seconds
 
 
@@ -356,12 +378,13 @@ def fit_game(
     if released is not None:
         released(models[0])
     (free,), nonprivate, free_seconds = fitted("without noise", None, _without_noise(seed))
-    present = present_labels(features, labels)
-    records = RecordShares.of(
+    present, counted = present_labels(features, labels), game.counted[rows]
+    records = _records(
+        game,
+        counted,
         loss._flags(domain, features, labels),
         {"missing": ~np.isfinite(features)},
         {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
-        names=game.stream["feature_names"],
     )
     return FitReport(
         stream={**game.stream, "rounds": len(features)},
@@ -370,12 +393,12 @@ def fit_game(
         private=private,
         nonprivate=nonprivate,
         best_fixed=game.comparators(rows, free).fixed,
-        zero=totals(constant_losses(loss, 0.0, present)),
+        zero=totals(constant_losses(loss, 0.0, present), counted),
         timing={
             "private_seconds": seconds,
             "nonprivate_seconds": free_seconds[0],
             "total_seconds": time.perf_counter() - started,
         },
         rows={"skipped": 0, "played": len(features), "beyond_horizon": given - len(features)},
-        nonprivate_records=asdict(records),
+        nonprivate_records=records,
     )

@@ -108,7 +108,7 @@ class PlayedRuns:
     Attributes
     ----------
     average_losses : tuple of float
-        Mean loss per round.
+        Mean loss over the rounds that count: those whose data are not missing.
     regrets : tuple of float
         Total loss minus that of the best fixed decision.
     switches : tuple of int
@@ -151,6 +151,8 @@ class Curves:
         Median, smallest and largest over the repetitions.
     nonprivate, best_fixed, best_constant : tuple of float
         The same learner without noise, the best decision and the best constant in hindsight.
+    counted : tuple of int
+        Rounds so far whose data are not missing: averages are over these. Earlier reports lack it.
     """
 
     rounds: tuple[int, ...]
@@ -160,23 +162,29 @@ class Curves:
     nonprivate: tuple[float, ...]
     best_fixed: tuple[float, ...]
     best_constant: tuple[float, ...]
+    counted: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.counted:
+            object.__setattr__(self, "counted", self.rounds)
         if any(len(getattr(self, each.name)) != len(self.rounds) for each in fields(self)):
             raise ValueError("every curve must have one entry per round shown")
 
     @classmethod
-    def of(cls, private: Any, nonprivate: Any, best_fixed: Any, best_constant: Any) -> Curves:
+    def of(
+        cls, private: Any, nonprivate: Any, best_fixed: Any, best_constant: Any, counted: Any
+    ) -> Curves:
         """Return at most 400 rounds of cumulative losses, dense at the start.
 
-        Those of the private runs have shape (repeats, T), the others (T,).
+        Those of the private runs have shape (repeats, T), the others (T,), like the numbers of
+        rounds so far that count.
         """
         last = len(best_fixed)
         both = np.concatenate([np.linspace(1, last, 200), np.geomspace(1, last, 200)])
         rounds = np.unique(both.round().astype(np.int64))
         shown = private[:, rounds - 1]
         private = (np.median(shown, axis=0), shown.min(axis=0), shown.max(axis=0))
-        rest = (curve[rounds - 1] for curve in (nonprivate, best_fixed, best_constant))
+        rest = (curve[rounds - 1] for curve in (nonprivate, best_fixed, best_constant, counted))
         return cls(*(tuple(curve.tolist()) for curve in (rounds, *private, *rest)))
 
 
@@ -239,8 +247,9 @@ class RunReport(PlayedReport):
         How many rows of the stream were ``skipped`` as already played, ``played``, and left out as
         ``beyond_horizon``.
     nonprivate_records : dict
-        How the played rows were read, as in `dpoco.RecordShares`. Earlier reports lack this and
-        `rows`.
+        How the played rows were read, as in `dpoco.RecordShares`. Of these records, ``counted``
+        have no missing data: all average losses are over them. ``learned`` is the number of those
+        that the learner learned from. Earlier reports lack this and `rows`.
 
     Notes
     -----

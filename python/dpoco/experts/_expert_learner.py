@@ -103,6 +103,7 @@ class ExpertTrace(Trace):
         first_round: int,
         loss_range: tuple[float, float],
         switches: NDArray[np.int64] | None = None,
+        beyond: NDArray[np.bool_] | None = None,
     ) -> ExpertTrace:
         """Return the trace of a run on `rows` (T, N) with losses `own` (T,), in units of [0, 1]."""
         low, high = loss_range
@@ -125,7 +126,9 @@ class ExpertTrace(Trace):
             outside = (rows[part] < low) | (rows[part] > high)
             return {"missing": missing, "out_of_range": outside & ~missing}
 
-        return cls(losses, switches, first_round, decisions, loss_of, flags_of)  # type: ignore[arg-type]
+        return cls(
+            losses, switches, first_round, decisions, loss_of, flags_of, beyond  # type: ignore[arg-type]
+        )  # fmt: skip
 
 
 class ExpertLearner(OnlineLearner):
@@ -313,6 +316,7 @@ class ExpertLearner(OnlineLearner):
         if self._raises:
             self._refuse_violations(rows, self.round)
         digests = self._digests(persons, rounds)
+        beyond = np.zeros(rounds, dtype=bool)
         low, high = self._loss_range
         own = np.empty(rounds)
         decisions = np.empty(rounds, dtype=np.int64)
@@ -320,14 +324,14 @@ class ExpertLearner(OnlineLearner):
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, self._experts, progress, checkpoint, checkpoint_every):
-                passed = self._admitted(first_round, digests, part)
+                passed = self._admitted(first_round, digests, part, beyond)
                 entering = rows[part] if passed is None else emptied(rows[part], passed)
                 self._engine.run(entering, own[part], decisions[part])
                 if passed is not None:  # what they lost, all the same
                     left = part.start + np.flatnonzero(~passed)
                     lost = admitted_losses(rows[left, decisions[left]], low, high)
                     own[left] = (lost - low) / (high - low)
-        return ExpertTrace.of(rows, own, decisions, first_round, self._loss_range)
+        return ExpertTrace.of(rows, own, decisions, first_round, self._loss_range, beyond=beyond)
 
     @property
     def nonprivate_violations(self) -> int:

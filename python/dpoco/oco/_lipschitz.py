@@ -358,6 +358,7 @@ class LipschitzLearner(OnlineLearner):
         if self._raises and rows.array is not None:
             self._refuse_violations(rows.array, self.round)
         digests = self._digests(persons, rounds)
+        beyond = np.zeros(rounds, dtype=bool)
         own = np.empty(rounds)
         played = np.empty(rounds, dtype=np.int64)
         width = len(self._points)
@@ -368,7 +369,7 @@ class LipschitzLearner(OnlineLearner):
                 chunk = rows.values(part)
                 if self._raises and rows.array is None:
                     self._refuse_violations(chunk, first_round + part.start)
-                passed = self._admitted(first_round, digests, part)
+                passed = self._admitted(first_round, digests, part, beyond)
                 entering = chunk if passed is None else emptied(chunk, passed)
                 self._engine.run(entering, own[part], played[part])
                 own[part] = chunk[np.arange(len(chunk)), played[part]]
@@ -383,7 +384,7 @@ class LipschitzLearner(OnlineLearner):
             bad = [self._violating(rows.values(slice(t, t + 1)))[0] for t in turns]
             return {"clipped": np.array(bad, dtype=bool)}
 
-        return Trace(own, switches, first_round, decisions, rows.at, flags_of)
+        return Trace(own, switches, first_round, decisions, rows.at, flags_of, beyond)
 
     @property
     def nonprivate_violations(self) -> int:

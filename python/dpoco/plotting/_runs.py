@@ -29,7 +29,10 @@ _COLUMNS = 400
 
 
 def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | None = None) -> Axes:
-    """Draw the average loss per round so far, over the rounds.
+    """Draw the average loss so far, over the rounds.
+
+    Of a report the average is over the rounds whose data are not missing; of traces it is over all
+    rounds, where empty ones lose nothing.
 
     Parameters
     ----------
@@ -52,7 +55,8 @@ def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | N
         For the trace of a bandit, which has no losses.
     """
     rounds, lines = drawing.lines_of(runs)
-    lines = [line.map(lambda values: values / rounds) for line in lines]
+    counted = np.array(runs.curves.counted) if isinstance(runs, RunReport) else rounds
+    lines = [line.map(lambda values: values / np.maximum(counted, 1)) for line in lines]
     axes = drawing.axes_for(ax)
     for index, line in enumerate(lines):
         drawing.draw(axes, index, line, rounds)

@@ -1,0 +1,482 @@
+"""Files of records: how they are read, and what was declared of their columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dpoco import datasets
+from dpoco._validation import FloatArray, MalformedError
+from dpoco.cli._options import parse_range
+from dpoco.cli._support import Note
+from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream, Table
+from dpoco.errors import StateError
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which table is read, and how.
+
+    Parameters
+    ----------
+    data : FILE
+        CSV (.csv, .tsv, .txt, .data, also .gz or .zip of them), Parquet or NPZ file, one round a
+        row, in order; several as a pattern in quotes ('2026-11-*.csv') or a folder, in the order of
+        the numbers in their names; or - for CSV on standard input.
+    header
+        Whether the first row of a CSV file names the columns; if not, they are named 1, 2, ...
+        [default: it does, but is refused if it holds a number: it may be a record]
+    file_format : --format NAME
+        csv, parquet or npz, whatever the name of a file ends in.
+    encoding : NAME
+        Encoding of a CSV file, for example latin-1. UTF-16 is recognised by its mark.
+    separator : CHARACTER
+        What separates the cells of a CSV file: a character, or comma, semicolon, tab, space.
+        [default: what the first two rows agree on]
+    decimal : NAME
+        point or comma: how a CSV file writes numbers. [default: point; after semicolons also comma]
+    skip_lines : N
+        Lines on top of a CSV file that are no part of the table.
+    """
+
+    data: str | None = None
+    header: bool | None = None
+    file_format: str | None = None
+    encoding: str = "utf-8"
+    separator: str | None = None
+    decimal: str | None = None
+    skip_lines: int = 0
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """What the columns of a table mean: all of it public, and declared without the records.
+
+    Parameters
+    ----------
+    label : COLUMN
+        Column of the labels. Logistic loss: yes or no, 0 or 1, the text of --positive, or a number
+        in --label-range. Regression (--loss squared): a number in --label-range. Bandits: the
+        class. lipschitz: the column, or two, to be near to.
+    positive : VALUE
+        Text or number in the label's column that is the event whose probability is learned; any
+        other value is its opposite.
+    features : A,B,...
+        Feature columns, or the experts' losses. [default: all but the label, and but those that
+        hold nothing]
+    column_range : --range COLUMN=LOW:HIGH
+        Public range of a column, also of the label; repeatable. Mapped to [-1, 1], values outside
+        saturate. Declare it from knowledge, never from the records.
+    feature_range : [COLUMN=]LOW,HIGH
+        Public range of all columns, or of one; repeatable.
+    label_range : LOW,HIGH
+        Public range of the labels, mapped to [-1, 1] (logistic loss: to [0, 1]). Bandits: the first
+        class and the last, whole numbers. [default of bandits: 0,1]
+    categories : COLUMN=A,B,...
+        Public list of the categories of a column, each of which becomes a feature; repeatable. A
+        category that is not listed counts as none of them. Bandits: also of the label.
+    missing : [COLUMN=]VALUE
+        Public number that stands for missing cells of a column, or of all; middle is that of the
+        range; repeatable. [default: a row with a missing cell is an empty record]
+    person : COLUMN
+        Column that says whose record a row is. What a person has beyond --rounds-per-person is
+        played as an empty record. Bundled streams have no such column: nobody enforces the rule.
+    anonymous : --anonymous
+        With --person: a row without a name is of a person who has no other row.
+    """
+
+    label: str | None = None
+    positive: str | None = None
+    features: str | None = None
+    column_range: list[str] | None = None
+    feature_range: list[str] | None = None
+    label_range: str | None = None
+    categories: list[str] | None = None
+    missing: list[str] | None = None
+    person: str | None = None
+    anonymous: bool = False
+
+
+DESCRIBE_A_FILE = (
+    "features", "feature_range", "label_range", "loss_range", "header", "person", "positive",
+    "categories", "missing", "anonymous", "format", "encoding", "separator", "decimal",
+    "skip_lines",
+)  # fmt: skip
+
+
+def open_table(asked: Mapping[str, Any], fewest: int = 2) -> Table:
+    """Return the table that options name."""
+    data = asked["data"]
+    source = io.StringIO(sys.stdin.read()) if data == "-" else data
+    form = FileFormat(asked["format"], asked["separator"], asked["decimal"], asked["encoding"],
+                      asked["skip_lines"])  # fmt: skip
+    table = datasets.open_table(source, header=asked["header"], file_format=form, fewest=fewest)
+    if not any(table.head()):
+        raise ValueError(f"{table.title} has 0 rows of data; at least {fewest} are needed")
+    return table
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What options say of columns, parsed."""
+
+    label: str | None
+    positive: str | None
+    features: list[str] | None
+    person: str | None
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    general: tuple[float, float] | None = None
+    label_range: tuple[float, float] | None = None
+    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)  # "" for all columns of numbers
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> Declaration:
+        """Return what was declared; `ValueError` names the option that was typed."""
+        columns = asked["features"]
+        ranges: dict[str, tuple[float, float]] = {}
+        general = None
+        for text in asked["feature_range"] or ():
+            column, mark, rest = text.rpartition("=")
+            interval = parse_range("--feature-range", rest)
+            if mark:
+                ranges[_column("--feature-range", column)] = interval
+            else:
+                general = interval
+        label_range = asked["label_range"]
+        return cls(
+            asked["label"], asked["positive"],
+            None if columns is None else [name.strip() for name in columns.split(",")],
+            asked["person"], ranges, general,
+            None if label_range is None else parse_range("--label-range", label_range),
+            {_column("--categories", column): _list_in(rest)
+             for column, rest in _pairs("--categories", asked["categories"])},
+            dict(_pairs("--missing", asked["missing"], bare=True)),
+        )  # fmt: skip
+
+    def with_saved(self, saved: Schema) -> Declaration:
+        """Return the declaration with what a saved learner knows in place of what was not said."""
+        columns, coding = saved.columns, saved.coding
+        known = dict(zip(saved.features, saved.ranges, strict=True))
+        own = {name: known[name] for name in columns if name in known}
+        ranged = {*self.ranges} if self.general is None else {*own}
+        return replace(
+            self,
+            label=self.label or saved.label or None,
+            positive=self.positive if self.positive or self.label_range else coding.positive,
+            features=columns if self.features is None else self.features,
+            ranges={**{k: v for k, v in own.items() if k not in ranged}, **self.ranges},
+            label_range=self.label_range
+            if self.label_range or self.positive
+            else saved.label_range,
+            categories=self.categories or {k: tuple(v) for k, v in coding.categories.items()},
+            missing=self.missing or {name: repr(value) for name, value in coding.missing.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Saved:
+    """How a saved learner read its records, and with which options it was begun."""
+
+    family: str
+    schema: Schema
+    person: str | None
+    command: dict[str, Any]
+
+    @classmethod
+    def of(cls, learner: Any) -> Saved | None:
+        """Return what the state of a learner says; None if the command line did not write it."""
+        record = learner._described
+        if record is None:
+            return None
+        try:
+            return cls(record["family"], Schema.from_dict(record["schema"]), record["person"],
+                       dict(record["command"]))  # fmt: skip
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise StateError("state is corrupt: it describes no records") from None
+
+    def check_names(self, family: str, declared: Declaration) -> None:
+        """Raise `ValueError` if options name other columns than the learner's."""
+        own = self.schema
+        pairs = (
+            ("problem", self.family, family),
+            ("person", self.person, declared.person),
+            ("columns", ", ".join(own.columns), ", ".join(declared.features or ())),
+            ("label", own.label or declared.label, declared.label),
+        )
+        for what, saved, given in pairs:
+            if saved != given:
+                raise self._error(f"{what}: {saved or 'none'}; not {given or 'none'}")
+
+    def check(self, schema: Schema) -> None:
+        """Raise `ValueError` if records are read in another way than the learner's were."""
+        difference = self.schema.difference(schema)
+        if difference is not None:
+            raise self._error(difference)
+
+    def _error(self, difference: str) -> ValueError:
+        return ValueError(
+            f"the saved learner learned from other records, {difference}: repeat the options that "
+            "it began with, or leave them out"
+        )
+
+
+def read_saved(learner: Any, trusted: bool) -> Saved | None:
+    """Return how a saved learner read its records; None if it does not say so and is trusted."""
+    saved = Saved.of(learner)
+    if saved is None and not trusted:
+        raise ValueError(
+            "the state does not say which columns it learned from: add --trust-columns if they are "
+            "the same ones in the same order, with the same ranges"
+        )
+    return saved
+
+
+def describe_records(family: str, schema: Schema, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
+    saved = asked.get("saved")
+    if saved is not None:
+        saved.check(schema)
+    return {"family": family, "schema": schema.to_dict(), "person": asked["person"]}
+
+
+def _column(option: str, name: str) -> str:
+    if not name.strip():
+        raise ValueError(f"{option}: name a column in front of =")
+    return name.strip()
+
+
+def _pairs(option: str, texts: Sequence[str] | None, bare: bool = False) -> list[tuple[str, str]]:
+    """Return names and what is behind =; a text without a name is for all columns, if `bare`."""
+    found = []
+    for text in texts or ():
+        name, mark, rest = text.partition("=")
+        if mark:
+            found.append((_column(option, name), rest.strip()))
+        elif bare:
+            found.append(("", text.strip()))
+        else:
+            raise ValueError(f"{option} must be COLUMN=...; got {text!r}")
+    return found
+
+
+def _list_in(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in next(csv.reader([text], skipinitialspace=True), []))
+
+
+def with_ranges(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with those of --range as --feature-range and --label-range."""
+    features, label = list(asked["feature_range"] or ()), asked["label_range"]
+    for text in asked["range"] or ():
+        column, mark, rest = text.rpartition("=")
+        if not mark:
+            raise ValueError(f"--range must be COLUMN=LOW:HIGH; got {text!r}")
+        parse_range("--range", rest)  # an error names what was typed
+        if _column("--range", column) == asked["label"]:
+            label = rest
+        else:
+            features.append(text)
+    return {**asked, "range": None, "feature_range": features or None, "label_range": label}
+
+
+def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str]) -> list[str]:
+    """Return the columns that are learned from: those that were named, or all that hold something.
+
+    Raises
+    ------
+    ValueError
+        If a column that was named is not there, or holds nothing and no constant stands for it.
+    """
+    listed = {*declared.categories} - {declared.label}  # its list is of classes
+    named = {*declared.ranges, *declared.missing, *listed} - {""}
+    table.check([name for name in (declared.label, declared.person) if name is not None])
+    given = declared.features
+    if given is None:
+        others = [name for name in table.names if name not in (declared.label, declared.person)]
+        left = [name for name in others if kinds[name] == "nothing" and name not in named]
+        given = [name for name in others if name not in left]
+        if left and given:
+            warnings.warn(
+                f"left out, for its first thousand rows hold nothing: {', '.join(left)}",
+                Note, stacklevel=1,
+            )  # fmt: skip
+    table.check([*given, *named])
+    if declared.label in given:
+        raise ValueError(f"column {declared.label!r} is the label and cannot be a feature")
+    if declared.person is not None and declared.person in (declared.label, *given):
+        raise ValueError("--person must name a column that nothing is learned from")
+    if not given:
+        raise ValueError(f"{table.title} has no column to learn from")
+    strangers = named - {*given}
+    if strangers:
+        raise ValueError(
+            f"a range, categories or a constant are of {', '.join(map(repr, sorted(strangers)))}, "
+            f"which is no feature column; these are {', '.join(given)}"
+        )
+    covered = {*declared.missing, *declared.categories}
+    empty = [name for name in given if kinds[name] == "nothing" and not {name, ""} & covered]
+    if empty:
+        raise ValueError(
+            f"nothing in the first thousand rows of {', '.join(empty)}: leave the column out "
+            "(--features), or say what stands for its missing cells (--missing COLUMN=VALUE)"
+        )
+    return given
+
+
+def ask(
+    table: Table, declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str],
+    family: str, loss: str,
+) -> None:  # fmt: skip
+    """Ask for all that is missing at once; `ValueError` says what the columns are.
+
+    Names and kinds of columns are read from the files; their ranges are not, ever.
+    """
+    texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
+    for name in texts:
+        _check_cells(table, name)
+    numbers = [
+        name for name in columns
+        if kinds[name] in ("numbers", "0 or 1", "nothing") and declared.general is None
+        and name not in declared.ranges and name not in declared.categories
+    ]  # fmt: skip
+    missing = []
+    if declared.label is None:
+        missing.append("--label COLUMN, what is to be predicted")
+    else:
+        missing += _about_label(declared, kinds[declared.label], family, loss)
+    if texts:
+        missing.append(
+            f"--categories COLUMN=A,B,... for {', '.join(texts)}: public lists, from knowledge; or "
+            f"--features A,B,... without the columns of text: {', '.join(texts)}"
+        )
+    if numbers:
+        missing.append(
+            f"--range COLUMN=LOW:HIGH for {', '.join(numbers)} (or --feature-range LOW,HIGH for "
+            "all): public ranges, from knowledge, never from the records"
+        )
+    if missing:
+        shown = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise ValueError(f"the columns are {shown}. Still needed: {'; '.join(missing)}")
+
+
+def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> list[str]:
+    """Return what must be said of the label."""
+    label, ranged = declared.label, declared.label_range is not None
+    if kind == "nothing":
+        return [f"a --label that holds something: the first thousand rows of {label} do not"]
+    if family == "arms":
+        if label in declared.categories or declared.positive is not None:
+            return []
+        if kind == "text":
+            return [f"--categories {label}=A,B,..., the public list of the classes"]
+        if kind == "numbers" and not ranged:
+            return ["--label-range FIRST,LAST, the first class and the last, whole numbers"]
+        return []
+    if label in declared.categories:
+        return [f"--positive VALUE for {label}, one class against all others (its list is for "
+                "bandits)"]  # fmt: skip
+    if loss != "logistic":
+        text = [f"a --label of numbers: {label} holds text"] if kind == "text" else []
+        return text or ([] if ranged else [f"--range {label}=LOW:HIGH, the public range of the "
+                                           "label"])  # fmt: skip
+    if declared.positive is not None or (ranged and kind != "text"):
+        return []
+    if kind == "text":
+        return [
+            f"--positive VALUE, the text in {label} that is the event; all others are its opposite "
+            "(for more than two classes: a run for each class, or --learner linucb --categories "
+            f"{label}=A,B,...)"
+        ]
+    if kind == "numbers":
+        return [
+            f"what the numbers in {label} are: a quantity (regression: --loss squared --range "
+            f"{label}=LOW:HIGH), the code of an event (--positive VALUE, all others are its "
+            f"opposite), or a share or a probability (--range {label}=LOW:HIGH, mapped to [0, 1])"
+        ]
+    return []
+
+
+def _check_cells(table: Table, name: str) -> None:
+    """Raise if a column holds numbers but for a few cells, and name the first of these."""
+    if not table.begins_with_numbers(name):
+        return
+    try:
+        table.select([name])
+    except MalformedError as error:
+        raise ValueError(
+            f"{error}; mend the cell, list categories (--categories {name}=A,B,...), or leave the "
+            "column out (--features)"
+        ) from None
+
+
+def load_stream(
+    table: Table, declared: Declaration, columns: Sequence[str], kinds: Mapping[str, str],
+    task: str, loss: str, intercept: bool,
+) -> Stream:  # fmt: skip
+    """Return the rows of a table as a stream, coded and scaled as declared."""
+    if declared.label is None:
+        raise ValueError("--data needs --label COLUMN")
+    given = declared.general or (-1.0, 1.0)
+    ranges = {
+        name: declared.ranges.get(
+            name,
+            (0.0, 1.0) if kinds[name] == "yes or no" and declared.general is None else given,
+        )
+        for name in columns
+    }
+    constants = {}
+    for name in columns:
+        text = declared.missing.get(name, declared.missing.get(""))
+        if text is not None and name not in declared.categories:
+            constants[name] = _constant(text, ranges[name])
+    useless = {*declared.missing} & {*declared.categories}
+    if useless:
+        raise ValueError(
+            f"--missing {min(useless)}: a category that is missing is none of the list"
+        )
+    coding = Coding(declared.categories, constants, declared.positive)
+    scaled = declared.label_range
+    scaling = None if scaled is None else PublicScaling(*scaled, intercept=False)
+    stream = datasets.load_file(
+        table, label=declared.label, features=columns, label_scaling=scaling, task=task,
+        coding=coding,
+    )  # fmt: skip
+    if declared.positive is not None and not np.any(stream.labels == 1.0):
+        warnings.warn(
+            f"no {declared.label} of {table.title} is {declared.positive!r}", Note, stacklevel=1
+        )
+    if scaled is not None and loss == "logistic":  # [-1, 1] to [0, 1]
+        stream = replace(stream, labels=(stream.labels + 1.0) / 2.0)
+    owners = {f"{name}={each}": name for name, own in coding.categories.items() for each in own}
+    # A category that is not there is 0, in the middle of its range: it makes no record longer.
+    pairs = [ranges[name] if name not in owners else (-1.0, 1.0) for name in stream.feature_names]
+    low, high = zip(*pairs, strict=True)
+    return stream.scaled(PublicScaling(low, high, intercept=intercept))
+
+
+def check_binary(labels: FloatArray, title: str, name: str) -> None:
+    """Raise if a label that was not declared, since it began with 0 and 1, goes on otherwise."""
+    odd = np.isfinite(labels) & (labels != 0.0) & (labels != 1.0)
+    if odd.any():
+        raise ValueError(
+            f"{title}, record {int(np.argmax(odd)) + 1}: the label {name!r} is neither 0 nor 1, "
+            f"nor yes or no. Say what its numbers are: a quantity (--loss squared --range {name}="
+            f"LOW:HIGH), a code (--positive VALUE), a share (--range {name}=LOW:HIGH), or of "
+            "bandits the first class and the last (--label-range FIRST,LAST)"
+        )
+
+
+def _constant(text: str, interval: tuple[float, float]) -> float:
+    if text == "middle":
+        return interval[0] / 2.0 + interval[1] / 2.0
+    with suppress(ValueError):
+        return float(text)
+    raise ValueError(f"--missing must be a number or middle; got {text!r}")

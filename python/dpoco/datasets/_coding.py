@@ -1,0 +1,246 @@
+"""How the cells of columns become numbers, declared in public; and all that names a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import FloatArray, choice
+from dpoco.datasets._tables import Table, is_missing, number_in, text_of
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How cells become numbers: public lists of categories, constants for gaps, the event's text.
+
+    All of it must be known without the records, like the ranges of columns.
+
+    Parameters
+    ----------
+    categories : mapping of str to sequence of str
+        By column. Each category becomes a feature ``column=category``: 1 in its rows, 0 in others.
+        A category that is not listed, or is missing, is 0 in all of them. The list of a label
+        numbers its classes from 0; a label that is not listed is -1.
+    missing : mapping of str to float
+        By column of numbers: what stands for a missing cell. Elsewhere a record with a missing cell
+        is an empty record.
+    positive : str, optional
+        Of a label: the text or number that is the event (label 1); any other one is label 0.
+
+    Raises
+    ------
+    ValueError
+        If a list is empty or names a category twice, or a constant is not finite.
+    """
+
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    missing: Mapping[str, float] = field(default_factory=dict)
+    positive: str | None = None
+
+    def __post_init__(self) -> None:
+        listed = {name: tuple(map(text_of, each)) for name, each in self.categories.items()}
+        for name, each in listed.items():
+            if not each or len(set(each)) < len(each) or "" in each:
+                raise ValueError(f"the categories of {name!r} must be different texts")
+            if name in self.missing:
+                raise ValueError(f"column {name!r} has categories: it needs no constant for gaps")
+        if not all(map(math.isfinite, self.missing.values())):
+            raise ValueError("a constant for missing cells must be finite")
+        object.__setattr__(self, "categories", listed)
+        object.__setattr__(self, "missing", {k: float(v) for k, v in self.missing.items()})
+
+    def names(self, columns: Iterable[str]) -> list[str]:
+        """Return the names of features that columns become."""
+        lists = ([f"{name}={each}" for each in self.categories[name]] if name in self.categories
+                 else [name] for name in columns)  # fmt: skip
+        return [name for each in lists for name in each]
+
+    def records(
+        self, table: Table, columns: Sequence[str], label: str | None = None
+    ) -> tuple[FloatArray, FloatArray, dict[str, NDArray[np.bool_]]]:
+        """Return features, shape (T, d), labels, (T,), and what was done to rows, by name.
+
+        Labels are NaN where missing; without a label they are empty.
+        """
+        numeric = [name for name in columns if name not in self.categories]
+        coded = self.positive is not None or label in self.categories
+        if label is not None and not coded:
+            numeric.append(label)
+        numbers = dict(zip(numeric, table.select(numeric).T, strict=True)) if numeric else {}
+        flags: dict[str, NDArray[np.bool_]] = {}
+        parts: list[FloatArray] = []
+        for name in columns:
+            if name in self.categories:
+                listed, what = self.categories[name], "unlisted_category"
+                codes = codes_in(table.entries(name), listed)
+                changed = codes < 0
+                parts.append(np.equal.outer(codes, np.arange(len(listed))).astype(np.float64))
+            else:
+                values, what = numbers[name], "filled"
+                changed = np.isnan(values) & (name in self.missing)
+                parts.append(np.where(changed, self.missing.get(name, 0.0), values)[:, None])
+            if name in self.categories or name in self.missing:
+                flags[what] = changed | flags.get(what, False)
+        if label is None:
+            labels = np.empty(0)
+        elif coded:
+            labels = self._codes(table.entries(label), label)
+        else:
+            labels = numbers[label]
+        return np.column_stack(parts), labels, flags
+
+    def _codes(self, entries: list[Any], label: str) -> FloatArray:
+        """Return labels, shape (T,): 1 for the event, 0 for others, or positions in a list."""
+        missing = np.array([is_missing(entry) for entry in entries])
+        if label in self.categories:
+            codes = codes_in(entries, self.categories[label])
+            return np.where(missing & (codes < 0), np.nan, codes.astype(np.float64))
+        wanted = self.positive or ""
+        number = number_in(wanted)  # yes is also true and 1
+        known: dict[str, bool] = {}
+        for entry in entries:
+            text = str(entry)
+            if text not in known:
+                same = number is not None and number_in(text) == number
+                known[text] = same or text_of(entry) == text_of(wanted)
+        events = np.array([known[str(entry)] for entry in entries])
+        return np.where(missing & ~events, np.nan, events.astype(np.float64))
+
+
+def codes_in(entries: Iterable[Any], listed: Sequence[str]) -> Any:
+    """Return the positions of entries in a list, shape (T,); -1 for others."""
+    places = {category: place for place, category in enumerate(listed)}
+    known: dict[str, int] = {}
+    codes = []
+    for entry in entries:
+        text = str(entry)
+        if text not in known:
+            known[text] = places.get(text_of(entry), -1)
+        codes.append(known[text])
+    return np.array(codes, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a learner reads of a row: names, ranges, codes and label, all declared in public.
+
+    Attributes
+    ----------
+    features : tuple of str
+        Names of the features in order, without the constant; ``column=category`` for categories.
+    ranges : tuple of (float, float)
+        Declared range of each, mapped to [-1, 1]; values outside saturate.
+    intercept : bool
+        Whether a constant feature of 1 is appended.
+    task : {"classification", "regression"}
+        Whether predictions are probabilities of the event, or numbers.
+    label : str
+        Name of what is predicted.
+    label_range : (float, float) or None
+        Declared range of the label, mapped to [-1, 1], or to [0, 1] of a classification.
+    coding : Coding
+        Categories, constants for gaps, and the text of the event.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a field is none of these.
+    """
+
+    features: tuple[str, ...]
+    ranges: tuple[tuple[float, float], ...]
+    intercept: bool
+    task: str
+    label: str
+    label_range: tuple[float, float] | None = None
+    coding: Coding = field(default_factory=Coding)
+
+    def __post_init__(self) -> None:
+        names = (*self.features, self.label, *self.coding.categories, *self.coding.missing)
+        if not all(isinstance(name, str) for name in names) or not self.features:
+            raise ValueError("a schema needs features, whose names are texts")
+        if len(set(self.features)) < len(self.features):
+            raise ValueError("a feature is named twice")
+        if len(self.ranges) != len(self.features):
+            raise ValueError("features and ranges differ in length")
+        for each in (*self.ranges, *([] if self.label_range is None else [self.label_range])):
+            low, high = each
+            if not (_is_finite(low) and _is_finite(high) and low < high):
+                raise ValueError("a range must be two finite numbers, low < high")
+        if not isinstance(self.intercept, bool):
+            raise TypeError("intercept must be a bool")
+        choice("task", self.task, ("classification", "regression"))
+        positive = self.coding.positive
+        if positive is not None and not isinstance(positive, str):
+            raise TypeError("positive must be a text")
+        if positive is not None and (self.task == "regression" or self.label_range is not None):
+            raise ValueError("a positive label has no range, and no regression has one")
+        if {*self.coding.categories, *self.coding.missing} - {*self.columns, self.label}:
+            raise ValueError("categories or constants of columns that are no features")
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of a table's columns that are read, in order, without the label."""
+        owners = {
+            f"{name}={each}": name for name, own in self.coding.categories.items() for each in own
+        }
+        return list(dict.fromkeys(owners.get(name, name) for name in self.features))
+
+    def difference(self, other: Schema) -> str | None:
+        """Return in which declaration another schema differs, in words; None if in none."""
+        if self.columns != other.columns:
+            return f"columns: {', '.join(self.columns)}; not {', '.join(other.columns)}"
+        for name in ("label", "task", "label_range", "intercept"):
+            if getattr(self, name) != getattr(other, name):
+                return (f"{name.replace('_', ' ')}: {getattr(self, name)}; "
+                        f"not {getattr(other, name)}")  # fmt: skip
+        for name in ("positive", "categories", "ranges", "missing"):
+            if name == "ranges":
+                for each, own, its in zip(self.features, self.ranges, other.ranges, strict=True):
+                    if own != its:
+                        return (f"range of {each!r}: {own[0]:g} to {own[1]:g}; "
+                                f"not {its[0]:g} to {its[1]:g}")  # fmt: skip
+            elif getattr(self.coding, name) != getattr(other.coding, name):
+                return f"{name}: {_words(self.coding, name)}; not {_words(other.coding, name)}"
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON carries it."""
+        return {
+            "features": list(self.features), "ranges": [list(each) for each in self.ranges],
+            "intercept": self.intercept, "task": self.task, "label": self.label,
+            "label_range": None if self.label_range is None else list(self.label_range),
+            "categories": {name: list(own) for name, own in self.coding.categories.items()},
+            "missing": dict(self.coding.missing), "positive": self.coding.positive,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Schema:
+        """Return the schema that `to_dict` made; `ValueError`, `TypeError`, `LookupError` else."""
+        bounds = record["label_range"]
+        made = cls(
+            tuple(record["features"]), tuple((low, high) for low, high in record["ranges"]),
+            record["intercept"], record["task"], record["label"],
+            None if bounds is None else (bounds[0], bounds[1]),
+            Coding(record["categories"], record["missing"], record["positive"]),
+        )  # fmt: skip
+        if made.to_dict() != {name: record[name] for name in made.to_dict()}:
+            raise ValueError("the schema has other fields than a schema")
+        return made
+
+
+def _words(coding: Coding, name: str) -> str:
+    value = getattr(coding, name)
+    if not isinstance(value, Mapping):
+        return "none" if value is None else str(value)
+    each = (f"{k}={','.join(v) if isinstance(v, tuple) else f'{v:g}'}" for k, v in value.items())
+    return ", ".join(each) or "none"
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,584 @@
+"""Tables in files: which files, how each format is read, what columns hold."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import glob
+import gzip
+import io
+import os
+import re
+import zipfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import FloatArray, MalformedError, choice, imported, reading, whole_number
+
+Source = str | os.PathLike[str] | io.StringIO
+
+_TEXT = (".csv", ".tsv", ".txt", ".data")
+_PACKED = (".gz", ".zip")
+_ENDINGS = {
+    **{end + more: "csv" for end in _TEXT for more in ("", *_PACKED)},
+    ".parquet": "parquet", ".pq": "parquet", ".npz": "npz",
+}  # fmt: skip
+_MARKS = {"comma": ",", "semicolon": ";", "tab": "\t", "space": " ", "\\t": "\t"}
+_LOOKS = 1000  # rows that show what a column holds
+_SHOWN = 20  # names that a message lists
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How files are read, where that does not show.
+
+    Parameters
+    ----------
+    kind : {"csv", "parquet", "npz"}, optional
+        Format of files, whatever their names end in. None: by the name.
+    separator : str, optional
+        Of the cells of a CSV file: a character, or comma, semicolon, tab or space (any number of
+        spaces). None: what the first two rows agree on, of semicolons, tabs, commas and bars.
+    decimal : {"point", "comma"}, optional
+        How a CSV file writes numbers. None: with a point; in cells that semicolons separate, also
+        with a comma.
+    encoding : str, default "utf-8"
+        Encoding of a CSV file. UTF-16 with a byte order mark is recognised.
+    skip_lines : int, default 0
+        Lines on top of a CSV file that are no part of the table.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For anything else.
+    """
+
+    kind: str | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str = "utf-8"
+    skip_lines: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind is not None:
+            choice("format", self.kind, ("csv", "parquet", "npz"))
+        if self.decimal is not None:
+            choice("decimal", self.decimal, ("point", "comma"))
+        if self.separator is not None and len(self.mark) != 1:
+            raise ValueError(
+                "separator must be one character, or comma, semicolon, tab or space; "
+                f"got {self.separator!r}"
+            )
+        whole_number("skip_lines", self.skip_lines)
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise ValueError(f"unknown encoding {self.encoding!r}; for example latin-1") from None
+
+    @property
+    def mark(self) -> str:
+        """The separating character; empty if it is to be found."""
+        return _MARKS.get(self.separator or "", self.separator or "")
+
+
+def files(path: Source | Sequence[Source]) -> list[Path | io.StringIO]:
+    """Return the files that are meant: one, those of a pattern or a folder by name, or several.
+
+    hour10 follows hour9. Names that begin with a dot or an underscore are not data of a folder.
+    """
+    if not isinstance(path, (str, os.PathLike, io.StringIO)):
+        return [file for each in path for file in files(each)]
+    if isinstance(path, io.StringIO):
+        return [path]
+    place = Path(path)
+    if not str(path):
+        raise FileNotFoundError("no such file: its name is empty")
+    if place.is_dir():
+        inside = [each.relative_to(place) for each in place.rglob("*") if each.is_file()]
+        data = [each for each in inside if not any(part[0] in "._" for part in each.parts)]
+        if not data:
+            raise FileNotFoundError(f"no file of data in the folder {place}")
+        return [place / each for each in sorted(data, key=_in_order)]
+    if place.exists() or not set(str(path)) & set("*?["):
+        return [place]
+    found = sorted(map(Path, glob.glob(str(path), recursive=True)), key=_in_order)
+    if not found:
+        raise FileNotFoundError(f"no file is called {path}")
+    return [file for each in found for file in files(each)]
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of a file by name.
+
+    Attributes
+    ----------
+    title : str
+        Name of the file.
+    names : list of str
+        Of its columns, in order.
+    select : callable
+        Return chosen columns as numbers, shape (T, columns).
+    entries : callable
+        Return the entries of one as they are.
+    head : callable
+        Return the first thousand rows, a list of entries for each column.
+    """
+
+    title: str
+    names: list[str]
+    select: Callable[[list[str]], FloatArray]
+    entries: Callable[[str], list[Any]]
+    head: Callable[[], list[list[Any]]]
+
+    def check(self, wanted: Iterable[str]) -> None:
+        """Raise `ValueError` unless the table has each of these columns, once."""
+        for name in wanted:
+            number = self.names.count(name)
+            if number > 1:
+                raise ValueError(
+                    f"{self.title} has several columns of the same name, {number} times {name!r}: "
+                    "rename all but one, or name other columns (--features)"
+                )
+            if not number:
+                more = ", ..." if len(self.names) > _SHOWN else ""
+                raise ValueError(
+                    f"{self.title} has no column {name!r} among its {len(self.names)}: "
+                    f"{', '.join(self.names[:_SHOWN])}{more}"
+                )
+
+    def begins_with_numbers(self, name: str) -> bool:
+        """Return whether more than half of the first thousand entries of a column are numbers."""
+        cells = self.head()[self.names.index(name)]
+        return 2 * sum(number_in(str(cell), True) is not None for cell in cells) > len(cells)
+
+    def kinds(self) -> dict[str, str]:
+        """Return what columns hold, by name."""
+        return dict(zip(self.names, map(_kind, self.head()), strict=True))
+
+
+def open_table(
+    path: Source | Table | Sequence[Source],
+    *,
+    header: bool | None = None,
+    file_format: FileFormat | None = None,
+    fewest: int = 1,
+) -> Table:
+    """Return files as one table, whose columns are read when they are asked for.
+
+    Parameters
+    ----------
+    path : path-like, io.StringIO, Table or a sequence of them
+        As for `load_file`; a table is returned as it is.
+    header, file_format, fewest
+        As for `load_file`.
+
+    Raises
+    ------
+    FileNotFoundError, TypeError, ValueError, ImportError
+        As for `load_file`; `ValueError` if files differ in their columns.
+    """
+    if isinstance(path, Table):
+        return path
+    if not (header is None or isinstance(header, bool)):
+        raise TypeError(f"header must be a bool or None; got {type(header).__name__}")
+    parts = [open_one(each, header, file_format or FileFormat()) for each in files(path)]
+    if not parts:
+        raise ValueError("name at least one file")
+    first, more = parts[0], len(parts) - 1
+    for each in parts:
+        if sorted(each.names) != sorted(first.names):
+            raise ValueError(f"{each.title} has other columns than {first.title}")
+    title = f"{first.title} and {more} more file{'s' * (more > 1)}" if more else first.title
+
+    def select(chosen: list[str]) -> FloatArray:
+        tables = [each.select(chosen) for each in parts]
+        table = np.concatenate(tables) if more else tables[0]
+        if len(table) < fewest:
+            raise ValueError(f"{title} has {len(table)} rows of data; at least {fewest} are needed")
+        return table
+
+    def entries(chosen: str) -> list[Any]:
+        return [entry for each in parts for entry in each.entries(chosen)]
+
+    def head() -> list[list[Any]]:
+        columns: list[list[Any]] = [[] for _ in first.names]
+        for each in parts:
+            left = list(each.names)
+            for column, entries_of in zip(left, each.head(), strict=True):
+                columns[first.names.index(column)] += entries_of
+        return columns
+
+    return Table(title, first.names, select, entries, head)
+
+
+def open_one(
+    given: Path | io.StringIO, header: bool | None, file_format: FileFormat, before: int = 0
+) -> Table:
+    """Return one file as a table; `before` counts rows of data above it, for messages."""
+    title = str(getattr(given, "name", "standard input"))
+    if isinstance(given, Path) and not given.is_file():
+        raise FileNotFoundError(f"no such file: {given}")
+    kind = format_of(given, file_format)
+    if kind == "csv":
+        read: Callable[..., Table] = partial(_read_csv, header=header, form=file_format,
+                                             before=before)  # fmt: skip
+        about = f"a CSV file in {file_format.encoding.upper()}"
+    elif header is not None or file_format != FileFormat(kind=file_format.kind):
+        raise ValueError(
+            f"{title}: only a CSV file can be with or without a header, and has an encoding, "
+            "a separator and lines"
+        )
+    elif kind == "parquet":
+        read, about = _read_parquet, "a Parquet file"
+    else:
+        read, about = _read_npz, "a NumPy archive of plain arrays"
+    with reading(title, about):
+        table = read(given, title)
+
+    def guarded(call: Callable[..., Any], *arguments: Any) -> Any:
+        with reading(title, about):
+            return call(*arguments)
+
+    return replace(
+        table,
+        select=partial(guarded, table.select),
+        entries=partial(guarded, table.entries),
+        head=partial(guarded, table.head),
+    )
+
+
+def format_of(source: Path | io.StringIO, file_format: FileFormat) -> str:
+    """Return the format of a file: as declared, or by its name."""
+    if file_format.kind is not None:
+        return file_format.kind
+    if isinstance(source, io.StringIO):
+        return "csv"
+    name = source.name.lower()
+    for ending, kind in _ENDINGS.items():
+        if name.endswith(ending):
+            return kind
+    raise ValueError(
+        f"{source.name}: the format must be .csv, .tsv, .txt, .data (also .gz or .zip of them), "
+        ".parquet or .npz, or be named: FileFormat(kind), --format"
+    )
+
+
+# ---- CSV -----------------------------------------------------------------------------------------
+
+# A number in any country's writing, a date or a time: hardly a column's name, and maybe a record's.
+_DATUM = re.compile(r"[^\w]*\d[\W\d_]*(?:[et][\W\d_]+)?z?|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+
+
+def open_text(source: Path | io.StringIO, encoding: str) -> IO[str]:
+    """Open a CSV file; what is compressed, and UTF-16, is known by its first bytes."""
+    if isinstance(source, io.StringIO):
+        return io.StringIO(source.getvalue(), newline="")
+    with source.open("rb") as file:
+        start = file.read(4)
+    raw: Any
+    if start[:2] == b"\x1f\x8b":
+        raw = gzip.GzipFile(source)
+    elif start == b"PK\x03\x04":
+        raw = _only_entry(source)
+    else:
+        raw = source.open("rb")
+    try:
+        mark = raw.peek(2)[:2]
+    except BaseException:  # of a damaged file
+        raw.close()
+        raise
+    if mark in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    elif encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
+        encoding = "utf-8-sig"
+    return io.TextIOWrapper(raw, encoding, newline="")
+
+
+def _only_entry(source: Path) -> IO[bytes]:
+    """Open the one file of an archive; what is open keeps the archive's file until it is closed."""
+    with zipfile.ZipFile(source) as archive:
+        inside = [name for name in archive.namelist() if not name.endswith("/")]
+        if len(inside) != 1:
+            raise MalformedError(f"{source.name} holds {len(inside)} files, and must hold one")
+        return archive.open(inside[0])
+
+
+def _rows(file: Iterable[str], mark: str) -> Any:
+    return csv.reader(file, delimiter=mark, skipinitialspace=mark == " ")
+
+
+def layout(source: Path | io.StringIO, form: FileFormat) -> tuple[int, str]:
+    """Return how many lines are above the table, and what separates its cells."""
+    skipped = form.skip_lines
+    with open_text(source, form.encoding) as file:
+        lines = list(islice(file, skipped, skipped + 1))
+    declared = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
+    if declared:  # a line for Excel
+        return skipped + 1, form.mark or declared[1]
+    if form.mark:
+        return skipped, form.mark
+    for mark in (";", "\t", ",", "|"):  # the first two rows have the same number of cells
+        with open_text(source, form.encoding) as file:
+            rows = islice(_rows(islice(file, skipped, None), mark), 2)
+            widths = {len(row) for row in rows}
+        if len(widths) == 1 and widths.pop() > 1:
+            return skipped, mark
+    return skipped, ","
+
+
+def _read_csv(
+    source: Path | io.StringIO, title: str, header: bool | None, form: FileFormat, before: int
+) -> Table:
+    skipped, mark = layout(source, form)
+    comma = form.decimal == "comma" or (mark == ";" and form.decimal is None)
+
+    @contextlib.contextmanager
+    def table() -> Iterator[Any]:
+        """Open the file where the table begins."""
+        with open_text(source, form.encoding) as file:
+            for _ in range(skipped):
+                next(file, None)
+            yield file
+
+    with table() as file:
+        rows = _rows(file, mark)
+        first = next(rows, None)
+        has_rows = header is False or any(rows)
+    if not first:
+        raise MalformedError(f"{title} is empty")
+    names = [cell.strip() for cell in first]
+    if header is None and any(map(_DATUM.fullmatch, names)):
+        raise MalformedError(
+            f"the first row of {title} holds a number, a date or a time, so it may be a record:"
+            " header=False (--no-header) names the columns 1, 2, ...; header=True (--header) says"
+            " that it holds their names"
+        )
+    if header is False:
+        names = [str(number) for number in range(1, len(first) + 1)]
+    names = [name or f"column {number}" for number, name in enumerate(names, start=1)]
+    named = 0 if header is False else 1
+    width = len(names)
+
+    def rest() -> Iterator[tuple[int, list[str]]]:
+        """Yield numbered rows, without empty ones, or tell which has a wrong length."""
+        with table() as file:
+            above = skipped + named
+            for number, row in enumerate(islice(_rows(file, mark), named, None), start=above + 1):
+                if len(row) > width and not any(map(str.strip, row[width:])):
+                    del row[width:]  # a separator at the end of each row
+                if row and len(row) != width:
+                    raise MalformedError(f"{title}, row {number + before}: expected {width} cells")
+                if row:
+                    yield number + before, row
+
+    def plain(lines: Iterable[str]) -> Iterator[str]:
+        """Yield lines that have as many cells as names; quoted marks are left to `rest`."""
+        for line in lines:
+            if line.count(mark) + 1 != width and line.strip("\r\n"):
+                raise ValueError
+            yield line
+
+    def parsed(indices: list[int]) -> Iterator[float]:
+        for number, row in rest():
+            for index in indices:
+                value = number_in(row[index], comma)
+                if value is None:
+                    hint = "; is its comma a decimal one (--decimal comma)?" * ("," in row[index])
+                    raise MalformedError(_not_numeric(title, number, names[index]) + hint)
+                yield value
+
+    def select(chosen: list[str]) -> FloatArray:
+        if not has_rows:
+            return np.empty((0, len(chosen)))
+        indices = [names.index(name) for name in chosen]
+        if mark != " ":
+            with table() as file, suppress(ValueError):
+                if named:
+                    next(_rows(file, mark))
+                return np.loadtxt(
+                    plain(file), delimiter=mark, quotechar='"', comments=None, usecols=indices,
+                    ndmin=2,
+                )  # fmt: skip
+        # Not while that error is handled: its text quotes a cell, and would be shown as context.
+        # Flat and of doubles: of lists of lists, a large file would need ten times the memory.
+        return np.array(array("d", parsed(indices))).reshape(-1, len(indices))
+
+    def entries(chosen: str) -> list[Any]:
+        index = names.index(chosen)
+        return [row[index] for _, row in rest()]
+
+    def head() -> list[list[Any]]:
+        found = [row for _, row in islice(rest(), _LOOKS)]
+        return [[row[index] for row in found] for index in range(width)]
+
+    return Table(title, names, select, entries, head)
+
+
+# ---- cells ---------------------------------------------------------------------------------------
+
+_MISSING = frozenset(("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "?", "\\n"))
+_WORDS = dict.fromkeys(("yes", "y", "true", "t"), 1.0)
+_WORDS |= dict.fromkeys(("no", "n", "false", "f"), 0.0)
+
+
+def _not_numeric(title: str, row: int, name: str) -> str:
+    return (
+        f"{title}, row {row}: column {name!r} is not numeric: it holds more than numbers, yes and "
+        "no, and NA"
+    )
+
+
+def number_in(text: str, comma: bool = False) -> float | None:
+    """Return the number that a cell holds, NaN if it holds nothing, None for another text.
+
+    `comma`: 1,5 is a number, as spreadsheets of many countries write it.
+    """
+    text = text.strip().lower()
+    if text in _MISSING:
+        return np.nan
+    if text in _WORDS:
+        return _WORDS[text]
+    if comma and "." not in text:
+        text = text.replace(",", ".")
+    with suppress(ValueError):
+        return float(text)
+    return None
+
+
+def is_missing(entry: Any) -> bool:
+    """Return whether an entry of a table is nothing: None, NaN, NA, null, ? or no text."""
+    return entry is None or str(entry).strip().lower() in _MISSING
+
+
+def is_whole(entry: Any) -> bool:
+    """Return whether an entry is a whole number of a column of doubles."""
+    return isinstance(entry, float) and entry.is_integer()
+
+
+def text_of(entry: Any) -> str:
+    """Return how an entry is written in a list of categories: 2.0 is 2, True is true."""
+    if isinstance(entry, bool):
+        return str(entry).lower()
+    if is_whole(entry):
+        return str(int(entry))
+    text = str(entry).strip()
+    with suppress(ValueError):  # 2.0 and 2 of a CSV file
+        if float(text).is_integer():
+            return str(int(float(text)))
+    return text
+
+
+def _kind(entries: Iterable[Any]) -> str:
+    """Return what a column holds, as some of its entries look."""
+    texts = {"" if each is None else str(each).strip().lower() for each in entries} - _MISSING
+    if not texts:
+        return "nothing"
+    if texts <= _WORDS.keys():
+        return "yes or no"
+    values = {number_in(text, True) for text in texts}
+    if None in values:
+        return "text"
+    return "0 or 1" if values <= {0.0, 1.0} else "numbers"
+
+
+def _numbers_of(entries: Iterable[Any], title: str, name: str) -> FloatArray:
+    """Return texts as numbers, as in a CSV file."""
+    known: dict[str, float | None] = {}
+    found = array("d")
+    for row, entry in enumerate(entries, start=1):
+        text = "" if entry is None else str(entry)
+        value = known[text] if text in known else known.setdefault(text, number_in(text))
+        if value is None:
+            raise MalformedError(_not_numeric(title, row, name))
+        found.append(value)
+    return np.array(found)
+
+
+# ---- Parquet, NumPy ------------------------------------------------------------------------------
+
+
+def _read_parquet(path: Path, title: str) -> Table:
+    pq = imported("pyarrow.parquet", "a Parquet file", "files")
+    names = list(pq.read_schema(path).names)
+
+    def column(chosen: str) -> Any:
+        return pq.read_table(path, columns=[chosen])
+
+    def head() -> list[list[Any]]:
+        with pq.ParquetFile(path) as file:
+            batch = next(file.iter_batches(batch_size=_LOOKS), None)
+        return [[] for _ in names] if batch is None else [c.to_pylist() for c in batch.columns]
+
+    return Table(
+        title, names,
+        lambda chosen: arrow_columns(pq.read_table(path, columns=chosen), title, chosen),
+        lambda chosen: column(chosen).column(chosen).to_pylist(),
+        head,
+    )  # fmt: skip
+
+
+def arrow_columns(table: Any, title: str, chosen: list[str]) -> FloatArray:
+    """Return columns of a table or batch of pyarrow, shape (T, len(chosen)); nulls are NaN."""
+    pa = imported("pyarrow", "a Parquet file", "files")
+    return np.column_stack([_arrow_column(pa, table[name], title, name) for name in chosen])
+
+
+def _arrow_column(pa: Any, column: Any, title: str, name: str) -> FloatArray:
+    types = pa.types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _numbers_of(column.to_pylist(), title, name)
+    if types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+              or types.is_null(kind)):  # fmt: skip
+        raise MalformedError(f"column {name!r} is not numeric: it is of type {kind}")
+    # Unsafe: a 64-bit integer beyond 2^53 is rounded like everywhere else.
+    values = column.cast(pa.float64(), safe=False).fill_null(np.nan)
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _read_npz(path: Path, title: str) -> Table:
+    columns: dict[str, NDArray[Any]] = {}
+    # Not by its name: a damaged file would stay open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        for name in archive.files:
+            array_ = archive[name]
+            if array_.ndim == 1:
+                columns[name] = array_
+            elif array_.ndim == 2:
+                columns.update({f"{name}{j}": array_[:, j] for j in range(array_.shape[1])})
+    if len({len(column) for column in columns.values()}) > 1:
+        raise MalformedError(f"{path.name}: the arrays differ in length")
+
+    def numbers(name: str) -> FloatArray:
+        kind = columns[name].dtype.kind
+        if kind == "U":
+            return _numbers_of(columns[name].tolist(), title, name)
+        if kind not in "fiub":
+            raise MalformedError(f"column {name!r} is not numeric: it is of type {kind}")
+        return columns[name].astype(np.float64)
+
+    return Table(
+        title, list(columns),
+        lambda chosen: np.column_stack([numbers(name) for name in chosen]),
+        lambda chosen: columns[chosen].tolist(),
+        lambda: [column[:_LOOKS].tolist() for column in columns.values()],
+    )  # fmt: skip
