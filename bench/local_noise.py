@@ -11,7 +11,7 @@ import math
 
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.local import BitRandomizer
-from dpoco.reproduce import printed_scale_factor
+from dpoco.published.sima_local import printed_scale_factor
 
 HYPOTHESES = (2, 8, 64, 1024)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import dpoco
 from dpoco.local import DistributionLearner, Hypotheses, simulate
-from dpoco.reproduce import PublishedDistributionLearner
+from dpoco.published.sima_local import PublishedDistributionLearner
 
 PRIVATE = {"learner": "hedge", "protect": "label_and_context"}
 LEARNERS = {

@@ -21,7 +21,10 @@ from dpoco.evaluation import best_fixed_decision, repeat_runs
 
 LEADER, FTRL = dpoco.oco.CoupledRegularizedLeader, dpoco.oco.NoisyFTRL
 WEIGHTS = dpoco.oco.ContinuousMultiplicativeWeights
-PAPER = {"calibration": "paper"}
+PAPERS = {
+    LEADER: dpoco.published.agarwal_ctrl.coupled_regularized_leader,
+    WEIGHTS: dpoco.published.agarwal_lazy.continuous_multiplicative_weights,
+}
 
 
 def problems(rounds: int) -> list[tuple[Any, ...]]:
@@ -35,7 +38,7 @@ def problems(rounds: int) -> list[tuple[Any, ...]]:
             dpoco.domains.LpBall(d, 2.0, 4.0),
             dpoco.losses.LogisticLoss(feature_bound=length),
             *(shuttle.features, shuttle.labels),
-            [("CTRL", LEADER, {}), ("CTRL, published", LEADER, PAPER), ("noisy FTRL", FTRL, {})],
+            [("CTRL", LEADER), ("CTRL, published", LEADER), ("noisy FTRL", FTRL)],
         ),
         (
             f"shuttle direction, linear loss, T = {len(shuttle)}, d = {d}",
@@ -43,9 +46,9 @@ def problems(rounds: int) -> list[tuple[Any, ...]]:
             dpoco.losses.LinearLoss(gradient_bound=length),
             *(shuttle.features * (1.0 - 2.0 * shuttle.labels[:, None]), None),
             [
-                ("noisy FTRL", FTRL, {}),
-                ("P-COMW", WEIGHTS, {}),
-                ("P-COMW, published", WEIGHTS, PAPER),
+                ("noisy FTRL", FTRL),
+                ("P-COMW", WEIGHTS),
+                ("P-COMW, published", WEIGHTS),
             ],
         ),
         (
@@ -53,7 +56,7 @@ def problems(rounds: int) -> list[tuple[Any, ...]]:
             dpoco.domains.Simplex(polls.shape[1]),
             dpoco.losses.LinearLoss(gradient_bound=1.0),
             *(polls, None),
-            [("noisy FTRL", FTRL, {}), ("CTRL", LEADER, {}), ("CTRL, published", LEADER, PAPER)],
+            [("noisy FTRL", FTRL), ("CTRL", LEADER), ("CTRL, published", LEADER)],
         ),
     ]
 
@@ -79,8 +82,11 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"\n{title}; epsilon = {options.epsilon:g}, delta = {budget.delta:.2g}")
         print(f"{'learner':20} {'regret':>9} {'bound':>9} {'switches':>9}")
         bounds, runs = {}, {}
-        for name, kind, extra in learners:
-            build = partial(kind, domain, loss, horizon=rounds, budget=budget, **extra)
+        for name, kind in learners:
+            build = partial(kind, domain, loss, horizon=rounds, budget=budget)
+            if name.endswith("published"):
+                printed = PAPERS[kind](domain, loss, horizon=rounds, budget=budget)
+                build = partial(build, parameters=printed)
             bounds[name] = build().parameters.regret_bound / rounds
             seeded = {"repeats": 2 if options.quick else 5, "seed": 1}
             runs[name] = repeat_runs(lambda s, b=build: b(source=s), features, labels, **seeded)

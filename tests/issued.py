@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,6 @@ def certificates() -> dict[str, Guarantee]:
             "tree": learned(
                 frank_wolfe.TreeFrankWolfe, LpBall(9, 1.01), LOG, noise="generalized_gaussian"
             ),
-            "tree, paper": learned(
-                frank_wolfe.TreeFrankWolfe, LpBall(9, 1.5), LOG, calibration="paper", horizon=400
-            ),
             "vertices": learned(frank_wolfe.PolyhedralFrankWolfe, SIMPLE, LOG),
             "vertices, Laplace": learned(
                 frank_wolfe.PolyhedralFrankWolfe,
@@ -94,13 +92,7 @@ def certificates() -> dict[str, Guarantee]:
             "net, promised": learned(
                 oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, enforce=False
             ),
-            "net, paper": learned(
-                oco.LipschitzLearner,
-                Box([0.0], [1.0]),
-                lipschitz=1.0,
-                transform="parent",
-                calibration="paper",
-            ),
+            "hedge, claimed": replace(learned(experts.PrefixHedge, 10), claimed=(0.01, 0.0)),
             "linucb": learned(bandits.LinUCB, 3, 4),
             "arms": learned(bandits.HighDimensionalBandit, 3, LpBall(20, 1.0)),
             "sum": learned(mechanisms.ContinualSum, 4, bound=1.0),

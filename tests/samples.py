@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
+from tests.published import built
 
 import dpoco
 from dpoco.datasets import linear_regression_stream
@@ -39,7 +41,7 @@ def mean_suboptimality(cls, rounds, d, p, seeds=10, **options) -> float:
     for seed in range(seeds):
         stream = linear_regression_stream(rounds + 10_000, d, p, seed)
         X, y = stream.features, stream.labels
-        learner = cls(
+        learner = (cls if fits else partial(built, cls))(
             LpBall(d, p, 2.0), SquaredLoss(1.0, 1.25), source=Source.seeded(seed),
             **({} if fits else {"horizon": rounds}), **options,
         )  # fmt: skip

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
+from bench.reproduce.comparisons import comparisons
 from bench.reproduce.figure import figure_5_1
-from bench.reproduce.plots import plot_figure_5_1, plot_table_5_1
+from bench.reproduce.plots import plot_figure_5_1, plot_table_5_1, plot_training
 from bench.reproduce.table import format_markdown, table_5_1
+from bench.reproduce.training import Training, figure_5_2, figure_5_3
 
 from dpoco.cli import _support as shell
 
@@ -152,6 +155,92 @@ def figure_command(
         typer.echo(result.to_json() if as_json else result.format_markdown())
         if figure is not None:
             plot_figure_5_1(result).savefig(figure, dpi=_DPI)
+
+
+@app.command("figure-5.2")
+@shell.documented_options
+def scalings_command(
+    seeds: int = 10,
+    seed: int = 0,
+    figure: Path | None = None,
+    quick: bool = False,
+    as_json: shell.JsonFlag = False,
+) -> None:
+    """Han et al., Figure 5.2: learning rates, and mirror descent beside them, at (1, 1/T).
+
+    For example:
+
+    python -m bench.reproduce figure-5.2 --quick
+
+    Parameters
+    ----------
+    seeds
+        Runs of a curve.
+    seed
+        Seed of the first run; the others follow.
+    figure : FILE
+        Also draw it: a PNG, PDF or SVG file.
+    quick : --quick
+        A small part, in a few seconds.
+    """
+    with shell.errors_in_one_line():
+        shell.check_figure(figure)
+        with shell.progress(as_json) as (show, _):
+            size: dict[str, Any] = {"horizon": 300, "dimension": 3} if quick else {}
+            result = figure_5_2(seeds=2 if quick else seeds, first_seed=seed, progress=show, **size)
+        _show_training(result, as_json, figure, seconds=False)
+
+
+@app.command("figure-5.3")
+@shell.documented_options
+def times_command(
+    seeds: int = 10,
+    seed: int = 0,
+    figure: Path | None = None,
+    quick: bool = False,
+    as_json: shell.JsonFlag = False,
+) -> None:
+    """Han et al., Figure 5.3: suboptimality over CPU time, at (1, 1/T).
+
+    For example:
+
+    python -m bench.reproduce figure-5.3 --figure times.png
+
+    Parameters
+    ----------
+    seeds
+        Runs of a curve.
+    seed
+        Seed of the first run; the others follow.
+    figure : FILE
+        Also draw it: a PNG, PDF or SVG file.
+    quick : --quick
+        A small part, in a few seconds.
+    """
+    with shell.errors_in_one_line():
+        shell.check_figure(figure)
+        with shell.progress(as_json) as (show, _):
+            size: dict[str, Any] = {"sizes": [(300, 3)]} if quick else {}
+            result = figure_5_3(seeds=2 if quick else seeds, first_seed=seed, progress=show, **size)
+        _show_training(result, as_json, figure, seconds=True)
+
+
+def _show_training(result: Training, as_json: bool, figure: Path | None, *, seconds: bool) -> None:
+    typer.echo(result.to_json() if as_json else result.format_markdown())
+    if figure is not None:
+        plot_training(result, seconds=seconds).savefig(figure, dpi=_DPI)
+
+
+@app.command("comparisons")
+@shell.documented_options
+def comparisons_command() -> None:
+    """Tables of rates in the papers, as numbers beside proved bounds.
+
+    For example:
+
+    python -m bench.reproduce comparisons
+    """
+    typer.echo(comparisons())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,9 +19,10 @@ from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
 from dpoco.datasets import Stream, linear_regression_stream
 from dpoco.domains import LpBall
-from dpoco.errors import NoiseDominatesWarning
+from dpoco.errors import NoiseDominatesWarning, UnspentBudgetWarning
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import SquaredLoss
+from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
 
 RUNS = 10  # runs behind each printed mean
@@ -34,8 +35,8 @@ LABEL_BOUND = 1.25  # |<x, theta>| <= 1, and five standard deviations of the lab
 VARIANTS: dict[str, dict[str, Any]] = {
     "tight": {"sum_method": "blt"},
     "tight_tree": {"sum_method": "tree"},
-    "corrected": {"calibration": "corrected"},
-    "paper": {"calibration": "paper"},
+    "corrected": {"published": "corrected"},
+    "paper": {"published": "printed"},
     "noise_free": {"budget": None},
 }
 
@@ -155,7 +156,7 @@ class Cell:
         self.budget = Budget._derived(1.0, 1.0 / horizon)
         self.domain = LpBall(dimension, p, RADIUS)
         self.loss = SquaredLoss(feature_bound=1.0, label_bound=LABEL_BOUND)
-        self._streams = [
+        self.streams = [
             linear_regression_stream(horizon + test, dimension, p, seed, target=target)
             for seed in self.seeds
         ]
@@ -163,25 +164,32 @@ class Cell:
     @property
     def features(self) -> FloatArray:
         """Training records of all seeds, shape (runs, T, d)."""
-        return np.stack([stream.features[: self.horizon] for stream in self._streams])
+        return np.stack([stream.features[: self.horizon] for stream in self.streams])
 
     @property
     def labels(self) -> FloatArray:
         """Training labels of all seeds, shape (runs, T)."""
-        return np.stack([stream.labels[: self.horizon] for stream in self._streams])
+        return np.stack([stream.labels[: self.horizon] for stream in self.streams])
 
     @property
     def signal(self) -> float:
         """E <x, theta>^2, estimated on the test sets without their noise."""
         return float(
-            np.mean([((s.features[self.horizon :] @ _truth(s)) ** 2).mean() for s in self._streams])
+            np.mean([((s.features[self.horizon :] @ _truth(s)) ** 2).mean() for s in self.streams])
         )
 
     def learner(self, seed: int, **options: Any) -> TreeFrankWolfe:
         """Return a learner for one run at the budget (1, 1/T), unless `options` say otherwise."""
         options = {"budget": self.budget, **options}
+        if (whose := options.pop("published", None)) is not None:
+            known = {name: options.pop(name) for name in ("step_scale",) if name in options}
+            options["parameters"] = han_frank_wolfe.tree_frank_wolfe(
+                self.domain, self.loss, horizon=self.horizon, budget=options["budget"],
+                corrected=whose == "corrected", **known,
+            )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoiseDominatesWarning)  # the table says it
+            warnings.simplefilter("ignore", UnspentBudgetWarning)  # as do its epsilons
             return TreeFrankWolfe(
                 self.domain, self.loss, horizon=self.horizon, source=Source.seeded(seed), **options
             )
@@ -203,23 +211,24 @@ class Cell:
         """Score what `fit` makes of each seed's stream; at least one, then as time allows."""
         rows: list[tuple[float, float, float]] = []
         spent = 0.0
-        for stream, seed in zip(self._streams, self.seeds, strict=True):
+        for stream, seed in zip(self.streams, self.seeds, strict=True):
             if rows and spent * (1.0 + 1.0 / len(rows)) > seconds:
                 break
             start = time.process_time()
             theta = fit(stream, seed)
             took = time.process_time() - start
             spent += took
-            rows.append((*self._scores(stream, theta), took))
+            rows.append((*self.score_one(stream, theta), took))
         return Scores(*np.array(rows).T)
 
     def score(self, decisions: FloatArray) -> Scores:
         """Score decisions made elsewhere, shape (runs, d)."""
-        pairs = zip(self._streams, decisions, strict=True)
-        rows = np.array([self._scores(stream, theta) for stream, theta in pairs])
+        pairs = zip(self.streams, decisions, strict=True)
+        rows = np.array([self.score_one(stream, theta) for stream, theta in pairs])
         return Scores(rows[:, 0], rows[:, 1], np.zeros(len(rows)))
 
-    def _scores(self, stream: Stream, theta: FloatArray) -> tuple[float, float]:
+    def score_one(self, stream: Stream, theta: FloatArray) -> tuple[float, float]:
+        """Return risk and suboptimality of one decision."""
         features, labels = stream.features[self.horizon :], stream.labels[self.horizon :]
         risk = float(((features @ theta - labels) ** 2).mean())
         best = float(((features @ _truth(stream) - labels) ** 2).mean())

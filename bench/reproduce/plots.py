@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from bench.reproduce.figure import Figure51
 from bench.reproduce.table import Table51
+from bench.reproduce.training import Training
 
 from dpoco.plotting import _drawing as drawing
 
@@ -182,3 +183,57 @@ def plot_figure_5_1(result: Figure51, *, ax: Sequence[Axes] | None = None) -> Fi
         f"Figure 5.1 rerun: d = {settings['dimension']}, epsilon = {settings['epsilon']:g}, "
         f"delta = 1/T, mean of {settings['runs']} worlds",
     )
+
+
+def plot_training(result: Training, *, seconds: bool = False) -> Figure:
+    """Draw training curves: Figure 5.2 over parts of the course, Figure 5.3 over CPU time.
+
+    Parameters
+    ----------
+    result : Training
+        From `figure_5_2` or `figure_5_3`.
+    seconds : bool, default False
+        Whether the horizontal axis is CPU time, and a panel a size instead of a method.
+
+    Returns
+    -------
+    Figure
+        Shades of Figure 5.3 are one standard deviation over runs.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib: ``pip install "dpoco[plot]"``.
+    """
+    panels: dict[str, list[Any]] = {}
+    for curve in result.curves:
+        size = f"T = {curve.horizon}, d = {curve.dimension}"
+        title = size if seconds else f"{curve.method}, p = {curve.p:g}"
+        panels.setdefault(title, []).append(curve)
+    figure = drawing.new_figure((1.0 + 3.2 * len(panels), 3.8))
+    for axes, (title, curves) in zip(
+        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels.items(), strict=True
+    ):
+        axes.axhline(1.0, color="#999999", linewidth=0.8, zorder=1)
+        for index, curve in enumerate(curves):
+            at, mean = curve.seconds if seconds else curve.fractions, np.array(curve.mean)
+            label = f"{curve.method}, " if seconds else ""
+            axes.plot(
+                at, mean, color=drawing.COLOURS[index], linestyle=drawing.STYLES[index],
+                linewidth=1.6, label=f"{label}x {curve.scale:g}",
+            )  # fmt: skip
+            if seconds:
+                spread = np.array(curve.deviation)
+                axes.fill_between(
+                    at, np.maximum(mean - spread, 1e-3), mean + spread, alpha=0.2,
+                    color=drawing.COLOURS[index], linewidth=0.0,
+                )  # fmt: skip
+        axes.set_yscale("log")
+        axes.set_title(title, loc="left", fontsize="medium")
+        axes.set_xlabel("CPU seconds" if seconds else "part of the course")
+        drawing.bare(axes)
+        axes.legend(frameon=False, fontsize="small")
+    figure.axes[0].set_ylabel("suboptimality")
+    name, count = "Figure 5.3" if seconds else "Figure 5.2", result.settings["seeds"]
+    title = f"{name} rerun at epsilon = 1, delta = 1/T: mean of {count} runs"
+    return drawing.headline(figure, title)

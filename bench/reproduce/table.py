@@ -24,10 +24,10 @@ from bench.reproduce.cell import (
 from bench.reproduce.verdict import DirectionLaw, Verdict, judge
 
 from dpoco._validation import choice, imported, positive_float, positive_int, whole_number
-from dpoco.accounting.tables import text_table
 from dpoco.datasets import TARGETS
 from dpoco.evaluation.playing import released_deviations
 from dpoco.evaluation.reports import Report
+from dpoco.published.tables import text_table
 
 Progress = Callable[[str, int, int], None]
 Columns = Mapping[str, Callable[[Any], str]]

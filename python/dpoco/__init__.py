@@ -87,8 +87,8 @@ __all__ = [
     "noise",
     "oco",
     "plotting",
+    "published",
     "random",
-    "reproduce",
     "samplers",
     "scale",
 ]

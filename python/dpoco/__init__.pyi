@@ -19,8 +19,8 @@ from dpoco import mechanisms as mechanisms
 from dpoco import noise as noise
 from dpoco import oco as oco
 from dpoco import plotting as plotting
+from dpoco import published as published
 from dpoco import random as random
-from dpoco import reproduce as reproduce
 from dpoco import samplers as samplers
 from dpoco import scale as scale
 from dpoco._choice import Choice as Choice

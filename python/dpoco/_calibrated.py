@@ -88,8 +88,7 @@ class Certified(Calibrated, Stateful):
             parameters = self._planned(arguments, *problem)
         origin = Source() if source is None else source
         self._set_up(arguments, parameters, origin.is_seeded, origin._claim())
-        # Published constants state what they spend, over the budget or not.
-        if budget is not None and (given or arguments.get("calibration") != "paper"):
+        if budget is not None:
             self._guarantee.require(budget)
         self._warn(arguments)
 

@@ -144,6 +144,7 @@ _ALWAYS_THE_SAME = 10**9
 
 # Arguments that older states lack, with what they stood for.
 _ADDED = {"numerics": "float", "participation": None}
+_DROPPED = ("calibration", "tight")  # an argument that only older states have
 
 
 class Stateful(_core.Live):
@@ -236,6 +237,8 @@ class Stateful(_core.Live):
         from dpoco.accounting import Budget
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
+        if arguments.pop("calibration", None) is not None:  # of an older state: published constants
+            arguments["parameters"] = header["parameters"]
         decoders: dict[str, Callable[[Any], Any]] = {
             "domain": domains.from_dict,
             "loss": losses.from_dict,
@@ -261,8 +264,12 @@ class Stateful(_core.Live):
 
     @classmethod
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return saved arguments with those that older states lack, and what they stood for."""
-        return {**{k: v for k, v in _ADDED.items() if k in signature(cls).parameters}, **arguments}
+        """Return saved arguments with those that older states lack, and what they stood for.
+
+        Older states have the calibration, too, which is now the only one unless it is named here.
+        """
+        known = {k: v for k, v in _ADDED.items() if k in signature(cls).parameters}
+        return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
 
     @classmethod
     def _check_restated(

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from tests.published import planned
+
 from dpoco.accounting import Budget, tree_frank_wolfe
 from dpoco.accounting._certificate import loss_of
 from dpoco.accounting._ledger_sums import Cost, FixedPlan
@@ -105,5 +107,6 @@ def both(
     **options: Any,
 ) -> tuple[tree_frank_wolfe.TreeFrankWolfeParameters, Guarantee]:
     """Return parameters of tree Frank-Wolfe, and what they guarantee."""
-    parameters = tree_frank_wolfe.calibrate(domain, loss, horizon=horizon, budget=budget, **options)
+    options = {"horizon": horizon, "budget": budget, **options}
+    parameters = planned(tree_frank_wolfe, domain, loss, **options)
     return parameters, tree_frank_wolfe.guarantee(domain, loss, parameters, budget=budget)

@@ -7,25 +7,25 @@ import pytest
 import dpoco
 from dpoco import experts
 from dpoco.errors import BudgetExceeded
+from dpoco.published import asi_tracking
 
 BUDGET = dpoco.Budget(1.0, 1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.errors.NoiseDominatesWarning")
 def test_printed_noise_states_what_it_spends():
-    printed = {"horizon": 1000, "budget": BUDGET, "calibration": "paper"}
-    learner = experts.BatchShare(5, **printed)
+    printed = asi_tracking.batch_share(5, horizon=1000, budget=BUDGET)
+    learner = experts.BatchShare(5, horizon=1000, budget=None, parameters=printed)
     assert learner.guarantee.epsilon > BUDGET.epsilon
     with pytest.raises(BudgetExceeded):
-        experts.BatchShare(5, parameters=learner.parameters, **printed)
+        experts.BatchShare(5, horizon=1000, budget=BUDGET, parameters=printed)
 
 
 def test_planners_do_not_say_what_was_asked_for(monkeypatch):
     """Tight noise was asked for: what calls itself printed is held to the budget, too."""
-    calibrate = experts.BatchShare._accountant.calibrate
 
-    def printed(*given, calibration, **more):
-        return calibrate(*given, calibration="paper", **more)
+    def printed(experts, *, horizon, budget, **more):
+        return asi_tracking.batch_share(experts, horizon=horizon, budget=budget)
 
     monkeypatch.setattr(experts.BatchShare._accountant, "calibrate", printed)
     with pytest.raises(BudgetExceeded):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpoco.accounting import Budget
+from dpoco.accounting.claims import published_sigma
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.generalized_gaussian import (
     best_order,
@@ -17,7 +18,6 @@ from dpoco.accounting.generalized_gaussian import (
     paper_order,
     smoothness_constant,
 )
-from dpoco.accounting.published import published_sigma
 
 INF = math.inf
 

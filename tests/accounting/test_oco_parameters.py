@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.published import planned
 
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting import continuous_multiplicative_weights as comw
@@ -24,7 +25,7 @@ LEARNERS = [(comw, LinearLoss(1.0)), (ctrl, CustomLoss(1.0, 1.0))]
 def plans(module, loss):
     yield module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET)
     yield module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET, coupling="scheduled")
-    yield module.calibrate(BALL, loss, horizon=10**5, budget=BUDGET, calibration="paper")
+    yield planned(module, BALL, loss, horizon=10**5, budget=BUDGET, calibration="paper")
     yield module.calibrate(BALL, loss, horizon=10, budget=BUDGET)
     yield module.calibrate(BALL, loss, horizon=1, budget=BUDGET)
     yield module.calibrate(BALL, loss, horizon=1000, budget=None)
@@ -75,7 +76,7 @@ def test_bad_arguments(module, loss):
     for changes in ({"horizon": 10.0}, {"horizon": None}, {"budget": (1.0, 1e-6)}):
         with pytest.raises(TypeError):
             module.calibrate(BALL, loss, **{"horizon": 1000, "budget": BUDGET, **changes})
-    for changes in ({"coupling": "maximal"}, {"calibration": "paper"}):
+    for changes in ({"coupling": "maximal"}, {"coupling": "density_ratio"}):
         with pytest.raises(ValueError, match="max_switches"):
             module.calibrate(BALL, loss, horizon=1000, budget=None, **changes)
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpoco.accounting import Budget, published, regret_bounds
+from dpoco.accounting import Budget, claims, regret_bounds
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
 from dpoco.accounting._coupled_regret import (
@@ -25,6 +25,7 @@ from dpoco.accounting._coupled_regret import (
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, QuadraticLoss
+from dpoco.published import agarwal_ctrl, agarwal_lazy
 
 COMMON = {"horizon": 10**5, "dimension": 3, "lipschitz": 1.0, "diameter": 2.0}
 
@@ -75,24 +76,24 @@ def test_scheduled_example():
 
 
 def test_published_privacy_oracles():
-    claim = published.gibbs_claim(10**6, 1e-3, 1e-6, corrected=False)
+    claim = claims.gibbs_claim(10**6, 1e-3, 1e-6, corrected=False)
     assert claim.log_ratio == pytest.approx(0.11542837, rel=1e-7)
     assert claim.forced_switch == pytest.approx(0.01)
     assert claim.epsilon == pytest.approx(30475.737, rel=1e-7)
-    fixed = published.gibbs_claim(10**6, 1e-3, 1e-6, corrected=True)
+    fixed = claims.gibbs_claim(10**6, 1e-3, 1e-6, corrected=True)
     assert fixed.epsilon == pytest.approx(14652.505, rel=1e-7)
     assert fixed.cap == claim.cap == 648440
     for corrected, epsilon in ((False, 91.1), (True, 67.7)):
-        small = published.gibbs_claim(10**6, 1e-4, 1e-6, corrected=corrected)
+        small = claims.gibbs_claim(10**6, 1e-4, 1e-6, corrected=corrected)
         assert small.epsilon == pytest.approx(epsilon, rel=1e-3)
     case = {"horizon": 10**6, "g": 1e-5, "b": 1e-6, "dimension": 5, "delta": 1e-6}
-    claim = published.leader_claim(**case, corrected=False)
+    claim = claims.leader_claim(**case, corrected=False)
     assert claim.log_ratio == pytest.approx(1.3101268e-3, rel=1e-7)
     assert claim.cap == math.floor(3 * 0.012616824 * 10**6)
     assert claim.epsilon == pytest.approx(3.4810312, rel=1e-7)
-    fixed = published.leader_claim(**case, corrected=True)
+    fixed = claims.leader_claim(**case, corrected=True)
     assert fixed.epsilon == pytest.approx(3.611045, rel=1e-7)
-    glm = published.leader_claim(**{**case, "dimension": 1}, corrected=False)
+    glm = claims.leader_claim(**{**case, "dimension": 1}, corrected=False)
     assert glm.log_ratio == pytest.approx(5.8096274e-4, rel=1e-7)
     assert glm.epsilon == pytest.approx(1.4820046, rel=1e-7)
 
@@ -106,7 +107,9 @@ def test_lazy_oracles():
     assert best.regularization == pytest.approx(1032.7443, rel=1e-6)
     assert best.regret_bound == pytest.approx(258.18609, rel=1e-6)
     assert best.expected_switches == pytest.approx(1000.0, rel=1e-6)
-    printed = comw.calibrate(domain, LinearLoss(1.0), **limit, calibration="paper")
+    printed = agarwal_lazy.lazy_continuous_multiplicative_weights(
+        domain, LinearLoss(1.0), horizon=10**5, max_switches=1000
+    )
     assert printed.regularization == pytest.approx(58251.307, rel=1e-7)
     assert printed.inverse_temperature == pytest.approx(1.9764235e-3, rel=1e-7)
     assert printed.clip_high == printed.clip_low == pytest.approx(2.5000679e-3, rel=1e-7)
@@ -130,7 +133,8 @@ def test_lazy_leader_oracles():
     assert best.coupling == "maximal"
     assert best.regret_bound == pytest.approx(170.0, rel=1e-3)
     assert best.expected_switches <= 1000 * (1 + 1e-9)
-    printed = ctrl.calibrate(domain, loss, **limit, calibration="paper")
+    del limit["budget"]
+    printed = agarwal_ctrl.lazy_coupled_regularized_leader(domain, loss, **limit)
     assert printed.noise_scale == pytest.approx(9104.5628, rel=1e-7)
     assert printed.step_size == pytest.approx(3.3333333e-4, rel=1e-7)
     assert printed.clip_high == pytest.approx(3.3333394e-3, rel=1e-7)
@@ -141,7 +145,7 @@ def test_lazy_leader_oracles():
     direct = 0.5 / eta + 2.0 * eta * t + sigma * math.sqrt(5.0) + 2.0 + 12.0
     assert direct == pytest.approx(21939, rel=1e-4)
     assert direct <= nine <= 1.03 * direct
-    glm = ctrl.calibrate(domain, LogisticLoss(1.0), **limit, calibration="paper")
+    glm = agarwal_ctrl.lazy_coupled_regularized_leader(domain, LogisticLoss(1.0), **limit)
     assert glm.noise_scale == pytest.approx(9104.5628 * glm.lipschitz / math.sqrt(5), rel=1e-7)
 
 
@@ -154,7 +158,8 @@ def test_strongly_convex_oracles():
     assert best.noise_scale == pytest.approx(0.0625, rel=2e-3)
     assert best.regret_bound == pytest.approx(8.3, rel=0.01)
     assert best.expected_switches <= 5000
-    printed = ctrl.calibrate(domain, loss, **limit, calibration="paper")
+    del limit["budget"]
+    printed = agarwal_ctrl.lazy_coupled_regularized_leader(domain, loss, **limit)
     assert printed.noise_scale == pytest.approx(4.86, rel=1e-3)
     assert printed.expected_switches <= 5000
 

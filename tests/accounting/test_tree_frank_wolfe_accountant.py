@@ -251,19 +251,12 @@ def test_predicted_error_bounds_the_noise():
 @pytest.mark.parametrize(
     "options",
     [
-        {"calibration": "paper", "sum_method": "blt"},
-        {"calibration": "paper", "sum_method": "honaker"},
-        {"calibration": "paper", "noise": "gaussian"},
-        {"calibration": "paper", "weights": "unbiased"},
-        {"calibration": "paper", "relation": "zero_out"}, {"calibration": "paper", "batch": 2},
-        {"calibration": "paper", "norm_order": 2.5},
-        {"calibration": "corrected", "sum_method": "blt"},
-        {"calibration": "corrected", "norm_order": 1.5}, {"norm_order": 3.0},
+        {"norm_order": 3.0},
         {"noise": "generalized_gaussian", "norm_order": 1.5},
         {"noise": "generalized_gaussian", "norm_order": 3.5},
         {"noise": "generalized_gaussian", "norm_order": INF}, {"noise": "laplace"},
         {"sum_method": "dense"}, {"weights": "uniform"}, {"relation": "joint"},
-        {"calibration": "loose"}, {"horizon": 0}, {"batch": 1001}, {"batch": 0},
+        {"horizon": 0}, {"batch": 1001}, {"batch": 0},
         {"step_scale": 0.0}, {"step_scale": INF}, {"horizon": 5000, "sum_method": "toeplitz"},
     ],
 )  # fmt: skip

@@ -9,17 +9,16 @@ import pytest
 
 from dpoco.accounting import Budget
 from dpoco.accounting import tree_frank_wolfe as accountant
-from dpoco.accounting.continual_sum import worst_row_norm
-from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpoco.accounting.published import (
+from dpoco.accounting.claims import (
     published_epsilon,
     published_levels,
     published_sigma,
     tree_equivalent_scale,
 )
+from dpoco.accounting.continual_sum import worst_row_norm
+from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError
-from dpoco.losses import SquaredLoss
 
 from .by_hand import both, custom, squared
 
@@ -57,9 +56,7 @@ def test_published_noise_above_two_is_plain_gaussian():
 def test_published_claims_that_are_false_are_refused():
     domain, loss = LpBall(5), custom(1.0, 0.0)
     with pytest.raises(CalibrationError, match="miss delta"):
-        accountant.calibrate(
-            domain, loss, horizon=1, budget=Budget(10.0, 1e-5), calibration="paper"
-        )
+        both(domain, loss, Budget(10.0, 1e-5), horizon=1, calibration="paper")
     both(domain, loss, Budget(7.5, 1e-5), horizon=1, calibration="paper")
     both(domain, loss, Budget(22.0, 1e-2), horizon=2, calibration="paper")
     with pytest.raises(CalibrationError, match="exact delta"):
@@ -123,15 +120,3 @@ def test_published_epsilon_of_any_noise():
         blt.noise_scale * worst_row_norm("blt", 1000)
     )
     assert guarantee.paper_epsilon == pytest.approx(want * tree.noise_scale / equal, rel=1e-12)
-
-
-def test_allowed_variations_of_the_corrected_calibration():
-    domain, loss = LpBall(50, 1.5), SquaredLoss()
-    plain, _ = both(domain, loss, calibration="corrected")
-    for options in (
-        {"sum_method": "honaker"}, {"weights": "unbiased"}, {"noise": "gaussian"},
-        {"norm_order": 2.5}, {"relation": "zero_out"}, {"batch": 3},
-    ):  # fmt: skip
-        other, guarantee = both(domain, loss, calibration="corrected", **options)
-        assert guarantee.claimed == pytest.approx((1.0, 1e-3), rel=1e-9)
-        assert other.leaf_bound == plain.leaf_bound

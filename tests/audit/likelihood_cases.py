@@ -13,6 +13,7 @@ from dpoco import frank_wolfe as fw
 from dpoco.audit._family import calibrated_once
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.losses import LinearLoss, SquaredLoss
+from dpoco.published import asi_tracking
 from dpoco.random import Source
 
 T = 6
@@ -175,7 +176,12 @@ EXPERTS = {
         LOUD, LOUD + 1.0, 400,
     ),
     "ShiftDetector": detector(dpoco.Budget(3.0, 0.0)),
-    "ShiftDetector, laplace": detector(dpoco.Budget(3.0, 0.0), calibration="corrected"),
+    "ShiftDetector, laplace": detector(
+        dpoco.Budget(3.0, 0.0),
+        parameters=asi_tracking.shift_detector(
+            2, horizon=T, budget=dpoco.Budget(3.0, 0.0), corrected=True
+        ),
+    ),
     "ShiftDetector, early": detector(RICH, threshold_scale=0.01),
     "ShiftDetector, dyadic": detector(RICH, threshold_scale=0.01, windows="dyadic"),
     "ObliviousTracker": tracker(),

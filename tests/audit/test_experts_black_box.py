@@ -15,6 +15,7 @@ from dpoco.experts import (
     PrefixHedge,
     ShiftDetector,
 )
+from dpoco.published import asi_tracking
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -40,7 +41,14 @@ def second_is_the_first(decisions):
 @pytest.mark.parametrize("calibration", ["paper", "tight"])
 def test_batch_share_as_printed_breaks_its_promise(calibration):
     budget = dpoco.Budget(1.0, 0.0)
-    settings = {"horizon": 10_000, "learning_rate": 100.0, "batch": 1, "calibration": calibration}
+    settings = {"horizon": 10_000, "learning_rate": 100.0, "batch": 1}
+    if calibration == "paper":
+        del settings["batch"]
+        settings = {
+            "horizon": 10_000,
+            "parameters": asi_tracking.batch_share(10, budget=budget, **settings),
+        }
+        budget = None
     make = maker(BatchShare, 10, budget=budget, **settings)
     report = black_box_audit(
         learner_runs(make), STREAM, NEIGHBOUR, epsilon=1.0, trials=8000, events=second_is_the_first

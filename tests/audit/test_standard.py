@@ -87,7 +87,7 @@ def test_names_in_any_spelling():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("prefix-hedge", {"calibration": "paper"}, "calibration must be one of"),
+        ("prefix-hedge", {"published": "printed"}, "with published parameters must be one of"),
         ("prefix-hedge", {"horizon": 1}, "horizon must be at least 3"),
         ("prefix-hedge", {"dimension": 1}, "dimension must be at least 2"),
         ("prefix-hedge", {"delta": 0.0}, "never purely private"),
@@ -112,7 +112,7 @@ def honest():
 
 @pytest.fixture(scope="module")
 def printed():
-    return audit_learner("batch-share", calibration="paper", trials=FEW)
+    return audit_learner("batch-share", published="printed", trials=FEW)
 
 
 def test_a_report_of_an_honest_learner(honest):
@@ -158,7 +158,7 @@ def test_the_published_claim_of_batch_share_falls(printed):
 def test_the_published_claim_of_transformed_losses_falls():
     from dpoco.audit.learner import replay_attack
 
-    attack = replay_attack(standard_case("lipschitz", calibration="paper"), 0)
+    attack = replay_attack(standard_case("lipschitz", published="printed"), 0)
     assert attack.verdict == "violated"
     (finding,) = attack.findings
     assert "epsilon = 1 at delta = 0.001" in finding
@@ -203,7 +203,7 @@ def test_what_has_no_power_says_so():
 
 
 def test_the_curve_of_a_bare_claim_is_that_of_its_worst_mechanism():
-    guarantee = standard_case("batch-share", calibration="paper").claim.guarantee
+    guarantee = standard_case("batch-share", published="printed").claim.guarantee
     for epsilon, delta in ((1.0, 0.0), (0.5, 0.01), (6.0, 0.1)):
         claim = Claim(epsilon, delta, True, guarantee)
         assert claim.delta_at(epsilon) == delta == claim.delta_at(9.0)
@@ -218,7 +218,7 @@ def test_the_curve_of_a_bare_claim_is_that_of_its_worst_mechanism():
 
 
 def test_the_stronger_claim_is_tested():
-    loose = standard_case("tree-frank-wolfe", calibration="paper").claim
+    loose = standard_case("tree-frank-wolfe", published="printed").claim
     assert loose.guarantee.claimed[0] == pytest.approx(1.0)
     assert not loose.published  # exact accounting promises more than the paper does
     assert loose.epsilon < 1.0

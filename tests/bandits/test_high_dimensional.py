@@ -44,8 +44,8 @@ CASES = [
     (BALL, {"forced_rounds": 2, "link": "logistic", "batch": 2}),
     (BALL, {"forced_rounds": 20}),  # T = K t0
     (BALL, {"forced_rounds": 25}),  # the horizon ends in the forced rounds
-    (BALL, {"calibration": "corrected"}),
-    (BALL, {"calibration": "paper", "arm_learner": "tree", "context_bound": 0.5}),
+    (BALL, {"selector": "laplace", "batch": 1}),
+    (BALL, {"arm_learner": "tree", "sum_method": "tree", "context_bound": 0.5}),
     (Simplex(D, 1.5), {"reward_bound": 0.5}),
     (Box([-1.0] * D, [0.5] * D), {"forced_rounds": 2}),
     (VertexSet(RNG.normal(size=(6, D))), {"forced_rounds": 2, "gap": 0.5}),

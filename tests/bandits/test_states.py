@@ -32,7 +32,7 @@ HIGH_DIMENSIONAL = [
     {"arm_learner": "tree", "sum_method": "honaker", "batch": 2, "forced_rounds": 0, "gap": 0.1},
     {"arm_learner": "polyhedral", "selector": "laplace", "forced_rounds": 12},
     {"budget": None, "link": "logistic", "forced_rounds": 2},
-    {"arm_learner": "polyhedral", "forced_rounds": "paper", "budget": dpoco.Budget(2.0, 1e-5)},
+    {"arm_learner": "polyhedral", "forced_rounds": 7, "budget": dpoco.Budget(2.0, 1e-5)},
     {"arm_learner": "polyhedral", "forced_rounds": 5, "batch": 20},  # all the clock can count
 ]
 

@@ -25,13 +25,13 @@ def test_a_report(invoke):
 def test_a_refuted_claim_is_exit_code_one(invoke, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "audit.png"
-    asked = ("audit", "BatchShare", "--calibration", "paper", *TRIALS, "--json")
+    asked = ("audit", "BatchShare", "--published", "printed", *TRIALS, "--json")
     result = invoke(*asked, "--figure", path, code=1)
     assert result.stderr == ""
     record = json.loads(result.stdout)
     assert record["violated"]
     assert record["claim"]["published"]
-    assert record["settings"]["calibration"] == "paper"
+    assert record["settings"]["published"] == "printed"
     assert path.stat().st_size > 10_000
 
 
@@ -71,7 +71,7 @@ def test_a_figure_that_cannot_be_written_is_found_out_before_the_runs(
     taken = tmp_path / "taken.png"
     taken.mkdir()
     result = invoke(
-        "audit", "BatchShare", "--calibration", "paper", *TRIALS, "--figure", taken, code=2
+        "audit", "BatchShare", "--published", "printed", *TRIALS, "--figure", taken, code=2
     )
     assert result.stdout == ""
     assert "--figure cannot be written" in result.stderr
@@ -87,7 +87,7 @@ def test_options_reach_the_case(invoke):
     )
     record = json.loads(result.stdout)
     assert record["settings"] == {
-        "epsilon": 2.0, "delta": 0.0, "horizon": 1, "dimension": 3, "calibration": "tight",
+        "epsilon": 2.0, "delta": 0.0, "horizon": 1, "dimension": 3,
     }  # fmt: skip
     assert record["claim"]["epsilon"] == pytest.approx(2.0)
 
@@ -98,7 +98,7 @@ def test_all_rounds_of_a_person_are_attacked(invoke, refused):
     assert record["claim"]["guarantee"]["person"] == [3, 2]
     assert record["attacks"][1]["epsilon"] > 0.95
     assert record["settings"] == {
-        "epsilon": 1.0, "delta": 0.0, "horizon": 10, "dimension": 10, "calibration": "tight",
+        "epsilon": 1.0, "delta": 0.0, "horizon": 10, "dimension": 10,
         "rounds_per_person": 3, "separation": 2,
     }  # fmt: skip
     assert "takes no participation" in refused("audit", "noisy-max", *often)

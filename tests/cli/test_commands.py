@@ -10,7 +10,7 @@ import time
 import pytest
 
 import dpoco
-from dpoco.accounting import tables
+from dpoco.published import tables
 
 
 def start(*arguments, **settings):

@@ -96,7 +96,7 @@ def test_every_option_of_the_constructor_is_one_of_the_plan(name):
         assert shown.help == table[option].help
         if option != "expected_shifts":  # the number of switches that commands have: 0
             assert flags[option].default == table[option].default
-    for option in {"calibration", "relation", "batch", "numerics"} & table.keys():
+    for option in {"relation", "batch", "numerics"} & table.keys():
         assert option in own
 
 

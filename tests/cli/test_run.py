@@ -96,8 +96,6 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, r
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--calibration", "paper"], {"calibration": "paper", "sum_method": "tree", "batch": 1}),
-        (["--calibration", "corrected"], {"calibration": "corrected", "sum_method": "tree"}),
         (["--sum-method", "honaker"], {"sum_method": "honaker"}),
         (["--noise", "generalized_gaussian"], {"noise": "generalized_gaussian"}),
         (["--step-scale", "2", "--batch", "4"], {"step_scale": 2.0, "batch": 4, "pushes": 100}),

@@ -71,7 +71,6 @@ VARIANTS = {
     "tree, generalized": of(
         TREE, LpBall(D, 1.2), SquaredLoss(), noise="generalized_gaussian", norm_order=3.0
     ),
-    "tree, corrected": of(TREE, BALL, SquaredLoss(), calibration="corrected", start=[0.1] * D),
     "tree, two bounds": of(TREE, LpBall(D, np.inf), SquaredLoss(1.0, feature_bound_l2=0.6)),
     "tree, lattice": of(TREE, BALL, SquaredLoss(), numerics="lattice", sum_method="honaker"),
     "tree, batches on a lattice": of(

@@ -12,19 +12,21 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.signal import lfilter
+from tests.published import planned
 
 from dpoco import Budget
 from dpoco.accounting import continuous_multiplicative_weights as comw
 from dpoco.accounting import coupled_regularized_leader as ctrl
 from dpoco.accounting import lipschitz, shift_detector
+from dpoco.accounting.claims import published_sigma
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu
-from dpoco.accounting.published import published_sigma
-from dpoco.accounting.tables import noise_table
 from dpoco.domains import Box, LpBall
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
-from dpoco.reproduce import PublishedChannel
+from dpoco.published import agarwal_ctrl
+from dpoco.published.sima_local import PublishedChannel
+from dpoco.published.tables import noise_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = " ".join((DOCS / "errata.md").read_text().split())
@@ -193,9 +195,7 @@ def test_transformed_losses():
         (Box([0.0], [1.0]), 2.0 * math.sqrt(1.375)),
         (LpBall(dimension=2, p=2.0, radius=0.5), disc[0]),
     ):
-        p = lipschitz.calibrate(
-            domain, lipschitz=1.0, horizon=1000, budget=BUDGET, calibration="paper"
-        )
+        p = agarwal_ctrl.lipschitz(domain, lipschitz=1.0, horizon=1000, budget=BUDGET)
         g = lipschitz.guarantee(domain, p, budget=BUDGET)
         claimed = gaussian_mu(g.claimed[0], 1e-6)
         assert gaussian_mu(g.epsilon, 1e-6) / claimed == pytest.approx(ratio, rel=1e-6)
@@ -205,12 +205,12 @@ def test_transformed_losses():
 def test_the_printed_parameters_of_the_lazy_learners():
     domain, loss = LpBall(dimension=2, p=2.0, radius=0.5), LinearLoss(1.0)
     for module, delta, epsilon in ((ctrl, 3.4, 0.0195), (comw, 3.8, 0.0186)):
-        p = module.calibrate(domain, loss, horizon=10**4, budget=BUDGET, calibration="paper")
+        p = planned(module, domain, loss, horizon=10**4, budget=BUDGET, calibration="paper")
         g = module.guarantee(domain, loss, p, budget=BUDGET)
         assert rounded(g.claimed[1], 2) == delta
         assert rounded(g.epsilon, 3) == epsilon
         said(f"{epsilon:g}", f"{delta:g} at T = 1e4, d = 2")
-    p = comw.calibrate(domain, loss, horizon=10**7, budget=BUDGET, calibration="paper")
+    p = planned(comw, domain, loss, horizon=10**7, budget=BUDGET, calibration="paper")
     assert rounded(comw.guarantee(domain, loss, p).regret_bound / 1e7, 1) == 0.7
     said("0.7 GD a round at T = 1e7, d = 2")
     # Theorem 4.2's constant, from its choice of lambda in lambda D^2/2 + 256 (...)/lambda.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpoco.accounting.tables import expert_table, format_markdown
+from dpoco.published.tables import expert_table, format_markdown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "experts.md").read_text()
 

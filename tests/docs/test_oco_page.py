@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpoco.accounting.tables import format_markdown, regret_table
+from dpoco.published.tables import format_markdown, regret_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "oco.md").read_text()
 

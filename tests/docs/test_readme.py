@@ -124,7 +124,7 @@ def test_the_bound_the_readme_names_is_the_computed_one():
 
 
 def test_the_noise_saving_the_errata_name_is_the_computed_one():
-    from dpoco.accounting.tables import noise_table
+    from dpoco.published.tables import noise_table
 
     ratios = [entry.blt_ratio for entry in noise_table(epsilons=[1.0])]
     errata = (ROOT / "docs" / "errata.md").read_text()

@@ -15,6 +15,7 @@ from dpoco.domains import LpBall
 from dpoco.evaluation import SCHEMA, Curves, PlayedRuns, RunReport, compare_private, repeat_runs
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import LinearLoss, LogisticLoss
+from dpoco.published import han_frank_wolfe
 
 T, D = 600, 3
 GENERATOR = np.random.default_rng(2)
@@ -103,7 +104,7 @@ def test_seeded_report_says_the_guarantee_is_void():
 
 def test_noise_is_compared_with_the_published_constants():
     noise = compare().noise
-    paper = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET, calibration="paper").parameters
+    paper = han_frank_wolfe.tree_frank_wolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET)
     assert noise["paper_scale"] == pytest.approx(paper.noise_scale)
     assert noise["scale_ratio"] == pytest.approx(paper.noise_scale / noise["scale"])
     assert noise["released_ratio"] > noise["scale_ratio"] > 5.0

@@ -7,6 +7,7 @@ are read from a source at the same key, so that decisions must agree exactly.
 from __future__ import annotations
 
 import numpy as np
+from tests.published import built
 
 import dpoco
 from dpoco import _core
@@ -33,7 +34,7 @@ CONFIGURATIONS = [
 def make(index=0, seed=1, **changes):
     # In doubles, as this implementation is; test_batch_share_lattice has the lattice.
     options = {"horizon": T, "numerics": "float", **CONFIGURATIONS[index], **changes}
-    return BatchShare(options.pop("experts", N), source=Source.seeded(seed), **options)
+    return built(BatchShare, options.pop("experts", N), source=Source.seeded(seed), **options)
 
 
 def logsumexp(x):

@@ -52,15 +52,13 @@ def test_arguments_that_exclude_each_other():
     for changes in (
         {"share_rate": 0.9},
         {"noise": "coordinate_rr", "batch": 2},
-        {"calibration": "paper", "batch": 2},
-        {"calibration": "paper", "budget": None, "batch": None},
     ):
         with pytest.raises(ValueError):  # noqa: PT011
             make(**changes)
     with pytest.raises(dpoco.CalibrationError, match="delta"):
         make(noise="gaussian")
     with pytest.raises(dpoco.BudgetExceeded):
-        BatchShare(N, horizon=T, budget=PURE, parameters=make(6).parameters, calibration="paper")
+        BatchShare(N, horizon=T, budget=PURE, parameters=make(6).parameters)
 
 
 def test_losses_that_nobody_will_use_are_not_kept():

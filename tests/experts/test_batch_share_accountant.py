@@ -19,6 +19,7 @@ from dpoco.accounting._share_regret import best_share_rate, log_class_size, shar
 from dpoco.accounting.batch_share import BatchShareParameters, calibrate, guarantee
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.batch_release import movement
+from dpoco.published import asi_tracking
 
 MIXED = Budget(1.0, 1e-6)
 
@@ -217,7 +218,7 @@ def test_gaussian_guarantees_pay_for_one_truncated_release(n):
 
 
 def test_the_paper_claims_n_times_too_little():
-    p = calibrate(10, horizon=10_000, budget=Budget(1.0, 0.0), switches=5, calibration="paper")
+    p = asi_tracking.batch_share(10, horizon=10_000, budget=Budget(1.0, 0.0), switches=5)
     found = guarantee(10, p)
     assert found.epsilon == 10.0
     assert found.claimed == (1.0, 0.0)

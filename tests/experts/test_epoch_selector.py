@@ -13,6 +13,7 @@ from dpoco.accounting import window_selector
 from dpoco.environments import AdversarialBlocks, SwitchingStochastic
 from dpoco.evaluation import best_switching_sequence
 from dpoco.experts import EpochSelector, EpochSelectorParameters, WindowSelector
+from dpoco.published import asi_tracking
 from dpoco.random import Source
 
 PURE = dpoco.Budget(1.0, 0.0)
@@ -149,7 +150,6 @@ def test_blocks_as_long_as_windows_make_regret_linear():
         ({"window": 2.0}, TypeError, "window"), ({"expected_shifts": -1}, ValueError, "shifts"),
         ({"expected_shifts": True}, TypeError, "shifts"), ({"first": 5}, ValueError, "first"),
         ({"selection": "laplace"}, ValueError, "selection"),
-        ({"calibration": "paper"}, ValueError, "calibration"),
         ({"parameters": make(5).parameters}, TypeError, "parameters must be WindowSelector"),
     ],
 )  # fmt: skip
@@ -223,13 +223,8 @@ def test_accounting():
         assert g.epsilon == 1.0
         assert g.delta == 0.0
         assert g.certified
-    for calibration in ("corrected", "paper"):
-        p = accountant.calibrate(7, horizon=50, budget=PURE, calibration=calibration)
-        assert (p.selection, p.scale) == ("laplace", 2.0)
-        with pytest.raises(ValueError, match="Laplace"):
-            accountant.calibrate(
-                7, horizon=50, budget=PURE, calibration=calibration, selection="gumbel"
-            )
+    p = asi_tracking.epoch_selector(7, horizon=50, budget=PURE)
+    assert (p.selection, p.scale, p.calibration) == ("laplace", 2.0, "paper")
     soft = dpoco.Budget(1.0, 1e-4)
     p = accountant.calibrate(7, horizon=50, budget=soft, selection="gumbel")
     assert p.scale < 2.0

@@ -8,11 +8,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.published import planned
 
 import dpoco
 from dpoco import _core, experts
 from dpoco._state import unpack
 from dpoco.privacy.mechanisms.selections import Selections
+from dpoco.published import asi_tracking
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -176,14 +178,19 @@ def without_tests(mechanism):
     return dataclasses.replace(mechanism, parts=(mechanism.part(Selections),))
 
 
-@pytest.mark.parametrize("options", [{"threshold_scale": 0.5}, {"calibration": "paper"}])
+@pytest.mark.parametrize("options", [{"threshold_scale": 0.5}, {"published": True}])
 def test_the_detector_is_built_as_described(monkeypatch, options):
     """Other numbers: the contract's `descriptions_reach_engines`."""
-    learner = make("ShiftDetector", horizon=40, budget=dpoco.Budget(90.0, 1e-6), **options)
+    budget = dpoco.Budget(90.0, 1e-6)
+    if "published" in options:
+        printed = asi_tracking.shift_detector(4, horizon=40, budget=budget, expected_shifts=2)
+        options = {"parameters": printed}
+        budget = None
+    learner = make("ShiftDetector", horizon=40, budget=budget, **options)
     build = partial(learner._build_engine, Source.seeded(1)._claim())
     seen, p = told(monkeypatch, "ShiftDetector", build), learner.parameters
     assert seen["threshold"] == p.threshold * p.threshold_scale
-    noise = 0.0 if "calibration" in options else p.bias_noise()
+    noise = 0.0 if "parameters" in options else p.bias_noise()
     assert seen["bias"] == {
         "log_union": p.log_selection or 0.0, "noise": noise, "unselected": p.bias(0),
     }  # fmt: skip
@@ -222,7 +229,7 @@ RECORDS = [
 def test_parameters_and_guarantees_survive_json(name, problem, options, wrong):
     accountant = getattr(dpoco.accounting, name)
     options = {"horizon": 200, "budget": BUDGET} | options
-    p = accountant.calibrate(problem, **options)
+    p = planned(accountant, problem, **options)
     record = json.loads(json.dumps(p.to_dict(), allow_nan=False))
     assert type(p).from_dict(record) == p
     found = accountant.guarantee(problem, p, budget=options["budget"])

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.published import built, planned
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
@@ -16,9 +17,8 @@ PURE = dpoco.Budget(1.0, 0.0)
 
 
 def make(n, *, seed=1, **options):
-    return ShiftDetector(
-        n, **{"horizon": 100, "budget": PURE, **options}, source=Source.seeded(seed)
-    )
+    options = {"horizon": 100, "budget": PURE, **options}
+    return built(ShiftDetector, n, **options, source=Source.seeded(seed))
 
 
 def shifting(n, rounds, shifts, gap, seed):
@@ -74,7 +74,7 @@ def test_regret_bounds_hold():
         (1, 0.4, "dyadic", "tight"),
     ):
         options = {"windows": windows, "calibration": calibration, "expected_shifts": shifts}
-        p = accountant.calibrate(3, horizon=30_000, budget=budget, **options)
+        p = planned(accountant, 3, horizon=30_000, budget=budget, **options)
         bound = accountant.regret_bound(3, p, switches=shifts)
         assert bound == p.regret_bound
         assert p.regret_scope == "shifting"
@@ -159,7 +159,8 @@ CONFIGURATIONS = [
 def hard(index, rounds=60):
     """A learner that raises alarms early and often, and losses for it."""
     options = {"horizon": rounds, "budget": dpoco.Budget(50.0, 0.0), **CONFIGURATIONS[index]}
-    p = accountant.calibrate(3, **options)
+    p = planned(accountant, 3, **options)
+    options.pop("calibration", None)
     p = dataclasses.replace(p, threshold=0.3, log_windows=0.02, log_selection=None)
     rows = np.random.default_rng(index).random((rounds, 3))
     return (lambda: make(3, parameters=p, **{**options, "budget": None})), rows

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.published import planned
 
 import dpoco
 from dpoco.accounting import shift_detector as accountant
@@ -43,16 +44,17 @@ def test_constants():
 def test_guarantees():
     for calibration in ("tight", "corrected"):
         for share in (0.2, 0.5, 0.9, 1.0):
-            p = accountant.calibrate(
-                5, horizon=1000, budget=PURE, calibration=calibration, select_share=share
-            )
+            p = planned(
+                accountant, 5, horizon=1000, budget=PURE, calibration=calibration,
+                select_share=share,
+            )  # fmt: skip
             g = accountant.guarantee(5, p, budget=PURE)
             assert 1.0 - 1e-12 < g.epsilon <= 1.0
             assert g.delta == 0.0
             assert g.certified
             assert p.detects == (share < 1.0)
             assert math.isclose(2.0 / p.selection_scale, share, rel_tol=1e-12)
-    paper = accountant.calibrate(5, horizon=1000, budget=PURE, calibration="paper")
+    paper = planned(accountant, 5, horizon=1000, budget=PURE, calibration="paper")
     g = accountant.guarantee(5, paper)
     assert math.isclose(g.epsilon, 1.25, rel_tol=1e-12)
     assert math.isclose(g.claimed[0], 1.0, rel_tol=1e-12)
@@ -60,7 +62,7 @@ def test_guarantees():
     assert math.isclose(paper.threshold_noise_scale, 4.0)
     assert math.isclose(paper.query_noise_scale, 8.0)
     assert g.regret_bound is None
-    learner = ShiftDetector(5, horizon=1000, budget=PURE, calibration="paper")
+    learner = ShiftDetector(5, horizon=1000, budget=None, parameters=paper)
     assert math.isclose(learner.guarantee.epsilon, 1.25, rel_tol=1e-12)
     with pytest.raises(dpoco.BudgetExceeded):
         ShiftDetector(5, horizon=1000, budget=PURE, parameters=paper)
@@ -70,7 +72,7 @@ def test_guarantees():
 
 def test_published_thresholds():
     beta = 1e-5
-    p = accountant.calibrate(10, horizon=10**5, budget=PURE, calibration="paper", false_alarm=beta)
+    p = planned(accountant, 10, horizon=10**5, budget=PURE, calibration="paper", false_alarm=beta)
     log_queries = math.log(10 * 10**5 / beta)
     alpha = 16.0 * (2.0 * math.log(10**5) + math.log(2.0 / beta))
     assert abs(16.0 * log_queries - 405.0) < 1.0
@@ -100,8 +102,8 @@ def test_the_guarantee_trusts_no_derived_field():
 def test_false_alarm_claims_are_computed_from_what_is_in_use():
     for calibration in ("tight", "corrected"):
         for windows in ("tangent", "dyadic"):
-            p = accountant.calibrate(
-                7, horizon=5000, budget=PURE, calibration=calibration, windows=windows
+            p = planned(
+                accountant, 7, horizon=5000, budget=PURE, calibration=calibration, windows=windows
             )
             assert 0.02 < false_alarm_probability(p, 5000) <= 0.05 * (1.0 + 1e-9)
             eager = dataclasses.replace(p, threshold_scale=0.7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.published import built
 
 import dpoco
 from dpoco.domains import LpBall, VertexSet
@@ -22,8 +23,8 @@ def suboptimality(T, d, epsilon, seed, **options):
     X = rng.normal(size=(T + 5000, d))
     X /= np.abs(X).max(axis=1, keepdims=True)
     y = X @ best + 0.05 * rng.normal(size=T + 5000)
-    learner = PolyhedralFrankWolfe(
-        LpBall(d, 1.0), SquaredLoss(1.0, 1.25, weight=0.5), horizon=T,
+    learner = built(
+        PolyhedralFrankWolfe, LpBall(d, 1.0), SquaredLoss(1.0, 1.25, weight=0.5), horizon=T,
         budget=None if epsilon is None else dpoco.Budget(epsilon, 1.0 / T),
         source=Source.seeded(seed), **options,
     )  # fmt: skip

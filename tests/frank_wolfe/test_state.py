@@ -18,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.forged import Forged
+from tests.published import built
 
 import dpoco
 from dpoco.domains import Box, LpBall, Simplex
@@ -48,7 +49,8 @@ CONFIGURATIONS = [
 
 def make(configuration, seed=1):
     options = {"horizon": T, "budget": dpoco.Budget(1.0, 1e-4), **configuration}
-    return TreeFrankWolfe(source=Source.seeded(seed), **options)
+    problem = options.pop("domain"), options.pop("loss")
+    return built(TreeFrankWolfe, *problem, source=Source.seeded(seed), **options)
 
 
 def play(learner, start, stop):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpoco.local import BitRandomizer
-from dpoco.reproduce import PublishedChannel
+from dpoco.published.sima_local import PublishedChannel
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("local_noise", ROOT / "bench" / "local_noise.py")

@@ -71,9 +71,8 @@ def test_the_guarantee_states_it_and_pays_for_the_rounding(name):
 
 
 def test_lattices_are_for_gaussian_noise_and_exact_accounting():
-    for options in ({"calibration": "paper"}, {"noise": "generalized_gaussian"}):
-        with pytest.raises(ValueError, match="lattice"):
-            frank_wolfe(numerics="lattice", sum_method="tree", **options)
+    with pytest.raises(ValueError, match="lattice"):
+        frank_wolfe(numerics="lattice", sum_method="tree", noise="generalized_gaussian")
     with pytest.raises(ValueError, match="numerics"):
         leader(numerics="fixed")
     unbudgeted = NoisyFTRL(
@@ -112,7 +111,6 @@ def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
             dpoco.domains.Box([0.0], [1.0]), lipschitz=1.0, horizon=200, budget=BUDGET
         ),
         frank_wolfe(noise="generalized_gaussian", sum_method="tree"),
-        frank_wolfe(calibration="paper", sum_method="tree"),
     ]
     for each in others:
         assert any("double precision" in text for text in each.guarantee.conditions)

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.published import planned
 
 import dpoco
 from dpoco._validation import real_float
@@ -74,7 +75,7 @@ def test_learners_keep_to_any_budget():
                 rng.choice([0.1, 0.3, 0.999, 1.0 - 1e-13, 1.0 - 1e-15, rng.random()])
             ),
         }
-        p = shift_detector.calibrate(5, budget=budget, **options)
+        p = planned(shift_detector, 5, budget=budget, **options)
         keeps(shift_detector.guarantee(5, p, budget=budget), budget)
         q = epoch_selector.calibrate(5, horizon=None, budget=budget)
         keeps(epoch_selector.guarantee(5, q, budget=budget), budget)
@@ -146,7 +147,7 @@ def test_extreme_budgets_are_refused_in_words_or_met():
         lambda b: above_threshold.calibrate(horizon=10, budget=b),
         lambda b: epoch_selector.calibrate(5, horizon=10, budget=b),
         lambda b: shift_detector.calibrate(5, horizon=10, budget=b),
-        lambda b: shift_detector.calibrate(5, horizon=10, budget=b, calibration="paper"),
+        lambda b: planned(shift_detector, 5, horizon=10, budget=b, calibration="paper"),
     ):
         for epsilon in (5e-324, 1e-306, 1e-203):
             with pytest.raises(dpoco.CalibrationError, match="smallest epsilon"):

@@ -37,7 +37,6 @@ BALL = LpBall(3)
         {"max_switches": 0, "budget": None},
         {"max_switches": -1.0, "budget": None},
         {"max_switches": math.nan, "budget": None},
-        {"budget": None, "calibration": "paper"},
     ],
 )
 def test_bad_arguments_are_refused_at_construction(kind, options):

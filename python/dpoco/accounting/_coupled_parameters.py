@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dpoco._validation import LARGEST_HORIZON
+from dpoco.accounting.claims import PublishedClaim, gibbs_claim, leader_claim
 from dpoco.accounting.euclidean import EuclideanProblem
 from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.published import PublishedClaim, gibbs_claim, leader_claim
 from dpoco.accounting.regret_bounds import RegretBound, gibbs_regret, leader_regret
 from dpoco.privacy.mechanisms import coupled_draws as kinds
 from dpoco.privacy.neighbours import CHANGES
 
-CALIBRATIONS = ("tight", "corrected", "paper")
 COUPLINGS = ("density_ratio", "dartboard", "anchored", "scheduled", "maximal")
 # b = eta beta_s beyond which the conditions warn.
 _LARGE_CURVATURE = 0.1
@@ -48,7 +47,7 @@ class _Shared(Parameters):
     clip_low: float = at_least(0.0, default=0.0)
     max_switches: int | None = at_least(0, LARGEST_HORIZON, default=None)
     relation: str = one_of(*CHANGES)
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", "corrected", "paper", default="tight")
     unbounded: bool
     private: bool = False
     regret_bound: float = at_least(0.0, default=0.0)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray, choice, positive_int, real_float
-from dpoco.accounting._coupled_parameters import CALIBRATIONS, require_global_bounds
+from dpoco.accounting._coupled_parameters import require_global_bounds
 from dpoco.accounting._coupled_setting import ANCHORS, P, Setting
 from dpoco.accounting.budget import Budget
 from dpoco.errors import CalibrationError
@@ -46,7 +46,7 @@ def _found(
     setting: Setting[P], couplings: Sequence[str], coupling: str, block: int | None,
     max_switches: float | None,
 ) -> P:  # fmt: skip
-    horizon, budget, calibration = setting.horizon, setting.budget, setting.calibration
+    horizon, budget = setting.horizon, setting.budget
     if budget is not None:
         if not isinstance(budget, Budget):
             raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
@@ -54,7 +54,6 @@ def _found(
         if max_switches is not None:
             raise ValueError("max_switches is for learning without privacy: budget must be None")
     positive_int("horizon", horizon, maximum=_LARGEST_PLAN)
-    choice("calibration", calibration, CALIBRATIONS)
     choice("relation", setting.relation, CHANGES)
     choice("coupling", coupling, ("auto", *couplings))
     if block is not None:
@@ -65,16 +64,13 @@ def _found(
             raise ValueError(f"max_switches must be positive; got {limit!r}")
         return _laziest(setting, limit, coupling, block)
     if budget is None:
-        if calibration != "tight" or coupling not in ("auto", "scheduled"):
+        if coupling not in ("auto", "scheduled"):
             raise ValueError(
-                f"calibration {calibration!r} and coupling {coupling!r} without a budget need "
-                "max_switches; the baseline is 'tight' and 'scheduled'"
+                f"coupling {coupling!r} without a budget needs max_switches; the baseline is "
+                "'scheduled'"
             )
         return setting.quiet(1 if block is None else block)
     require_global_bounds(setting.problem)
-    if calibration != "tight":
-        _require_published(setting, setting.private_couplings, coupling, block)
-        return setting.published(budget)
     if horizon == 1:
         return setting.constant()
     return _best(setting, budget, _admissible(coupling, setting.private_couplings), block)
@@ -91,26 +87,11 @@ def _admissible(coupling: str, allowed: Sequence[str]) -> Sequence[str]:
     return (coupling,)
 
 
-def _require_published(
-    setting: Setting[Any], allowed: Sequence[str], coupling: str, block: int | None
-) -> None:
-    fits = "density_ratio" in allowed and coupling in ("auto", "density_ratio")
-    other = setting.budget is not None and setting.relation != "replace"
-    if not fits or other or block not in (None, 1):
-        raise ValueError(
-            "the published calibrations have relation 'replace', block 1 and coupling "
-            "'density_ratio', whose normalising constant must be known"
-        )
-
-
 def _laziest(setting: Setting[P], limit: float, coupling: str, block: int | None) -> P:
     """Return the parameters of the least bound with at most `limit` expected switches."""
     horizon, allowed = setting.horizon, setting.lazy_couplings
     if horizon == 1:
         return setting.quiet(1)
-    if setting.calibration != "tight":
-        _require_published(setting, allowed, coupling, block)
-        return setting.published_lazy(limit)
     allowed = ("scheduled", *(allowed if block in (None, 1) else ()))
     names = _admissible(coupling, allowed)
     if "maximal" in names:  # switches less often than the others at the same laws

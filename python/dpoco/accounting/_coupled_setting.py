@@ -70,7 +70,6 @@ class Setting(ABC, Generic[P]):
     problem: EuclideanProblem
     horizon: int
     relation: str
-    calibration: str
     budget: Budget | None
     private_couplings: tuple[str, ...]
     lazy_couplings: tuple[str, ...]
@@ -80,8 +79,6 @@ class Setting(ABC, Generic[P]):
     record: ClassVar[Any]
     law_fields: ClassVar[tuple[str, str]]  # of the record, which say how a decision is drawn
     regret: ClassVar[Any]  # the bound of a law
-    published_law: ClassVar[Any]  # for a budget, or so many expected switches
-    published_lazy_law: ClassVar[Any]
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -120,7 +117,6 @@ class Setting(ABC, Generic[P]):
             block=block,
             forced_switch=1.0,
             relation=self.relation,
-            calibration=self.calibration,
         )
         return found
 
@@ -175,17 +171,6 @@ class Setting(ABC, Generic[P]):
         window = self.lazy_window(p, coupling, noise)
         return self.finish(p, coupling=coupling, forced_switch=0.0, **window)
 
-    def published_lazy(self, limit: float) -> P:
-        """Return the published parameters for so many expected switches."""
-        *law, width = self.published_lazy_law(self.problem, self.horizon, limit)
-        return self.finish(
-            self.bare(1, (law[0], law[1])),
-            coupling="density_ratio",
-            forced_switch=0.0,
-            clip_high=width,
-            clip_low=width,
-        )
-
     def allowance(self, p: P) -> tuple[float, float]:
         """Return the total variations that cost G D / 2 (clipping) and G D (cap) in regret.
 
@@ -207,21 +192,6 @@ class Setting(ABC, Generic[P]):
         p = self.build("scheduled", 1.0, block, 1.0, self.quiet_noise(block))
         return self.finish(p, max_switches=None, private=False)
 
-    def published(self, budget: Budget) -> P:
-        """Return the "paper" or "corrected" parameters."""
-        corrected = self.calibration == "corrected"
-        p = self.bare(1, self.published_law(self.problem, self.horizon, budget, corrected))
-        claim = p.claim(budget.delta, corrected)
-        return self.finish(
-            p,
-            coupling="density_ratio",
-            forced_switch=claim.forced_switch,
-            clip_high=claim.log_ratio,
-            clip_low=claim.log_ratio,
-            max_switches=claim.cap,
-            private=True,
-        )
-
     def spent(self, p: P, budget: Budget) -> float:
         """Return a bound on delta at the budget's epsilon, inexact draws charged."""
         loss = mechanism(p, self.problem).loss(Neighbours(p.relation))
@@ -233,6 +203,17 @@ class Setting(ABC, Generic[P]):
         epsilon = max(0.0, math.log(_MASS_SHARE * budget.delta / loss.mass))
         epsilon = min(budget.epsilon, epsilon)
         return loss.bare.delta(epsilon) + (1.0 + math.exp(epsilon)) * loss.mass
+
+
+def with_forecast(parameters: P) -> P:
+    """Return parameters with the regret and the switches that follow from them."""
+    bound, switches = assess(parameters)
+    return replace(
+        parameters,
+        regret_bound=bound.total,
+        regret_terms=bound.terms,
+        expected_switches=switches,
+    )
 
 
 def mechanism_of(domain: Domain, loss: Loss, parameters: CoupledParameters) -> CoupledDraws:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
+from dpoco.accounting.gaussian import least
 
 
 def share_log_prior(experts: int, rounds: int, switches: int, share_rate: float) -> float:
@@ -86,22 +86,6 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     )
     top = float(np.max(terms))
     return math.log(experts) + top + math.log(float(np.sum(np.exp(terms - top))))
-
-
-def least(value: Callable[[float], float], low: float, high: float, steps: int = 52) -> float:
-    """Return the x in [low, high] with the least value, if there is one minimum: golden section."""
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = value(left), value(right)
-    for _ in range(steps):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = value(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = value(right)
-    return left if at_left <= at_right else right
 
 
 @dataclass(frozen=True)

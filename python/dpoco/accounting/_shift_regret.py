@@ -34,7 +34,6 @@ from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 
-CALIBRATIONS = ("tight", "corrected", "paper")
 WINDOWS = ("tangent", "dyadic", "naive")
 # The naive windows keep all rounds: O(N T) memory, O(N T) time a round. For tests.
 NAIVE_LIMIT = 4096
@@ -104,7 +103,7 @@ class ShiftDetectorParameters(Parameters):
 
     experts: int = at_least(1, LARGEST_EXPERTS)
     horizon: int | None
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", "corrected", "paper", default="tight")
     selection: str = one_of("exponential", "laplace")
     selection_scale: float = at_least(0.0, default=0.0)
     detects: bool

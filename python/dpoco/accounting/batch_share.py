@@ -17,7 +17,6 @@ expert privately", algorithm 3, corrected.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -36,10 +35,9 @@ from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 
 __all__ = ["BatchShareParameters", "calibrate", "guarantee", "mechanism_of",
-           "noise_scale", "regret"]  # fmt: skip
+           "noise_scale", "regret", "with_numerics"]  # fmt: skip
 
 guarantee, mechanism_of = expert_guarantee, expert_mechanism
-CALIBRATIONS = ("tight", "paper")
 ADVERSARIES = ("oblivious", "adaptive")
 # In words, and the norm that a sum moves in.
 LAWS = {
@@ -98,7 +96,7 @@ class BatchShareParameters(Parameters):
     experts: int = at_least(1, 2**32)
     horizon: int | None
     switches: int = at_least(0, LARGEST_HORIZON)
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", "paper", default="tight")
     noise: str = one_of(*LAWS, default="none")
     noise_scale: float = at_least(0.0, default=0.0)
     learning_rate: float
@@ -221,7 +219,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     switches: int = 0,
     noise: str = "auto",
     adversary: str = "oblivious",
@@ -241,8 +238,6 @@ def calibrate(
         Rounds T; None for an endless stream.
     budget : Budget or None
         None adds no noise and gives no guarantee. With delta = 0 purely private noise is used.
-    calibration : {"tight", "paper"}
-        "paper": the printed parameters; the guarantee is N times the budget.
     switches : int
         S: the regret is measured against sequences of experts with at most S switches.
     noise : {"auto", "knorm", "gaussian", "laplace", "coordinate_rr"}
@@ -279,9 +274,6 @@ def calibrate(
     choice("noise", noise, ("auto", *(law for law in LAWS if law != "none")))
     choice("numerics", numerics, ("auto", *NUMERICS))
     choice("adversary", adversary, ADVERSARIES)
-    published = choice("calibration", calibration, CALIBRATIONS) == "paper"
-    if published and (noise not in ("auto", "laplace") or batch not in (None, 1) or share_rate):
-        raise ValueError("calibration 'paper' has Laplace noise, batch 1 and no sharing")
     if noise == "coordinate_rr" and batch not in (None, 1):
         raise ValueError("noise 'coordinate_rr' needs batch 1")
     # What is free is searched for below.
@@ -289,14 +281,11 @@ def calibrate(
         experts=n,
         horizon=horizon,
         switches=switches,
-        calibration="tight",
         learning_rate=1.0 if learning_rate is None else learning_rate,
         batch=1 if batch is None else batch,
         share_rate=0.0 if share_rate is None else share_rate,
         regret_scope=adversary,
     )
-    if published:
-        return _published(given, budget, learning_rate, numerics)
     rounds = given.horizon
     if nominal_horizon is not None:
         rounds = positive_int("nominal_horizon", nominal_horizon)
@@ -315,7 +304,7 @@ def calibrate(
                 "an endless stream (horizon=None) needs batch, learning_rate and, with switches, "
                 "share_rate, or a nominal_horizon to choose them for"
             )
-    return _finished(replace(given, noise=law.law, noise_scale=law.scale), numerics)
+    return with_numerics(replace(given, noise=law.law, noise_scale=law.scale), numerics)
 
 
 def noise_scale(experts: int, noise: str, budget: Budget) -> float:
@@ -368,30 +357,7 @@ def _candidates(experts: int, noise: str, budget: Budget | None, *, known: bool)
     return laws if known else [min(laws, key=lambda each: each.variance)]
 
 
-def _published(
-    given: BatchShareParameters, budget: Budget | None, rate: float | None, numerics: str
-) -> BatchShareParameters:
-    """Return the printed parameters; S = 0, for which they say nothing, counts as 1."""
-    n, horizon = given.experts, given.horizon
-    if horizon is None or budget is None:
-        raise ValueError("calibration 'paper' needs a horizon and a budget")
-    moves = max(1, min(given.switches, horizon))
-    logarithm = max(math.log(float(n) * horizon), math.log(2.0))
-    printed = budget.epsilon * math.sqrt(moves / (horizon * logarithm))
-    return _finished(
-        replace(
-            given,
-            calibration="paper",
-            noise="laplace",
-            noise_scale=noise_scale(n, "knorm", budget),
-            learning_rate=printed if rate is None else rate,
-            floor=moves / (float(n) * horizon),
-        ),
-        numerics,
-    )
-
-
-def _finished(p: BatchShareParameters, numerics: str) -> BatchShareParameters:
+def with_numerics(p: BatchShareParameters, numerics: str) -> BatchShareParameters:
     """Return the parameters in the arithmetic asked for, and with their bound on regret.
 
     Raises

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import choice
-from dpoco.accounting import published
 from dpoco.accounting._coupled_parameters import (
     COUPLINGS,
     NO_SAMPLER,
@@ -39,14 +38,17 @@ from dpoco.accounting._coupled_setting import (
     guarantee,
     mechanism_of,
     tried,
+    with_forecast,
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.gaussian import largest_fitting
 from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_term, gibbs_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 
-__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee", "mechanism_of",
+           "with_forecast"]  # fmt: skip
 
 _Parameters = ContinuousMultiplicativeWeightsParameters
 
@@ -62,8 +64,6 @@ class _Setting(Setting[_Parameters]):
     record = ContinuousMultiplicativeWeightsParameters
     law_fields = ("inverse_temperature", "regularization")
     regret = staticmethod(gibbs_regret)
-    published_law = staticmethod(published.gibbs_parameters)
-    published_lazy_law = staticmethod(published.gibbs_lazy_parameters)
 
     def still_law(self) -> Law:
         q = self.problem
@@ -105,7 +105,7 @@ class _Setting(Setting[_Parameters]):
             return self.lazy(coupling, self.law(1.0, 1, noise), noise)
 
         low, high = math.log(1e-12), math.log(10.0)
-        best = published.largest_fitting(lambda x: at(x).expected_switches <= limit, low, high, 60)
+        best = largest_fitting(lambda x: at(x).expected_switches <= limit, low, high, 60)
         return [] if best is None else [at(best)]
 
     def finish(self, p: _Parameters, **changes: Any) -> _Parameters:
@@ -150,7 +150,6 @@ def calibrate(
     *,
     horizon: int,
     budget: Budget | None,
-    calibration: str = "tight",
     coupling: str = "auto",
     block: int | None = None,
     relation: str = "replace",
@@ -164,7 +163,7 @@ def calibrate(
     ----------
     domain, loss
         A domain and a convex loss of this library; the loss needs no smoothness.
-    horizon, budget, calibration, coupling, block, relation, unbounded, max_switches
+    horizon, budget, coupling, block, relation, unbounded, max_switches
         As of `dpoco.oco.ContinuousMultiplicativeWeights`. "density_ratio" and "maximal" are for
         linear losses on a Euclidean ball, a box or R^d, "dartboard" and "anchored" for bounded
         decisions.
@@ -184,7 +183,7 @@ def calibrate(
     ValueError, TypeError
         For contradictory or inadmissible arguments.
     CalibrationError
-        If the published parameters exceed what can be represented.
+        If no parameters keep the switches.
 
     Notes
     -----
@@ -198,7 +197,7 @@ def calibrate(
     lazy = ("maximal", "density_ratio") if normalized(problem) else ()
     bounded = () if problem.unbounded else ("dartboard", "anchored")
     setting = _Setting(
-        problem, horizon, relation, calibration, budget, ("scheduled", *known, *bounded),
+        problem, horizon, relation, budget, ("scheduled", *known, *bounded),
         (*lazy, *bounded[:1]), variants=(1.0,), own={"sampler": "exact"},
     )  # fmt: skip
     asked = (COUPLINGS, coupling, block, max_switches)

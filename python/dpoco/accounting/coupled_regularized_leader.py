@@ -19,22 +19,29 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.accounting import published
 from dpoco.accounting._coupled_parameters import (
     LEADER_COUPLINGS,
     CoupledRegularizedLeaderParameters,
 )
 from dpoco.accounting._coupled_regret import curving
 from dpoco.accounting._coupled_search import calibrated
-from dpoco.accounting._coupled_setting import CONSTANT_SPREAD, Law, Setting, guarantee, mechanism_of
+from dpoco.accounting._coupled_setting import (
+    CONSTANT_SPREAD,
+    Law,
+    Setting,
+    guarantee,
+    mechanism_of,
+    with_forecast,
+)
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import euclidean_problem
-from dpoco.accounting.gaussian import rounded_down
+from dpoco.accounting.gaussian import largest_fitting, rounded_down
 from dpoco.accounting.regret_bounds import best_step_size, leader_regret
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 
-__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["CoupledRegularizedLeaderParameters", "calibrate", "guarantee", "mechanism_of",
+           "with_forecast"]  # fmt: skip
 
 _Parameters = CoupledRegularizedLeaderParameters
 
@@ -48,8 +55,6 @@ class _Setting(Setting[_Parameters]):
     record = CoupledRegularizedLeaderParameters
     law_fields = ("step_size", "noise_scale")
     regret = staticmethod(leader_regret)
-    published_law = staticmethod(published.leader_parameters)
-    published_lazy_law = staticmethod(published.leader_lazy_parameters)
 
     def still_law(self) -> Law:
         q = self.problem
@@ -84,12 +89,6 @@ class _Setting(Setting[_Parameters]):
             strong_convexity=self.problem.strong_convexity,
         )
 
-    def published_lazy(self, limit: float) -> _Parameters:
-        if not self.strongly_convex:
-            return super().published_lazy(limit)
-        scale = published.growing_lazy_scale(self.problem, self.horizon, limit)
-        return self.growing("density_ratio", scale)
-
     def laziest(self, coupling: str, limit: float) -> list[_Parameters]:
         found = [self._laziest_step(coupling, limit)]
         if self.strongly_convex and coupling == "maximal":
@@ -98,9 +97,7 @@ class _Setting(Setting[_Parameters]):
                 return self.growing("maximal", self.problem.lipschitz * math.exp(-x))
 
             low, high = -math.log(1e6), -math.log(1e-9)
-            least = published.largest_fitting(
-                lambda x: at(x).expected_switches <= limit, low, high, 40
-            )
+            least = largest_fitting(lambda x: at(x).expected_switches <= limit, low, high, 40)
             found.append(None if least is None else at(least))
         return [p for p in found if p is not None]
 
@@ -167,7 +164,6 @@ def calibrate(
     *,
     horizon: int,
     budget: Budget | None,
-    calibration: str = "tight",
     coupling: str = "auto",
     block: int | None = None,
     relation: str = "replace",
@@ -181,7 +177,7 @@ def calibrate(
     domain, loss
         A domain and a convex, smooth loss of this library. An l_p ball with p < 2 is possible for
         linear losses only.
-    horizon, budget, calibration, coupling, block, relation, unbounded, max_switches
+    horizon, budget, coupling, block, relation, unbounded, max_switches
         As of `dpoco.oco.CoupledRegularizedLeader`.
 
     Returns
@@ -195,7 +191,7 @@ def calibrate(
     ValueError, TypeError
         For contradictory or inadmissible arguments.
     CalibrationError
-        If no parameters keep the switches, or the published ones exceed what can be represented.
+        If no parameters keep the switches.
 
     Notes
     -----
@@ -203,7 +199,7 @@ def calibrate(
     """
     problem = euclidean_problem(domain, loss, unbounded)
     setting = _Setting(
-        problem, horizon, relation, calibration, budget, ("scheduled", "density_ratio"),
+        problem, horizon, relation, budget, ("scheduled", "density_ratio"),
         ("maximal", "density_ratio"),
         variants=_STEP_FACTORS if problem.smoothness > 0.0 else (1.0,),
         own={

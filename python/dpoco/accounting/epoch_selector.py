@@ -33,7 +33,6 @@ __all__ = ["EpochSelectorParameters", "calibrate", "guarantee", "mechanism_of",
            "regret_bound", "regret_terms"]  # fmt: skip
 
 guarantee, mechanism_of = expert_guarantee, expert_mechanism
-CALIBRATIONS = ("tight", "corrected", "paper")
 SELECTIONS = ("exponential", "gumbel", "laplace")
 # Of losses in [0, 1], to which learners scale what they clip.
 LOSS_SUMS = LossSums(1.0)
@@ -74,7 +73,7 @@ class EpochSelectorParameters(Parameters):
 
     experts: int = at_least(1, LARGEST_EXPERTS)
     horizon: int | None
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", "corrected", "paper", default="tight")
     selection: str = one_of(*SELECTIONS)
     scale: float = at_least(0.0)
     first: int | None = at_least(0)
@@ -148,7 +147,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     selection: str | None = None,
     first: int | None = None,
 ) -> EpochSelectorParameters:
@@ -162,8 +160,6 @@ def calibrate(
         Rounds; None: any number, up to 10^12. The noise is the same.
     budget : Budget or None
         None adds no noise and gives no guarantee. A positive delta helps only "gumbel".
-    calibration : {"tight", "corrected", "paper"}
-        "corrected" and "paper": the published Laplace noise, whose scale is right.
     selection : {"exponential", "gumbel", "laplace"}, optional
         Law of the noise; "exponential" (default) errs least.
     first : int, optional
@@ -175,18 +171,13 @@ def calibrate(
         For bad or contradictory arguments.
     """
     n = positive_int("experts", experts, maximum=LARGEST_EXPERTS)
-    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
-    usual = "laplace" if published else "exponential"
-    law = usual if selection is None else choice("selection", selection, SELECTIONS)
-    if published and law != "laplace":
-        raise ValueError(f"calibration={calibration!r} has Laplace noise")
+    law = "exponential" if selection is None else choice("selection", selection, SELECTIONS)
     scale = 0.0
     if budget is not None:
         scale = scale_for(LOSS_SUMS.range, selection_budget(budget, law))
     bare = EpochSelectorParameters(
         experts=n,
         horizon=horizon,
-        calibration=calibration,
         selection=law,
         scale=scale,
         first=first,

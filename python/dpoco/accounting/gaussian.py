@@ -23,6 +23,7 @@ SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 
 # Of mu: more than the roundings between mu and the noise scale that is calibrated to it.
 _MU_MARGIN = 2e-13
+_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 _ROUNDS = 500  # of a search; bisection needs 100
 # A search ends in digits that the platform's libm decides: a plan has twelve, on the private side.
 _DOWN, _UP = (Context(prec=12, rounding=side) for side in (ROUND_FLOOR, ROUND_CEILING))
@@ -149,6 +150,36 @@ def largest(
         if found < low:
             raise CalibrationError(f"delta is below {SMALLEST_DELTA:g}, which no curve can show")
     return found
+
+
+def largest_fitting(
+    fits: Callable[[float], bool], low: float, high: float, steps: int
+) -> float | None:
+    """Return by bisection the largest number tried that fits, or None."""
+    best = None
+    for _ in range(steps):
+        middle = 0.5 * (low + high)
+        if fits(middle):
+            low = best = middle
+        else:
+            high = middle
+    return best
+
+
+def least(value: Callable[[float], float], low: float, high: float, steps: int = 52) -> float:
+    """Return the x in [low, high] with the least value, if there is one minimum: golden section."""
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = value(left), value(right)
+    for _ in range(steps):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = value(right)
+    return left if at_left <= at_right else right
 
 
 def rounded_down(value: float) -> float:

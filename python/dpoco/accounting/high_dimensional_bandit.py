@@ -34,7 +34,7 @@ from dpoco.accounting.regret_bounds import UNPROVED, without_regret
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.accounting.truncation import charged_gaussian_mu
-from dpoco.errors import BudgetExceeded, CalibrationError, StateError
+from dpoco.errors import CalibrationError, StateError
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.neighbours import Neighbours
 
@@ -205,19 +205,12 @@ class HighDimensionalBanditParameters(Parameters):
         return super().from_dict({**record, "arm": _ARM_KINDS[kind].from_dict(own)})
 
 
-def forced_of(
-    value: Any, arms: int, dimension: int, horizon: int, batch: int, budget: Budget | None
-) -> int:
+def forced_of(value: int | None, arms: int, horizon: int, batch: int) -> int:
     """Return the forced rounds of an arm.
 
     None: the first multiple of the batch that is at least 50, so that the estimates are fresh when
-    choices begin, but at most half of all rounds are forced. "paper": log(d T) log(T) / epsilon^2.
+    choices begin, but at most half of all rounds are forced.
     """
-    if value == "paper":
-        if budget is None:
-            raise ValueError("forced_rounds='paper' depends on the budget; there is none")
-        rounds = math.log(dimension * horizon) * math.log(horizon) / budget.epsilon**2
-        return int(min(rounds, horizon))
     if value is not None:
         none = value == 0 and not isinstance(value, (bool, float))
         return 0 if none else positive_int("forced_rounds", value, maximum=horizon)
@@ -243,7 +236,7 @@ def planned_arm(
         if learner == "polyhedral":  # what suits one stream, and each arm is forced half as often
             own = polyhedral_frank_wolfe.calibrate(domain, loss, horizon=horizon, **options)
             size = min(own.batch, max(1, horizon // (2 * arms)))
-    forced = forced_of(forced_rounds, arms, L1Geometry(domain).dimension, horizon, size, budget)
+    forced = forced_of(forced_rounds, arms, horizon, size)
     clock = arm_horizon(arms, horizon, forced)
     if size == batch and size > clock:
         raise ValueError(f"batch must be at most the {clock} rounds of an arm's clock; got {size}")
@@ -251,7 +244,7 @@ def planned_arm(
     if learner == "polyhedral":
         return forced, polyhedral_frank_wolfe.calibrate(domain, loss, **options)
     tree = tree_frank_wolfe.calibrate(domain, loss, numerics="float", **options)
-    if budget is not None and tree.calibration == "tight":
+    if budget is not None:
         # The truncated tails of all arms' noise are charged, not those of one only.
         tails = arms * tree_frank_wolfe.mechanism_of(domain, loss, tree).mass
         mu = charged_gaussian_mu(budget, min(1.0, tails))
@@ -306,14 +299,13 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     link: str = "identity",
     context_bound: float = 1.0,
     reward_bound: float = 1.0,
     arm_learner: str = "auto",
     selector: str | None = None,
     batch: int | str | None = None,
-    forced_rounds: int | str | None = None,
+    forced_rounds: int | None = None,
     gap: float = math.inf,
     sum_method: str | None = None,
     relation: str = "replace",
@@ -330,8 +322,6 @@ def calibrate(
         Rounds T. None is refused: noise and schedule depend on their number.
     budget : Budget or None
         None adds no noise and gives no guarantee. delta = 0 is allowed with polyhedral arms.
-    calibration : {"tight", "corrected", "paper"}
-        Of the arms' learners.
     link : {"identity", "logistic"}
         Half the squared loss, or the logistic loss.
     context_bound, reward_bound : float
@@ -343,7 +333,7 @@ def calibrate(
     batch : int or "auto", optional
         Rounds of an arm's clock per update, at most those the clock can count; None and "auto"
         choose it.
-    forced_rounds : int or "paper", optional
+    forced_rounds : int, optional
         Of each arm.
     gap : float
         In [0, inf].
@@ -357,15 +347,15 @@ def calibrate(
     ValueError, TypeError
         For bad or contradictory arguments.
     CalibrationError
-        If no noise scale meets the budget, or the published constants miss it.
+        If no noise scale meets the budget.
     """
     rounds = continual_sum.known_horizon(horizon)
     k = positive_int("arms", arms, maximum=2**12)
     if batch is not None and batch != "auto":
         batch = positive_int("batch", batch, maximum=rounds)
     loss, view = loss_of(link, context_bound, reward_bound), L1Geometry(domain)
-    options: dict[str, Any] = {"budget": budget, "calibration": calibration, "relation": relation}
-    learners, found = _learners(arm_learner, view, budget, calibration, selector, sum_method), []
+    options: dict[str, Any] = {"budget": budget, "relation": relation}
+    learners, found = _learners(arm_learner, view, budget, selector, sum_method), []
     for learner in learners:
         own = {"sum_method": sum_method} if learner == "tree" else {"selector": selector}
         problem = (k, rounds, domain, loss, batch, forced_rounds)
@@ -388,11 +378,6 @@ def calibrate(
         predicted_error=noise_error(arm, domain),
         attainable=attainable_gain(link, context_bound * view.max_norm(), reward_bound, k),
     )
-    if budget is not None:
-        try:
-            guarantee(k, domain, best, budget=budget).require(budget)
-        except BudgetExceeded as error:
-            raise CalibrationError(f"the published constants miss the budget: {error}") from None
     return best
 
 
@@ -400,7 +385,6 @@ def _learners(
     wanted: str,
     view: L1Geometry,
     budget: Budget | None,
-    calibration: str,
     selector: str | None,
     sum_method: str | None,
 ) -> list[str]:
@@ -412,8 +396,8 @@ def _learners(
         raise ValueError("selector is for polyhedral arms, and sum_method for tree arms only")
     if needed == {"tree"} and view.is_box:
         raise ValueError(_NO_BOX)
-    # The published bandit has selections for arms; noise on sums cannot do without a delta.
-    simple = budget is None or budget.delta == 0.0 or calibration != "tight" or view.is_box
+    # Noise on sums cannot do without a delta.
+    simple = budget is None or budget.delta == 0.0 or view.is_box
     return list(needed) or (["polyhedral"] if simple else ["polyhedral", "tree"])
 
 

@@ -16,7 +16,6 @@ Proof: ``docs/privacy/leaf_bounds.md``. Source: Han et al., DP-TOFW, Section 3, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +25,10 @@ from dpoco.losses import check_undamped
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["CALIBRATIONS", "WEIGHTS", "L1Geometry", "LeafBounds", "check_fixed", "clipped",
+__all__ = ["WEIGHTS", "L1Geometry", "LeafBounds", "clipped",
            "enforced_leaf_bounds", "lossless_leaf_bounds", "published_leaf_bound",
            "record_length"]  # fmt: skip
 
-CALIBRATIONS: tuple[str, ...] = ("tight", "corrected", "paper")
 WEIGHTS: tuple[str, ...] = ("unbiased", "paper")
 
 
@@ -130,12 +128,13 @@ class L1Geometry:
         return coordinates * mean_excess(self.vertices, selector)
 
 
-def lossless_leaf_bounds(
-    domain: Any, loss: Any, weights: str, calibration: str, step_scale: float
-) -> LeafBounds:
-    """Return the bounds that lose nothing while the declared bounds on the data hold."""
+def lossless_leaf_bounds(domain: Any, loss: Any, weights: str, step_scale: float) -> LeafBounds:
+    """Return the bounds that lose nothing while the declared bounds on the data hold.
+
+    Those of the weights "paper" are the published ones.
+    """
     check_undamped(loss)
-    published = weights == "paper" or calibration != "tight"
+    published = weights == "paper"
     if loss.glm and published:
         slope = published_leaf_bound(domain, loss, step_scale) / float(loss.feature_bound)
         return clipped(loss, slope)
@@ -199,13 +198,3 @@ def published_leaf_bound(domain: Any, loss: Any, step_scale: float) -> float:
     """Return s beta D + L, the leaf bound of the paper."""
     curvature = step_scale * float(loss.smoothness(domain)) * float(domain.diameter())
     return curvature + float(loss.lipschitz(domain))
-
-
-def check_fixed(chosen: Mapping[str, Any], fixed: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise `ValueError` unless the options chosen are those that their calibration fixes."""
-    for name, allowed in fixed.items():
-        if chosen[name] not in allowed:
-            needed = " or ".join(map(repr, allowed))
-            raise ValueError(
-                f"calibration {chosen['calibration']!r} has {name} {needed}; got {chosen[name]!r}"
-            )

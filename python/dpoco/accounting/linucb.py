@@ -122,7 +122,7 @@ class LinUCBParameters(release.SumParameters):
     failure: float = at_least(1e-100, 1.0 - 2.0**-53)
     exploration: float = at_least(0.0)
     relation: str = one_of(*CHANGES)
-    calibration: str = one_of("tight")
+    calibration: str = one_of("tight", default="tight")
     sensitivity: float = at_least(0.0)
     column_norm: float = at_least(0.0)
     regret_bound: float = at_least(0.0)
@@ -256,7 +256,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     context_bound: float = 1.0,
     reward_bound: float = 1.0,
     parameter_bound: float = 1.0,
@@ -281,8 +280,6 @@ def calibrate(
         Rounds T. None is refused: noise and confidence depend on their number.
     budget : Budget or None
         None adds no noise and gives no guarantee.
-    calibration : {"tight"}
-        Exact Gaussian differential privacy.
     context_bound, reward_bound, parameter_bound : float
         X, Y and S.
     reward_noise : float, optional
@@ -332,7 +329,6 @@ def calibrate(
         failure=min(0.5, 1.0 / rounds) if failure is None else failure,
         exploration=exploration,
         relation=relation,
-        calibration=calibration,
         sensitivity=0.0,
         column_norm=1.0,
         mu=math.inf,

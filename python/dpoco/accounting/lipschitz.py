@@ -47,9 +47,8 @@ from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["LipschitzParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["LipschitzParameters", "calibrate", "guarantee", "hedge_run", "mechanism_of"]
 
-CALIBRATIONS = ("tight", "paper")
 TRANSFORMS = ("increments", "grid_laplacian", "parent")
 # The Toeplitz sum keeps all past draws: "auto" takes it only up to this many numbers.
 _LARGEST_HISTORY = 2**22
@@ -104,7 +103,7 @@ class LipschitzParameters(HedgeParameters):
     resolution: tuple[int, ...] = at_least(2, LARGEST_NET)
     transform: str = one_of(*TRANSFORMS)
     enforce: bool
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", "paper", default="tight")
 
     @property
     def experts(self) -> int:
@@ -127,7 +126,6 @@ class _Setting:
     horizon: int
     transform: str
     enforce: bool
-    calibration: str
     budget: Budget | None = None
     learning_rate: float | None = None
     near: Neighbours = NEAR
@@ -161,7 +159,7 @@ class _Setting:
             noise["mu"] = 0.0
         run, eta = self.run(counts, method, noise["noise_scale"]), self.learning_rate
         if eta is None:
-            eta = run.best_learning_rate(self.calibration == "paper")
+            eta = run.best_learning_rate()
             if "trivial" in run.regret(eta).terms:
                 eta = run.best_learning_rate(True)
         regret = run.regret(eta)
@@ -173,7 +171,6 @@ class _Setting:
             **release.sum_fields(method),
             learning_rate=eta,
             enforce=self.enforce,
-            calibration=self.calibration,
             regret_bound=regret.total,
             regret_terms=regret.terms,
             regret_scope=regret.scope,
@@ -188,7 +185,6 @@ def calibrate(
     lipschitz: float,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     resolution: int | tuple[int, ...] | None = None,
     transform: str = "auto",
     sum_method: str | None = None,
@@ -208,18 +204,15 @@ def calibrate(
         Rounds. None is refused: the noise of every round depends on their number.
     budget : Budget or None
         None adds no noise and gives no guarantee.
-    calibration : {"tight", "paper"}
-        "paper": the published transform and a binary tree, with noise by corrected constants.
     resolution : int or tuple of int, optional
         Points an axis, at least 2; None balances what the net misses against noise, up to 2^16
         points on an interval and 2^8 an axis in the plane, where spacings are kept nearly equal.
         At most 2^24 points, in the plane 2^12 an axis.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
-        "auto": increments on one axis, grid_laplacian on two; parent for ``calibration="paper"``.
+        "auto": increments on one axis, grid_laplacian on two.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt_normalised" unless another is more
-        than 1 % better;
-        "tree" for ``calibration="paper"``.
+        than 1 % better.
     learning_rate : float, optional
         eta, per unit of loss; None minimises the regret bound.
     enforce : bool
@@ -239,7 +232,6 @@ def calibrate(
     shape = shape_of(domain)
     slope = checked_slope(shape, lipschitz)
     rounds = continual_sum.known_horizon(horizon)
-    published = choice("calibration", calibration, CALIBRATIONS) == "paper"
     if learning_rate is not None:
         learning_rate = positive_float("learning_rate", learning_rate)
     choice("transform", transform, ("auto", *TRANSFORMS))
@@ -250,15 +242,9 @@ def calibrate(
     else:
         first = continual_sum.choose_buffers(max(rounds - 1, 1), near)
         methods = ("blt_normalised" if near.rounds == 1 else first, "toeplitz")
-    if published:
-        if transform not in ("auto", "parent") or (fixed and sum_method != "tree"):
-            raise ValueError("calibration 'paper' has transform 'parent' and sum_method 'tree'")
-        transform, methods = "parent", ("tree",)
     if transform == "auto":
         transform = "grid_laplacian" if len(shape.sides) == 2 else "increments"
-    setting = _Setting(
-        shape, slope, rounds, transform, enforce, calibration, budget, learning_rate, near
-    )
+    setting = _Setting(shape, slope, rounds, transform, enforce, budget, learning_rate, near)
     if resolution is None:
         nets = candidate_nets(shape, transform)
     else:
@@ -312,7 +298,7 @@ def guarantee(
     """
     p, setting = parameters, _setting_of(domain, parameters)
     counts, total = p.resolution, setting.total(p.resolution, p.correlation, p.noise_scale)
-    regret = setting.run(counts, p.correlation, p.noise_scale).regret(p.learning_rate)
+    regret = hedge_run(domain, p).regret(p.learning_rate)
     size = " x ".join(map(str, counts)) or "1"
     what = (
         f"the decisions of Hedge on a net of {size} points ({p.transform!r} of the losses, "
@@ -367,8 +353,14 @@ def mechanism_of(domain: Domain, parameters: LipschitzParameters) -> GaussianSum
     return _setting_of(domain, p).total(p.resolution, p.correlation, p.noise_scale)
 
 
+def hedge_run(domain: Domain, parameters: LipschitzParameters) -> HedgeRun:
+    """Return the run of Hedge on the net, which knows the regret of every learning rate."""
+    p = parameters
+    return _setting_of(domain, p).run(p.resolution, p.correlation, p.noise_scale)
+
+
 def _setting_of(domain: Domain, p: LipschitzParameters) -> _Setting:
     shape = shape_of(domain)
     checked_counts(shape, p.resolution)
     slope = checked_slope(shape, p.lipschitz)
-    return _Setting(shape, slope, p.horizon, p.transform, p.enforce, p.calibration)
+    return _Setting(shape, slope, p.horizon, p.transform, p.enforce)

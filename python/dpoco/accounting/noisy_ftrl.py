@@ -63,7 +63,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     statistics: str = "gradient",
     sum_method: str | None = None,
     step_size: float | str | None = None,
@@ -82,8 +81,6 @@ def calibrate(
         Rounds; None means at most 10^9.
     budget : Budget or None
         None adds no noise and gives no guarantee.
-    calibration : {"tight"}
-        Exact Gaussian differential privacy.
     statistics : {"gradient", "quadratic"}
         What is summed; "quadratic" is for `SquaredLoss`.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
@@ -154,7 +151,6 @@ def calibrate(
         pushes=pushes,
         horizon=n,
         relation=relation,
-        calibration=calibration,
         **{name: getattr(run, name) for name in ("dimension", "lipschitz", "radius", "diameter")},
         regret_bound=regret.total,
         regret_terms=regret.terms,

@@ -67,7 +67,7 @@ class LeaderParameters(SumParameters):
     batch: int
     pushes: int
     relation: str = one_of(*CHANGES)
-    calibration: str = one_of("tight")
+    calibration: str = one_of("tight", default="tight")
     lipschitz: float
     radius: float = at_least(0.0)
     diameter: float = at_least(0.0)

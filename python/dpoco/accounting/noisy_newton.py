@@ -137,7 +137,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     shrinkage: float = 1.0,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
@@ -152,8 +151,6 @@ def calibrate(
         Rounds; None means at most 10^9.
     budget : Budget or None
         None adds no noise and gives no guarantee.
-    calibration : {"tight"}
-        Exact Gaussian differential privacy.
     shrinkage : float
         In [0, 2].
     relation : {"replace", "zero_out"}
@@ -171,7 +168,6 @@ def calibrate(
     if isinstance(budget, Budget):
         budget.require_delta()
     choice("relation", relation, CHANGES)
-    choice("calibration", calibration, ("tight",))
     near, n, d = Neighbours(relation), continual_sum.resolve_horizon(horizon), domain.dimension
     summand, length = _summand(domain, loss, None), record_length(domain, loss)
     first, lipschitz = 1.0, summand.slope * length
@@ -193,7 +189,6 @@ def calibrate(
         pushes=pushes,
         horizon=n,
         relation=relation,
-        calibration=calibration,
         dimension=d,
         lipschitz=lipschitz,
         radius=float(domain.radius_from_center()),

@@ -35,7 +35,6 @@ from dpoco.privacy.mechanisms.tracker_draws import (
 __all__ = ["ObliviousTrackerParameters", "calibrate", "guarantee", "mechanism_of"]
 
 guarantee, mechanism_of = expert_guarantee, expert_mechanism
-CALIBRATIONS = ("tight",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,7 @@ class ObliviousTrackerParameters(Parameters):
     batch: int
     share_rate: float | None = at_least(0.0)
     max_resamples: int | None = at_least(0, LARGEST_HORIZON)
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", default="tight")
     private: bool
     regret_bound: float | None = at_least(0.0, default=None)
     regret_terms: dict[str, float] = field(default_factory=dict)
@@ -179,7 +178,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     switches: int = 0,
     prior: str = "share",
     learning_rate: float | None = None,
@@ -200,8 +198,6 @@ def calibrate(
     budget : Budget or None
         None is the baseline without privacy: B = 1, p = 0 and the best eta. With delta = 0 the
         largest log-likelihood ratio must not exceed epsilon.
-    calibration : {"tight"}
-        Renyi divergences of the released path.
     switches : int
         S >= 0, of the sequences to compare with; more than T - 1 mean T - 1. Not used on an
         endless stream, where `share_rate` says how often the best expert changes.
@@ -253,7 +249,6 @@ def calibrate(
         batch=1 if batch is None else batch,
         share_rate=rate,
         max_resamples=max_resamples,
-        calibration=calibration,
         private=private,
     )
     comparison = _comparison(p)

@@ -32,18 +32,16 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import root, rounded_up
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import (
-    CALIBRATIONS,
     WEIGHTS,
     L1Geometry,
     LeafBounds,
-    check_fixed,
     enforced_leaf_bounds,
     lossless_leaf_bounds,
     published_leaf_bound,
 )
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound
-from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
+from dpoco.accounting.statement import check_claim, state, stated_delta
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING
@@ -52,7 +50,8 @@ from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["PolyhedralFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of", "user_rho"]
+__all__ = ["PolyhedralFrankWolfeParameters", "Ranges", "calibrate", "guarantee", "mechanism_of",
+           "published_factor", "ranges_of", "user_rho", "with_scale"]  # fmt: skip
 
 SELECTORS = ("gumbel", "laplace")
 _LAW = {"gumbel": "bounded_range", "laplace": "pure"}
@@ -116,7 +115,7 @@ class PolyhedralFrankWolfeParameters(Parameters):
     batch: int
     updates: int
     horizon: int
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", "corrected", "paper", default="tight")
     relation: str = one_of(*CHANGES)
     score_range: float = at_least(0.0)
     rho: float = at_least(0.0, infinite=True)
@@ -167,7 +166,6 @@ def calibrate(
     *,
     horizon: int,
     budget: Budget | None,
-    calibration: str = "tight",
     selector: str | None = None,
     exponent: float | None = None,
     weights: str | None = None,
@@ -186,14 +184,10 @@ def calibrate(
         Rounds.
     budget : Budget or None
         None adds no noise and gives no guarantee; delta = 0 is allowed.
-    calibration : {"tight", "corrected", "paper"}
-        "tight": the best of Renyi, zCDP and pure composition. "corrected": the published algorithm
-        with its sums computed exactly. "paper": the published noise scale.
     selector, exponent, weights, batch
-        None (for `batch` also "auto") leaves the choice to `calibration`. "tight": the exponential
-        mechanism, exponent 2/3 (1/2 if delta = 0), weights k, and the batch with the least
-        predicted error, at most a sixteenth of the horizon. Others: Laplace noise, exponent 1/2,
-        weights k + 1, batch 1.
+        None (for `batch` also "auto"): the exponential mechanism, exponent 2/3 (1/2 if delta = 0),
+        weights k, and the batch with the least predicted error, at most a sixteenth of the
+        horizon.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
 
@@ -202,27 +196,25 @@ def calibrate(
     ValueError, TypeError
         For bad or contradictory arguments.
     CalibrationError
-        If no noise scale meets the budget, or the published constants miss it.
+        If no noise scale meets the budget.
     """
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None; got {type(budget).__name__}")
     view = L1Geometry(domain)
-    published = choice("calibration", calibration, CALIBRATIONS) != "tight"
     n, pure = positive_int("horizon", horizon), budget is not None and budget.delta == 0.0
     if exponent is None:
-        exponent = 0.5 if published or pure else 2.0 / 3.0
+        exponent = 0.5 if pure else 2.0 / 3.0
     chosen: dict[str, Any] = {
-        "selector": "laplace" if published else "gumbel",
-        "weights": "paper" if published else "unbiased",
+        "selector": "gumbel",
+        "weights": "unbiased",
         "exponent": float(exponent),
-        "calibration": calibration,
         "relation": choice("relation", relation, CHANGES),
     }
     if selector is not None:
         chosen["selector"] = choice("selector", selector, SELECTORS)
     if weights is not None:
         chosen["weights"] = choice("weights", weights, WEIGHTS)
-    leaf = lossless_leaf_bounds(view, loss, chosen["weights"], calibration, 1.0)
+    leaf = lossless_leaf_bounds(view, loss, chosen["weights"], 1.0)
     offset = 1 if chosen["weights"] == "paper" else 0
     scores, sides = scores_of(view, leaf, offset), Neighbours(change=relation).sides
 
@@ -232,35 +224,48 @@ def calibrate(
 
     if batch not in (None, "auto"):
         batch = positive_int("batch", batch, maximum=n)
-    elif published or budget is None:
+    elif budget is None:
         batch = 1
     else:
         target: Budget = budget
         batch = best_batch(view, loss, n, chosen, lambda m: ranges(m).closed_scale(target))
     assert isinstance(batch, int)
     chosen["batch"] = batch
-    check_fixed(chosen, _fixed(calibration))
-    own, scale = ranges(batch), 0.0
-    if budget is not None and calibration == "paper":
-        budget.require_delta()
-        scale = published_factor(view, loss, n, budget.delta) / budget.epsilon
-        if scores is not None:
-            exact = own.loss(scale).delta(budget.epsilon) if scale > 0.0 else 1.0
-            require_published(exact, budget)
-    elif budget is not None and scores is not None:
-        scale = own.least_scale(budget, tight=not published)
-    rho = 0.0 if scores is None else math.inf
-    return PolyhedralFrankWolfeParameters(
+    own = ranges(batch)
+    silent = PolyhedralFrankWolfeParameters(
         **chosen,
         **leaf.fields,  # type: ignore[arg-type]
-        scale=scale,
+        scale=0.0,
         updates=n // batch,
         horizon=n,
         score_range=own.range,
-        rho=own.loss(scale).rho if scale > 0.0 and scores is not None else rho,
-        predicted_error=view.excess(chosen["selector"]) * scale * mean_scale(exponent, n // batch),
+        rho=0.0 if scores is None else math.inf,
+        predicted_error=0.0,
         loss_range=float(loss.lipschitz(view)) * view.diameter(),
     )
+    if budget is None or scores is None:
+        return silent
+    return with_scale(domain, silent, own, own.least_scale(budget, tight=True))
+
+
+def ranges_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParameters) -> Ranges | None:
+    """Return what one record can do to the selections; None on a single point."""
+    p = parameters
+    scores = scores_of(L1Geometry(domain), enforced_leaf_bounds(loss, p), p.decay.offset)
+    if scores is None:
+        return None
+    reach = replace(scores, batch=p.batch).reach(Neighbours(p.relation).sides)
+    return Ranges(p.selector, *reach, p.decay)
+
+
+def with_scale(
+    domain: Any, parameters: PolyhedralFrankWolfeParameters, ranges: Ranges, scale: float
+) -> PolyhedralFrankWolfeParameters:
+    """Return parameters with this noise scale, and what follows from it."""
+    p = parameters
+    excess = L1Geometry(domain).excess(p.selector)
+    error = excess * scale * mean_scale(p.exponent, p.updates)
+    return replace(p, scale=scale, rho=ranges.loss(scale).rho, predicted_error=error)
 
 
 def scores_of(view: L1Geometry, leaf: LeafBounds, offset: int) -> VertexScores | None:
@@ -286,10 +291,9 @@ def mechanism_of(domain: Any, loss: Any, parameters: PolyhedralFrankWolfeParamet
     Raises
     ------
     ValueError
-        If the parameters contradict the domain, the loss or their own calibration.
+        If the parameters contradict the domain or the loss.
     """
     p = parameters
-    check_fixed(vars(p), _fixed(p.calibration))
     scores = scores_of(L1Geometry(domain), enforced_leaf_bounds(loss, p), p.decay.offset)
     if scores is None:
         return Nothing("the domain is a single point")
@@ -326,7 +330,7 @@ def guarantee(
     Raises
     ------
     ValueError
-        If the parameters contradict the domain, the loss or their own calibration.
+        If the parameters contradict the domain or the loss.
     CalibrationError
         If the parameters say "paper" and the published claim is false for them.
     """
@@ -415,20 +419,6 @@ def user_rho(
     if batch > p.updates or known == NOTHING:
         return 0.0
     return known.rho_from(batch) if isinstance(known, Decaying) else math.inf
-
-
-def _fixed(calibration: str) -> dict[str, tuple[Any, ...]]:
-    """Return the options that a calibration fixes."""
-    if calibration == "tight":
-        return {}
-    fixed: dict[str, tuple[Any, ...]] = {
-        "selector": ("laplace",),
-        "exponent": (0.5,),
-        "weights": ("paper",),
-    }
-    if calibration == "paper":
-        fixed.update(batch=(1,), relation=("replace",))
-    return fixed
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import positive_float, positive_int
 from dpoco.accounting import continual_sum, release
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.continual_sum import GROWING, Method, name_of
@@ -251,7 +251,6 @@ def expected_maximum(n: int) -> float:
 
 
 NEAR = Neighbours()
-CALIBRATIONS = ("tight",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +295,7 @@ class PrefixHedgeParameters(HedgeParameters):
     version: ClassVar[int] = 2
 
     experts: int = at_least(1, 2**32)
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", default="tight")
     numerics: str = "float"
 
     def __post_init__(self) -> None:
@@ -338,7 +337,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     sum_method: str | None = None,
     learning_rate: float | None = None,
     numerics: str = release.DEFAULT_NUMERICS,
@@ -354,8 +352,6 @@ def calibrate(
         Rounds. None is refused: the noise of every round depends on their number.
     budget : Budget or None
         None adds no noise and gives no guarantee.
-    calibration : {"tight"}
-        Exact Gaussian differential privacy.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt_normalised" unless another is more
         than 1 % better.
@@ -375,7 +371,6 @@ def calibrate(
     """
     n = positive_int("experts", experts, maximum=2**32)
     rounds = continual_sum.known_horizon(horizon)
-    choice("calibration", calibration, CALIBRATIONS)
     trivial = n == 1 or rounds == 1
     if budget is not None and not trivial:
         budget.require_delta()
@@ -397,7 +392,6 @@ def calibrate(
             horizon=rounds,
             **release.sum_fields(method),
             learning_rate=eta,
-            calibration=calibration,
             regret_bound=regret.total,
             regret_terms=regret.terms,
             regret_scope=regret.scope,

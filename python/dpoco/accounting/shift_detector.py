@@ -7,8 +7,7 @@ decisions and all alarms together are epsilon-private with
 
 whatever reacts to what: a round belongs to one instance, feeds one selection there, and moves every
 test statistic by an amount in [a - 1, a + 1] for one a in [-1, 1], so that sensitivity and spread
-of the queries are both 2. The published scales, made for a sensitivity of 1, spend 1.25 times the
-budget; threshold, allowances and windows have no influence on privacy.
+of the queries are both 2. Threshold, allowances and windows have no influence on privacy.
 
 Proof: ``docs/privacy/shift_detector.md``. Source: Asi, Raman and Saha, "Tracking the best
 expert privately", algorithm 2 and theorem 3.6, corrected.
@@ -20,16 +19,22 @@ import math
 import warnings
 from dataclasses import replace
 
-from dpoco._validation import choice, positive_int, real_float
+from dpoco._validation import positive_int, real_float
 from dpoco.accounting import _shift_regret as shift_regret
-from dpoco.accounting._shift_regret import QUERY_SENSITIVITY, QUERY_SPREAD, ShiftDetectorParameters
+from dpoco.accounting._shift_regret import (
+    QUERY_SENSITIVITY,
+    QUERY_SPREAD,
+    ShiftDetectorParameters,
+    spent,
+)
 from dpoco.accounting.above_threshold import split_scales
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.epoch_selector import LOSS_SUMS
 from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.statement import check_experts, expert_guarantee, expert_mechanism
 
-__all__ = ["ShiftDetectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
+__all__ = ["ShiftDetectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound",
+           "spent", "with_regret", "with_thresholds"]  # fmt: skip
 
 guarantee, mechanism_of = expert_guarantee, expert_mechanism
 # What the thresholds of an endless stream are made for.
@@ -41,7 +46,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     false_alarm: float = 0.05,
     select_share: float = 0.5,
     windows: str = "tangent",
@@ -60,10 +64,6 @@ def calibrate(
         Rounds; None: any number, up to 10^12, with the same noise.
     budget : Budget or None
         None adds no noise and gives no guarantee. Its delta is not needed.
-    calibration : {"tight", "corrected", "paper"}
-        "tight": one-sided exponential noises. "corrected": the published Laplace noises with the
-        scales that keep to the budget. "paper": as printed, which spends 1.25 times the budget
-        (for equal shares); the guarantee says so.
     false_alarm : float
         Probability of an alarm without a change, in (0, 1).
     select_share : float
@@ -86,17 +86,14 @@ def calibrate(
     ValueError, TypeError
         For bad or contradictory arguments.
     """
-    published = choice("calibration", calibration, shift_regret.CALIBRATIONS) != "tight"
-    law = "laplace" if published else "exponential"
     length = NOMINAL_HORIZON if horizon is None else positive_int("horizon", horizon)
     real_float("select_share", select_share)
     bare = ShiftDetectorParameters(
         experts=experts,
         horizon=horizon,
-        calibration=calibration,
-        selection=law,
+        selection="exponential",
         detects=select_share < 1.0 and length >= shift_regret.SHORTEST_HORIZON,
-        noise=law,
+        noise="exponential",
         windows=windows,
         threshold_scale=threshold_scale,
         nominal_horizon=length if nominal_horizon is None else nominal_horizon,
@@ -106,8 +103,6 @@ def calibrate(
         first=first,
         regret_scope="stationary" if expected_shifts is None else "shifting",
     )
-    n, nominal, detects = bare.experts, bare.nominal_horizon, bare.detects
-    b = 0.25 * bare.false_alarm
     shifts = bare.planned_shifts
     if expected_shifts is not None and shifts < expected_shifts:
         warnings.warn(
@@ -116,51 +111,47 @@ def calibrate(
             UserWarning,
             stacklevel=2,
         )
-    scale = b1 = b2 = 0.0
-    epsilon = math.inf if budget is None else budget.epsilon
-    if budget is not None:
-        select = epsilon * bare.select_share if detects else epsilon
-        scale = scale_for(LOSS_SUMS.range, select)
-        if detects:
-            b1, b2 = _detector_scales(calibration, epsilon - select, math.log(nominal / b))
-        if detects and calibration != "paper":
-            b2 = raised_until(b2, lambda b: shift_regret.spent(scale, b1, b) <= epsilon)
-    if calibration == "paper":
-        # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
-        log_queries = math.log(n * nominal / false_alarm)
-        log_windows, log_selection = 40.5 * log_queries, None
-        alpha = 16.0 * (2.0 * math.log(nominal) + math.log(2.0 / false_alarm)) / epsilon
-        threshold = 16.0 * log_queries / epsilon + alpha + 1.0
-    else:
-        per_round = 2.0 if windows == "dyadic" else float(shift_regret.tangents(nominal))
-        log_windows = math.log(nominal * n * per_round / b)
-        log_selection = math.log(n * (shifts + 1) * max(1, (nominal - 1).bit_length()) / b)
-        threshold = b2 * math.log(nominal / b)
-        if published:  # Laplace noise also lowers the threshold
-            threshold += b1 * math.log((shifts + 1) / b)
-    parameters = replace(
-        bare,
-        selection_scale=scale,
-        threshold_noise_scale=b1,
-        query_noise_scale=b2,
-        threshold=threshold,
-        log_windows=log_windows,
-        log_selection=log_selection,
+    if budget is None:
+        return with_thresholds(bare)
+    select = budget.epsilon * bare.select_share if bare.detects else budget.epsilon
+    scale, b1, b2 = scale_for(LOSS_SUMS.range, select), 0.0, 0.0
+    if bare.detects:
+        b1, b2 = split_scales(
+            budget.epsilon - select,
+            sensitivity=QUERY_SENSITIVITY,
+            spread=QUERY_SPREAD,
+            alarms=1,
+            log_queries=math.log(bare.nominal_horizon / (0.25 * bare.false_alarm)),
+        )
+        b2 = raised_until(b2, lambda b: spent(scale, b1, b) <= budget.epsilon)
+    return with_thresholds(
+        replace(bare, selection_scale=scale, threshold_noise_scale=b1, query_noise_scale=b2)
     )
-    bound, terms = shift_regret.regret_of(parameters, parameters.bounded_rounds, shifts)
-    return replace(parameters, regret_bound=bound, regret_terms=terms)
 
 
-def _detector_scales(calibration: str, epsilon: float, log_queries: float) -> tuple[float, float]:
-    if calibration != "tight":
-        return scale_for(2.0 if calibration == "paper" else 4.0, epsilon), scale_for(4.0, epsilon)
-    return split_scales(
-        epsilon,
-        sensitivity=QUERY_SENSITIVITY,
-        spread=QUERY_SPREAD,
-        alarms=1,
-        log_queries=log_queries,
+def with_thresholds(parameters: ShiftDetectorParameters) -> ShiftDetectorParameters:
+    """Return parameters of these noises with thresholds that keep false alarms rare."""
+    p, b = parameters, 0.25 * parameters.false_alarm
+    n, nominal, shifts = p.experts, p.nominal_horizon, p.planned_shifts
+    per_round = 2.0 if p.windows == "dyadic" else float(shift_regret.tangents(nominal))
+    threshold = p.query_noise_scale * math.log(nominal / b)
+    if p.noise == "laplace":  # which also lowers the threshold
+        threshold += p.threshold_noise_scale * math.log((shifts + 1) / b)
+    return with_regret(
+        replace(
+            p,
+            threshold=threshold,
+            log_windows=math.log(nominal * n * per_round / b),
+            log_selection=math.log(n * (shifts + 1) * max(1, (nominal - 1).bit_length()) / b),
+        )
     )
+
+
+def with_regret(parameters: ShiftDetectorParameters) -> ShiftDetectorParameters:
+    """Return parameters with the bound on regret that follows from them."""
+    p = parameters
+    bound, terms = shift_regret.regret_of(p, p.bounded_rounds, p.planned_shifts)
+    return replace(p, regret_bound=bound, regret_terms=terms)
 
 
 def regret_bound(

@@ -28,7 +28,7 @@ from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "expert_guarantee",
-           "expert_mechanism", "for_person", "require_published", "state",
+           "expert_mechanism", "for_person", "state",
            "stated_delta"]  # fmt: skip
 
 CLIPPED_LOSSES = "losses are clipped to their declared range, enforced"
@@ -331,15 +331,6 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)
     conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
-
-
-def require_published(exact: float, budget: Budget) -> None:
-    """Raise `CalibrationError` if published constants miss the budget: delta is `exact`."""
-    if not exact <= budget.delta:
-        raise CalibrationError(
-            f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
-            f"{budget.epsilon:.6g}: exact delta {exact:.3g}; use calibration='tight'"
-        )
 
 
 def check_claim(result: Guarantee) -> Guarantee:

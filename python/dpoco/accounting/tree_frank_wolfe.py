@@ -4,7 +4,7 @@ Claim: data reach the decisions only through one continual sum of leaves g_k wit
 enforced by clipping; hence all decisions together are mu-GDP with
 mu = sqrt(kappa) D column_norm / sigma (`dpoco.accounting.release` has D and kappa), also when the
 stream reacts to the decisions. `dpoco.accounting.leaf_bounds` has the C at which clipping loses
-nothing; the calibrations "corrected" and "paper" keep the published C = s beta D + L.
+nothing.
 
 Proof: ``docs/privacy/tree_frank_wolfe.md``. Source: Han et al., DP-TOFW, Theorem 3.1, corrected:
 the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussian accounting.
@@ -12,34 +12,33 @@ the order of the smooth norm, composition over bit_length(n) nodes, exact Gaussi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import (
+    claims,
     continual_sum,
     frank_wolfe_regret,
     leaf_bounds,
-    published,
     release,
     truncation,
 )
 from dpoco.accounting._words import noise_in_words
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
-from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
+from dpoco.accounting.gaussian import gaussian_epsilon
+from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound
-from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
+from dpoco.accounting.statement import check_claim, state, stated_delta
 from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of", "noise_error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,7 @@ class TreeFrankWolfeParameters(release.SumParameters):
     step_scale: float
     batch: int
     pushes: int
-    calibration: str = one_of(*leaf_bounds.CALIBRATIONS)
+    calibration: str = one_of("tight", "corrected", "paper", default="tight")
     relation: str = one_of(*CHANGES)
     predicted_error: float = at_least(0.0)
     loss_range: float = at_least(0.0)
@@ -136,7 +135,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     noise: str | None = None,
     norm_order: float | None = None,
     sum_method: str | None = None,
@@ -157,12 +155,8 @@ def calibrate(
         Rounds; None means at most 10^9.
     budget : Budget or None
         None adds no noise and gives no guarantee.
-    calibration : {"tight", "corrected", "paper"}
-        "tight": exact Gaussian differential privacy. "corrected": the published algorithm and
-        composition argument, each step repaired. "paper": the published constants.
     noise, norm_order, sum_method, weights
-        None leaves the choice to `calibration`: Gaussian noise, automatic sum and weights k for
-        "tight"; what the paper prescribes for the others.
+        None: Gaussian noise, the best order, the sum of least error, and weights k.
     step_scale : float
         s in the steps s / (k + s).
     batch : int
@@ -170,35 +164,29 @@ def calibrate(
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
-        Arithmetic of the sum; "lattice" with Gaussian noise and calibration "tight" only.
+        Arithmetic of the sum; "lattice" with Gaussian noise only.
     participation : Participation, optional
-        How often one person may come: the budget of calibration "tight" is for all her rounds.
+        How often one person may come: the budget is for all her rounds.
 
     Raises
     ------
     ValueError
         For contradictory arguments.
     CalibrationError
-        If no noise scale meets the budget, or the published constants miss it.
+        If no noise scale meets the budget.
     """
     if isinstance(budget, Budget):
         budget.require_delta()
-    printed = choice("calibration", calibration, leaf_bounds.CALIBRATIONS) != "tight"
     step_scale = positive_float("step_scale", step_scale)
     n = continual_sum.resolve_horizon(horizon)
     pushes = n // positive_int("batch", batch, maximum=n)
     d, q = domain.dimension, domain.dual_exponent
-    if noise is None:
-        noise = "generalized_gaussian" if printed and q >= 2.0 else "gaussian"
-    if norm_order is None and printed and noise == "generalized_gaussian":
-        norm_order = paper_order(q, d)
+    noise = "gaussian" if noise is None else noise
     order = release.noise_order(noise, norm_order, q, d)
-    people = None if printed else participation
-    near = release.people_of(choice("relation", relation, CHANGES), people, n, budget)
+    near = release.people_of(choice("relation", relation, CHANGES), participation, n, budget)
     if sum_method in (None, "auto"):
         known = None if horizon is None else pushes
-        best = continual_sum.choose_method(known, noise, near, batch)
-        method = "tree" if printed else best
+        method = continual_sum.choose_method(known, noise, near, batch)
     else:
         name = choice("sum_method", sum_method or "", continual_sum.METHODS)
         method = continual_sum.planned(name, pushes, near, batch)
@@ -206,54 +194,36 @@ def calibrate(
         "noise": noise,
         "norm_order": order,
         **release.sum_fields(method),
-        "weights": choice(
-            "weights", weights or ("paper" if printed else "unbiased"), leaf_bounds.WEIGHTS
-        ),
+        "weights": choice("weights", weights or "unbiased", leaf_bounds.WEIGHTS),
         "batch": batch,
-        "calibration": calibration,
         "relation": relation,
     }
-    leaf_bounds.check_fixed(chosen, _fixed(calibration, q, d))
-    leaf = leaf_bounds.lossless_leaf_bounds(
-        domain, loss, chosen["weights"], calibration, step_scale
-    )
+    leaf = leaf_bounds.lossless_leaf_bounds(domain, loss, chosen["weights"], step_scale)
     summand = leaf.summand(domain)
-    found = release.sum_of(summand, method, pushes, near, batch=batch, order=order)
-    arithmetic, mu = release.plain_numerics(numerics, noise), math.inf
-    release.check_numerics(arithmetic, noise, calibration)
-    if budget is not None and not printed:
-        wanted = numerics if noise == "gaussian" else arithmetic
-        found, mu = release.calibrate_noise(found, near, budget=budget, numerics=wanted)
-        arithmetic = release.numerics_of(found)
-    elif budget is not None:
-        if calibration == "corrected":
-            unit = summand.inflation(order) * summand.movement(near, order)
-            scale = unit / _node_mu(budget, pushes, found.mass)
-        else:
-            kappa = smoothness_constant(order, q, d)
-            bound = leaf_bounds.published_leaf_bound(domain, loss, step_scale)
-            scale = published.published_sigma(budget, pushes=pushes, kappa=kappa, leaf_bound=bound)
-        found = replace(found, scale=scale)
-        mu = found.reach(near) / scale
-        require_published(truncation.charged_gaussian_delta(budget.epsilon, mu, found.mass), budget)
-    # D E||noise of the last sum||_q / (batch pushes) is what noise costs the last minimisation. For
-    # a sum of independent draws the norm is at most its Gaussian-like size, row * E||Z||_q.
-    row = float(continual_sum.row_norm(method, pushes, pushes))
-    width, size = float(domain.diameter()), expected_norm_bound(order, q, d)
-    return TreeFrankWolfeParameters(
+    plain = release.sum_of(summand, method, pushes, near, batch=batch, order=order)
+    found = release.planned_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
+    parameters = TreeFrankWolfeParameters(
         **chosen,
         **leaf.fields,  # type: ignore[arg-type]
-        noise_scale=found.scale,
-        sensitivity=summand.movement(near, order),
-        column_norm=continual_sum.column_norm(method, pushes),
-        mu=mu,
+        **found,
         step_scale=step_scale,
         pushes=pushes,
         horizon=n,
-        predicted_error=width * found.scale * row * size / (batch * pushes),
+        predicted_error=0.0,
         loss_range=float(loss.lipschitz(domain)) * domain.diameter(),
-        numerics=arithmetic,
     )
+    return replace(parameters, predicted_error=noise_error(domain, parameters))
+
+
+def noise_error(domain: Domain, parameters: TreeFrankWolfeParameters) -> float:
+    """Return a bound on what noise costs the last minimisation: D E||noise of its sum||_q / n.
+
+    The norm of a sum of independent draws is at most its Gaussian-like size, row * E||Z||_q.
+    """
+    p, q = parameters, domain.dual_exponent
+    row = float(continual_sum.row_norm(p.correlation, p.pushes, p.pushes))
+    width, size = float(domain.diameter()), expected_norm_bound(p.norm_order, q, domain.dimension)
+    return width * p.noise_scale * row * size / (p.batch * p.pushes)
 
 
 def guarantee(
@@ -280,14 +250,13 @@ def guarantee(
     Raises
     ------
     ValueError
-        If the parameters contradict the domain, the loss or their own calibration.
+        If the parameters contradict the domain or the loss.
     CalibrationError
         If the parameters say "paper" and the published claim is false for them.
     """
     p = parameters
     d, q = domain.dimension, domain.dual_exponent
     release.noise_order(p.noise, p.norm_order, q, d)
-    leaf_bounds.check_fixed(vars(p), _fixed(p.calibration, q, d))
     leaf = leaf_bounds.enforced_leaf_bounds(loss, p)
     what = (
         f"the decisions of tree Frank-Wolfe (dimension {d}, p = {domain.p:g}; "
@@ -308,8 +277,8 @@ def guarantee(
         horizon=p.horizon,
     )
     sides = 1.0 if p.relation == "replace" else 0.5
-    paper_epsilon = published.published_epsilon(
-        published.tree_equivalent_scale(p.noise_scale, p.correlation, p.pushes),
+    paper_epsilon = claims.published_epsilon(
+        claims.tree_equivalent_scale(p.noise_scale, p.correlation, p.pushes),
         delta,
         pushes=p.pushes,
         kappa=smoothness_constant(p.norm_order, q, d),
@@ -359,13 +328,6 @@ def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters
     return release.released_sum(p, summand, p.pushes, batch=p.batch, order=p.norm_order)
 
 
-def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
-    """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
-    nodes = pushes.bit_length()
-    rest = truncation.reserve(budget, mass / truncation.truncation_mass(1.0))
-    return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)
-
-
 def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: float) -> float:
     """Return the epsilon that basic composition of exact nodes proves at `delta`."""
     nodes = pushes.bit_length()
@@ -379,19 +341,3 @@ def _basic_composition_epsilon(node_mu: float, pushes: int, delta: float, mass: 
         delta,
         mass,
     )
-
-
-def _fixed(calibration: str, q: float, dimension: int) -> dict[str, tuple[Any, ...]]:
-    """Return the options that a calibration fixes."""
-    if calibration == "corrected":  # Honaker's estimator is post-processing of the same nodes
-        return {"sum_method": ("tree", "honaker")}
-    if calibration == "tight":
-        return {}
-    return {
-        "sum_method": ("tree",),
-        "weights": ("paper",),
-        "relation": ("replace",),
-        "batch": (1,),
-        "noise": ("generalized_gaussian" if q >= 2.0 else "gaussian",),
-        "norm_order": (paper_order(q, dimension),),
-    }

@@ -39,7 +39,6 @@ from dpoco.accounting.parameters import at_least, one_of
 
 __all__ = ["WindowSelectorParameters", "calibrate", "guarantee", "mechanism_of", "regret_bound"]
 
-CALIBRATIONS = ("tight",)
 SELECTIONS = ("exponential", "gumbel")
 
 
@@ -75,7 +74,7 @@ class WindowSelectorParameters(EpochSelectorParameters):
     kind: ClassVar[str] = "dpoco.window_selector_parameters"
     pieces: ClassVar[str] = "windows"
 
-    calibration: str = one_of(*CALIBRATIONS)
+    calibration: str = one_of("tight", default="tight")
     selection: str = one_of(*SELECTIONS)
     window: int = at_least(1, LARGEST_HORIZON)
     expected_shifts: int = at_least(0)
@@ -149,7 +148,6 @@ def calibrate(
     *,
     horizon: int | None,
     budget: Budget | None,
-    calibration: str = "tight",
     expected_shifts: int = 0,
     gap: float = 0.0,
     window: int | None = None,
@@ -166,8 +164,6 @@ def calibrate(
         Rounds; None: any number, up to 10^12, for which the window is chosen, too.
     budget : Budget or None
         None adds no noise and gives no guarantee. A positive delta helps only "gumbel".
-    calibration : {"tight"}
-        Nothing is published.
     expected_shifts : int
         Changes S of the law to plan for.
     gap : float
@@ -192,7 +188,7 @@ def calibrate(
         experts, horizon=horizon, budget=budget, selection=selection, first=first
     )
     bare = WindowSelectorParameters(
-        **{**vars(drawn), "calibration": calibration, "regret_scope": "shifting"},
+        **{**vars(drawn), "regret_scope": "shifting"},
         window=1 if longest is None else longest,
         expected_shifts=whole_number("expected_shifts", expected_shifts, high=LARGEST_HORIZON),
         gap=real_float("gap", gap),

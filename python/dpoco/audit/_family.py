@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget
+from dpoco.errors import BudgetExceeded
 from dpoco.learners import LEARNERS, Learner, learner_of
 from dpoco.random import Source
 
@@ -347,15 +348,23 @@ def calibrated_once(
     *arguments: Any,
     budget: Budget,
     changes: dict[str, Any] | None = None,
+    parameters: Any = None,
     **options: Any,
 ) -> Make:
     """Return ``Source -> learner`` of one class, calibrated and accounted for once.
 
     All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
-    thousands. `changes` are made to the calibrated parameters, and accounted for.
+    thousands. `changes` are made to the calibrated parameters, and accounted for. `parameters` take
+    the place of calibration; published ones may spend more than the budget.
     """
     with quiet():
-        first = cls(*arguments, budget=budget, **options)
+        planned = {} if parameters is None else {"parameters": parameters}
+        try:
+            first = cls(*arguments, budget=budget, **planned, **options)
+        except BudgetExceeded:
+            if parameters is None:
+                raise
+            first = cls(*arguments, budget=None, **planned, **options)
         if changes:
             parameters = replace(first.parameters, **changes)
             first = cls(*arguments, budget=None, parameters=parameters, **options)

@@ -46,7 +46,7 @@ def audit_learner(
     delta: float | None = None,
     horizon: int | None = None,
     dimension: int | None = None,
-    calibration: str | None = None,
+    published: str | None = None,
     participation: Participation | None = None,
     trials: int | None = None,
     seed: int = 0,
@@ -58,7 +58,7 @@ def audit_learner(
     ----------
     case : str or StandardCase
         A name for `standard_case`, with the options below, or your own case, without these options.
-    epsilon, delta, horizon, dimension, calibration, participation : optional
+    epsilon, delta, horizon, dimension, published, participation : optional
         As for `standard_case`.
     trials : int, optional
         Number of runs on each of the two streams, for the likelihood audit and the black-box audit
@@ -91,7 +91,7 @@ def audit_learner(
         name: value
         for name, value in (
             ("epsilon", epsilon), ("delta", delta), ("horizon", horizon), ("dimension", dimension),
-            ("calibration", calibration), ("participation", participation),
+            ("published", published), ("participation", participation),
         )
         if value is not None
     }  # fmt: skip

@@ -213,7 +213,7 @@ class AuditReport:
     claim : Claim
         What was put to the test.
     settings : dict
-        Budget, size and calibration of the case.
+        Budget and size of the case, and whose parameters it has.
     attacks : tuple of Attack
         In the order in which they were run, those that are not available included.
     exercises : ExerciseReport

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -26,10 +28,9 @@ from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
 from dpoco.random import Source
 
-_ALL = ("tight", "corrected", "paper")
-_PRINTED = ("tight", "paper")
 _PREFERS = "the first losses prefer the first expert, or all others; all later losses are 0"
 _HALVES = "the first losses prefer every second expert, or the others; all later losses are 0"
 _STOPPED = f"{_PREFERS}; the learner is made for 10000 rounds and stopped early"
@@ -56,7 +57,8 @@ class StandardCase:
     claim : Claim
         What is put to the test.
     settings : dict
-        Epsilon and delta of the budget, horizon, dimension, calibration, and rounds of a person.
+        Epsilon and delta of the budget, horizon, dimension, which published parameters if any, and
+        rounds of a person.
     about : str
         What makes the pair hard.
     trials : int
@@ -91,7 +93,7 @@ def standard_case(
     delta: float | None = None,
     horizon: int | None = None,
     dimension: int | None = None,
-    calibration: str = "tight",
+    published: str | None = None,
     participation: Participation | None = None,
 ) -> StandardCase:
     """Return a small but hard case for one learner or mechanism.
@@ -109,9 +111,10 @@ def standard_case(
         beside those of a person.
     dimension : int, optional
         Coordinates, experts, points or candidates. Default: the smallest that shows everything.
-    calibration : {"tight", "corrected", "paper"}, default "tight"
-        As for the learner, where it has this argument. With "paper" the published claim is put to
-        the test where it is stronger than what the library states for the same noise.
+    published : {"printed", "corrected"}, optional
+        Parameters of `dpoco.published` instead of calibrated ones, where there are any. The
+        published claim is put to the test where it is stronger than what the library states for
+        the same noise.
     participation : Participation, optional
         Of an online learner: its budget is for all rounds of one person, and the streams differ in
         all of them, as early as she may come. That it is enforced makes no difference here.
@@ -123,7 +126,7 @@ def standard_case(
     Raises
     ------
     ValueError
-        For a name, option or calibration that does not exist.
+        For a name or option that does not exist, or published parameters that do not.
     CalibrationError
         If the learner cannot be calibrated for this budget and size.
 
@@ -150,12 +153,15 @@ def standard_case(
         if size < least:
             raise ValueError(f"{what} must be at least {least} for {entry.name}; got {size}")
         chosen[what] = size
-    choice("calibration", calibration, kind.calibrations)
+    function = None
+    if published is not None:
+        choice("published", published, ("printed", "corrected"))
+        function = _published(entry.name, published == "corrected")
     stated = kind.delta if delta is None else real_float("delta", delta)
     # An audit's budget protects nobody.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
     problem = kind.build(
-        Asked(entry.load(), budget, chosen["horizon"], chosen["dimension"], calibration, rule)
+        Asked(entry.load(), budget, chosen["horizon"], chosen["dimension"], function, rule)
     )
     at, *record = problem.replacements[0]
     stream = Rounds(parts_of(problem.stream))
@@ -182,7 +188,7 @@ def standard_case(
             "epsilon": budget.epsilon,
             "delta": budget.delta,
             **{what: size for what, size in chosen.items() if size},
-            "calibration": calibration,
+            **({} if published is None else {"published": published}),
             **often,
         },
         about=about,
@@ -202,18 +208,19 @@ class Asked:
     budget: Budget
     horizon: int
     size: int
-    calibration: str
+    published: Callable[..., Any] | None
     rule: Participation | None
 
     def maker(self, *arguments: Any, **options: Any) -> Make:
         """Return ``Source -> learner`` for this horizon and budget."""
         length = "records" if hasattr(self.cls, "fit") else "horizon"
-        chosen: dict[str, Any] = {}
-        if self.calibration != "tight":
-            chosen["calibration"] = self.calibration
+        options = {length: self.horizon, **options}
         if self.rule is not None:
-            chosen["participation"] = replace(self.rule, enforced=False)
-        options = {length: self.horizon, **chosen, **options}
+            options["participation"] = replace(self.rule, enforced=False)
+        if self.published is not None:
+            taken = signature(self.published).parameters
+            known = {name: value for name, value in options.items() if name in taken}
+            options["parameters"] = self.published(*arguments, budget=self.budget, **known)
         return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
 
 
@@ -237,7 +244,32 @@ class Kind:
     horizon: tuple[int, int]
     size: tuple[int, int]
     delta: float = 1e-3
-    calibrations: tuple[str, ...] = ("tight",)
+
+
+# One round of choices is left, of four.
+_BANDIT = partial(han_frank_wolfe.high_dimensional_bandit, forced=1)
+_PUBLISHED: dict[str, Callable[..., Any]] = {
+    "epoch-selector": asi_tracking.epoch_selector,
+    "shift-detector": asi_tracking.shift_detector,
+    "batch-share": asi_tracking.batch_share,
+    "lipschitz": agarwal_ctrl.lipschitz,
+    "tree-frank-wolfe": han_frank_wolfe.tree_frank_wolfe,
+    "polyhedral-frank-wolfe": han_frank_wolfe.polyhedral_frank_wolfe,
+    "ctrl": agarwal_ctrl.coupled_regularized_leader,
+    "comw": agarwal_lazy.continuous_multiplicative_weights,
+    "high-dimensional-bandit": _BANDIT,
+}
+
+
+def _published(name: str, corrected: bool) -> Callable[..., Any]:
+    """Return the function of `dpoco.published` for a learner; raise if there is none."""
+    choice("a learner with published parameters", name, tuple(_PUBLISHED))
+    function = _PUBLISHED[name]
+    if "corrected" in signature(function).parameters:
+        return partial(function, corrected=corrected)
+    if corrected:
+        raise ValueError(f"nothing of {name} had to be corrected: ask for 'printed'")
+    return function
 
 
 def _axis(size: int) -> FloatArray:
@@ -319,7 +351,7 @@ def _polyhedral(asked: Asked) -> Problem:
 def _coupled(**tight: Any) -> Callable[[Asked], Problem]:
     def build(asked: Asked) -> Problem:
         domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
-        own = tight if asked.calibration == "tight" else {}
+        own = tight if asked.published is None else {}
         make = asked.maker(domain, LinearLoss(1.0), **own)
         return Problem(make, *_gradients(asked), _PULLS, trials=1000)
 
@@ -402,27 +434,27 @@ CASES = {
     # A large learning rate plays the leader of the noisy sums: it tells most. In l2 two halves are
     # farthest apart.
     "prefix-hedge": Kind(_experts(halves=True, learning_rate=1e3, about=_HALVES), (4, 3), (4, 2)),
-    "epoch-selector": Kind(_experts(first=0), (6, 3), (10, 2), 0.0, _ALL),
-    "window-selector": Kind(_experts(first=0, window=3), (6, 3), (10, 2), 0.0, _ALL),
+    "epoch-selector": Kind(_experts(first=0), (6, 3), (10, 2), 0.0),
+    "window-selector": Kind(_experts(first=0, window=3), (6, 3), (10, 2), 0.0),
     # Low thresholds: with those that learn, a short stream never raises an alarm.
-    "shift-detector": Kind(_experts(first=0, threshold_scale=1e-3), (6, 3), (2, 2), 0.0, _ALL),
+    "shift-detector": Kind(_experts(first=0, threshold_scale=1e-3), (6, 3), (2, 2), 0.0),
     # A short stream would be played without coins, with a fresh draw in every round.
     "oblivious-tracker": Kind(_experts(switches=1, forced_switch=0.2), (6, 3), (2, 2), 0.0),
     # The published floor under the weights of a short stream hides a lot.
     "batch-share": Kind(
         _experts(horizon=10_000, batch=1, learning_rate=100.0, about=_STOPPED),
-        (2, 2), (10, 2), 0.0, _PRINTED,
+        (2, 2), (10, 2), 0.0,
     ),
-    "lipschitz": Kind(_lipschitz, (4, 3), (3, 2), 1e-3, _PRINTED),
-    "tree-frank-wolfe": Kind(_leader, (6, 3), (2, 1), calibrations=_ALL),
-    "polyhedral-frank-wolfe": Kind(_polyhedral, (6, 3), (2, 1), 1e-3, _ALL),
+    "lipschitz": Kind(_lipschitz, (4, 3), (3, 2)),
+    "tree-frank-wolfe": Kind(_leader, (6, 3), (2, 1)),
+    "polyhedral-frank-wolfe": Kind(_polyhedral, (6, 3), (2, 1)),
     "noisy-ftrl": Kind(_leader, (6, 3), (2, 1)),
     "noisy-newton": Kind(_newton, (6, 3), (2, 1)),
-    "ctrl": Kind(_coupled(coupling="scheduled", block=3), (12, 3), (1, 1), 1e-3, _ALL),
-    "comw": Kind(_coupled(coupling="scheduled"), (64, 3), (1, 1), 1e-3, _ALL),
+    "ctrl": Kind(_coupled(coupling="scheduled", block=3), (12, 3), (1, 1)),
+    "comw": Kind(_coupled(coupling="scheduled"), (64, 3), (1, 1)),
     "sufficient-statistics": Kind(_fit, (8, 3), (2, 1)),
     "linucb": Kind(_linucb, (4, 3), (2, 1)),
-    "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1), calibrations=_ALL),
+    "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1)),
     "continual-sum": Kind(_continual_sum, (6, 3), (2, 1)),
     "noisy-max": Kind(_noisy_max, (2, 1), (10, 2), 0.0),
     "above-threshold": Kind(_above_threshold, (4, 3), (0, 0), 0.0),

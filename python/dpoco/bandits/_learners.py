@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dpoco._participation import Participation
 from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, high_dimensional_bandit, linucb
-from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters, forced_of
+from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
@@ -49,8 +49,6 @@ class LinUCB(BanditLearner):
     parameters : LinUCBParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight"}
-        Exact Gaussian accounting.
     context_bound : float, default 1.0
         Contexts are clipped to this l2 norm.
     reward_bound : float, default 1.0
@@ -136,7 +134,6 @@ class LinUCB(BanditLearner):
         horizon: int,
         budget: Budget | None,
         parameters: LinUCBParameters | None = None,
-        calibration: literals.Tight = "tight",
         context_bound: float = 1.0,
         reward_bound: float = 1.0,
         parameter_bound: float = 1.0,
@@ -155,7 +152,7 @@ class LinUCB(BanditLearner):
     ) -> None:
         self._begin(
             LinUCB, arms=arms, dimension=dimension, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, context_bound=context_bound,
+            parameters=parameters, context_bound=context_bound,
             reward_bound=reward_bound, parameter_bound=parameter_bound, reward_noise=reward_noise,
             failure=failure, exploration=exploration, batch=batch, regularization=regularization,
             reward_weight=reward_weight, sum_method=sum_method, relation=relation,
@@ -225,10 +222,6 @@ class HighDimensionalBandit(BanditLearner):
     parameters : HighDimensionalBanditParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "corrected", "paper"}
-        Calibration of the arms' learners, as for `frank_wolfe.PolyhedralFrankWolfe` and
-        `frank_wolfe.TreeFrankWolfe`. In all cases `guarantee` states what is proved for the
-        resulting noise; `guarantee.claimed` is what the calibration itself claims.
     link : {"identity", "logistic"}
         The mean reward of an arm: <x, theta>, learned with half the squared loss, or 1/(1 +
         exp(-<x, theta>)), learned with the logistic loss.
@@ -239,16 +232,15 @@ class HighDimensionalBandit(BanditLearner):
     arm_learner : {"auto", "polyhedral", "tree"}
         "polyhedral" selects vertices privately, and "tree" adds noise to gradient sums. "auto"
         takes the one with the smaller predicted error. It is "polyhedral" if the budget has delta =
-        0, without a budget, on a box, or for another `calibration` than "tight".
+        0, without a budget, or on a box.
     selector : {"gumbel", "laplace"}, optional
         Noise with which polyhedral arms choose a vertex.
     batch : int or "auto", optional
         Rounds of an arm's clock per update of its estimate, at most as many as the clock can count:
         `forced_rounds` and all T - K `forced_rounds` with a choice. None, "auto": chosen for T.
-    forced_rounds : int or "paper", optional
+    forced_rounds : int, optional
         Rounds in which each arm is pulled before the learner chooses; 0 is allowed. Default: the
-        first multiple of `batch` that is at least 50, at most T/(2 K). "paper": log(d T) log(T) /
-        epsilon^2.
+        first multiple of `batch` that is at least 50, at most T/(2 K).
     gap : float, default inf
         Known lead of the best arm's mean reward. Arms that trail by half of it in the estimates
         after the forced rounds are dropped from then on. inf: no arm is dropped.
@@ -315,14 +307,13 @@ class HighDimensionalBandit(BanditLearner):
         horizon: int,
         budget: Budget | None,
         parameters: HighDimensionalBanditParameters | None = None,
-        calibration: literals.Calibration = "tight",
         link: literals.Link = "identity",
         context_bound: float = 1.0,
         reward_bound: float = 1.0,
         arm_learner: literals.ArmLearner = "auto",
         selector: literals.Selector | None = None,
         batch: int | literals.Auto | None = None,
-        forced_rounds: int | Literal["paper"] | None = None,
+        forced_rounds: int | None = None,
         gap: float = math.inf,
         sum_method: literals.SumMethod | None = None,
         relation: literals.Relation = "replace",
@@ -332,7 +323,7 @@ class HighDimensionalBandit(BanditLearner):
     ) -> None:
         self._begin(
             HighDimensionalBandit, arms=arms, domain=domain, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, link=link, context_bound=context_bound,
+            parameters=parameters, link=link, context_bound=context_bound,
             reward_bound=reward_bound, arm_learner=arm_learner, selector=selector, batch=batch,
             forced_rounds=forced_rounds, gap=gap, sum_method=sum_method, relation=relation,
             participation=participation, on_violation=on_violation, source=source,
@@ -349,14 +340,6 @@ class HighDimensionalBandit(BanditLearner):
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
         return positive_int("arms", arguments["arms"]), domain
-
-    @classmethod
-    def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-        if arguments["forced_rounds"] == "paper":  # as calibration resolved it
-            p, budget = parameters, arguments["budget"]
-            forced = forced_of("paper", p.arms, p.dimension, p.horizon, p.batch, budget)
-            arguments = {**arguments, "forced_rounds": forced}
-        return super()._restated(arguments, parameters)
 
     def _entries(self) -> dict[str, float]:
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}

@@ -46,7 +46,7 @@ def audit_command(
     delta: float | None = None,
     horizon: int | None = None,
     dimension: int | None = None,
-    calibration: str = "tight",
+    published: str | None = None,
     rounds_per_person: int | None = None,
     separation: int | None = None,
     trials: int | None = None,
@@ -86,9 +86,9 @@ def audit_command(
         Rounds. [default: a few, the hardest]
     dimension
         Coordinates, experts, points or candidates. [default: a few]
-    calibration : NAME
-        tight, corrected or paper. With paper the published claim is attacked where it is stronger
-        than what is stated here for the same noise.
+    published : NAME
+        printed or corrected: parameters of the learner's paper. Its claim is attacked where it is
+        stronger than what is stated here for the same noise.
     rounds_per_person
         The budget is for all rounds of a person, who has at most so many: all of them are attacked.
     separation
@@ -127,12 +127,12 @@ def audit_command(
                 raise ValueError("--one-run takes no --trials, --figure and --rounds-per-person")
             case = audit.standard_case(
                 learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
-                calibration=calibration,
+                published=published,
             )  # fmt: skip
             raise typer.Exit(_one_run(case, canaries, seed, as_json))
         report = audit.audit_learner(
             learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
-            calibration=calibration, trials=trials, seed=seed,
+            published=published, trials=trials, seed=seed,
             participation=participation_of(
                 {"rounds_per_person": rounds_per_person, "separation": separation}
             ),
@@ -536,7 +536,7 @@ def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
 def _of_learner(learner: Any, judge: _Judge) -> _Statement:
     guarantee: Guarantee = learner.guarantee
     arguments = learner.get_params()
-    if arguments.get("budget") is not None and arguments.get("calibration") != "paper":
+    if arguments.get("budget") is not None:
         guarantee.require(arguments["budget"])
     return judge(guarantee)
 

@@ -11,9 +11,9 @@ import typer
 
 from dpoco import datasets
 from dpoco._validation import named
-from dpoco.accounting import tables
 from dpoco.cli import _support as shell
 from dpoco.datasets import BUNDLED, Bundled
+from dpoco.published import tables
 
 table_app = typer.Typer(
     help="Print tables of the accounting, as Markdown or JSON.\n\nExample: dpoco table regret",

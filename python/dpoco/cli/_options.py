@@ -54,7 +54,7 @@ UNASKED: dict[str, Any] = {
     "anonymous": False,
     "feature_range": None, "label_range": None, "loss_range": None, "intercept": True,
     "loss": "logistic", "p": None, "radius": None, "feature_bound": None, "slope_bound": None,
-    "horizon": None, "quantile": None, "calibration": "tight", "option": None,
+    "horizon": None, "quantile": None, "option": None,
     "rounds_per_person": None, "separation": None, "person": None,
 }  # fmt: skip
 
@@ -62,7 +62,7 @@ UNASKED: dict[str, Any] = {
 def refuse_useless(entry: Learner, asked: Mapping[str, Any]) -> None:
     """Raise for an option that the learner has no use for, or that auto may have none for."""
     if entry.name == "auto":
-        for name in {*_NOT_GIVEN, "calibration", "option"} - {"switches"}:
+        for name in {*_NOT_GIVEN, "option"} - {"switches"}:
             if asked[name] not in (UNASKED[name], []):
                 own = f"--{name.replace('_', '-')} is an option of some learners"
                 raise ValueError(f"{own}: name one with --learner")
@@ -138,7 +138,7 @@ def participation_of(asked: Mapping[str, Any]) -> Participation | None:
 def given_options(entry: Learner, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that were given, or raise for one that the learner does not have."""
     taken = entry.load()._options
-    options = {"calibration": asked["calibration"]} if "calibration" in taken else {}
+    options: dict[str, Any] = {}
     for name, nothing in _NOT_GIVEN.items():
         if asked[name] == nothing:
             continue

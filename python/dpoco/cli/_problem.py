@@ -257,7 +257,7 @@ def _records(
         entry, options, why = _taken(entry, (domain, loss), covered, asked)
         if entry.name == "tree-frank-wolfe":
             rounds = _known_horizon(covered) or UNKNOWN
-            batch = 1 if options["calibration"] == "paper" else max(1, rounds // UPDATES)
+            batch = max(1, rounds // UPDATES)
             standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}
             options = {**standard, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":

@@ -125,14 +125,12 @@ class LearnerOptions:
     sum_method : NAME
         auto, blt, tree, honaker or toeplitz, where the learner sums with noise.
     noise : NAME
-        gaussian or generalized_gaussian. [default: what the calibration prescribes]
-    calibration : NAME
-        tight, corrected or paper.
+        gaussian or generalized_gaussian. [default: gaussian]
     step_scale
         s in the steps s/(k + s) of tree-frank-wolfe.
     batch
-        Rounds per update. [default: of tree-frank-wolfe horizon/1000, 1 for --calibration paper;
-        else the learner's own]
+        Rounds per update. [default: of tree-frank-wolfe horizon/1000, else the
+        learner's own]
     option : NAME=VALUE
         Any other option of the learner, as its constructor takes it; repeatable. See dpoco plan
         LEARNER --help.
@@ -146,7 +144,6 @@ class LearnerOptions:
     quantile: float | None = None
     sum_method: str = "auto"
     noise: str | None = None
-    calibration: str = "tight"
     step_scale: float = 1.0
     batch: int | None = None
     option: list[str] | None = None
@@ -380,7 +377,7 @@ def kept_options(
         name: value for name, value in saved.command.items()
         if name in asked and name not in {*typed, *_NOT_KEPT}
     }  # fmt: skip
-    own = ("noise", "sum_method", "step_scale", "batch", "exploration", "calibration", "option")
+    own = ("noise", "sum_method", "step_scale", "batch", "exploration", "option")
     chosen = (dpoco.oco.NoisyFTRL, dpoco.oco.NoisyNewton, dpoco.frank_wolfe.TreeFrankWolfe)
     if isinstance(learner, chosen) and all(
         kept.get(name, UNASKED[name]) in (UNASKED[name], []) for name in own

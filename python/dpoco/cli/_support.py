@@ -61,7 +61,7 @@ _PANELS = {
     "anonymous",
     "Privacy": "epsilon delta horizon rounds-per-person separation seed",
     "Learner": "learner learners epsilons loss p radius feature-bound slope-bound switches "
-    "exploration quantile sum-method noise calibration step-scale batch option",
+    "exploration quantile sum-method noise step-scale batch option",
     "Files": "out output decision force figure checkpoint resume skip-played trust-columns config",
 }
 

@@ -20,7 +20,6 @@ from dpoco._encryption import EncryptionKey
 from dpoco._validation import FloatArray, choice, float_array, imported, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.explanation import as_html
-from dpoco.accounting.tables import text_table
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
@@ -31,6 +30,7 @@ from dpoco.evaluation.reports import FitReport, Report, RunReport
 from dpoco.experts import ExpertTrace
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import plays
+from dpoco.published.tables import text_table
 from dpoco.random import Source
 from dpoco.trace import Trace, average_over, counted_rounds
 
@@ -450,7 +450,7 @@ def compare_private(
     persons : array_like of int, str or bytes with shape (T,), optional
         The persons behind the rounds, if a participation is enforced.
     **options
-        Further arguments of the learner: participation, calibration, noise, sum_method, batch, ...
+        Further arguments of the learner: participation, noise, sum_method, batch, ...
         With a participation the budget covers all rounds of a person.
 
     Returns

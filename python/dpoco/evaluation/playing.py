@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco import accounting
 from dpoco._encryption import EncryptionKey, given_key
 from dpoco._learner import Progress
 from dpoco._participation import Participation
@@ -28,6 +27,7 @@ from dpoco.evaluation._comparators import constant_losses, present_labels
 from dpoco.evaluation.games import Game, totals
 from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
 from dpoco.trace import Flags, RecordShares, average_over, beyond_flags, counted_rounds
 
@@ -61,8 +61,8 @@ def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
     if "participation" in game.options:  # the published constants are for single rounds
         return record
     try:  # the published algorithm updates every round
-        paper = accounting.tree_frank_wolfe.calibrate(
-            *game.problem, horizon=parameters.horizon, budget=budget, calibration="paper",
+        paper = han_frank_wolfe.tree_frank_wolfe(
+            *game.problem, horizon=parameters.horizon, budget=budget,
             step_scale=parameters.step_scale,
         )  # fmt: skip
     except CalibrationError:  # the published constants miss this budget: nothing to compare

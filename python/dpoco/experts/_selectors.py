@@ -72,9 +72,6 @@ class EpochSelector(Selector):
     parameters : EpochSelectorParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): the noise with the smallest error. "corrected", "paper": the published
-        Laplace noise. All of them keep to the budget.
     selection : {"exponential", "gumbel", "laplace"}, optional
         Distribution of the noise; default "exponential".
     first : int, optional
@@ -127,7 +124,6 @@ class EpochSelector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: EpochSelectorParameters | None = None,
-        calibration: literals.Calibration = "tight",
         selection: literals.Selection | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
@@ -137,7 +133,7 @@ class EpochSelector(Selector):
     ) -> None:
         self._begin(
             EpochSelector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
-            calibration=calibration, selection=selection, first=first, loss_range=loss_range,
+            selection=selection, first=first, loss_range=loss_range,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
@@ -164,8 +160,6 @@ class WindowSelector(Selector):
     parameters : WindowSelectorParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight"}
-        Nothing is published.
     expected_shifts : int, default 0
         Number S of changes of the distribution to plan for. This is a guess; privacy does not
         depend on it.
@@ -228,7 +222,6 @@ class WindowSelector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: WindowSelectorParameters | None = None,
-        calibration: literals.Tight = "tight",
         expected_shifts: int = 0,
         gap: float = 0.0,
         window: int | None = None,
@@ -241,7 +234,7 @@ class WindowSelector(Selector):
     ) -> None:
         self._begin(
             WindowSelector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
-            calibration=calibration, expected_shifts=expected_shifts, gap=gap, window=window,
+            expected_shifts=expected_shifts, gap=gap, window=window,
             selection=selection, first=first, loss_range=loss_range, participation=participation,
             on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -268,10 +261,6 @@ class ShiftDetector(Selector):
     parameters : ShiftDetectorParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): one-sided exponential noises, and thresholds for which false alarms are
-        provably rare. "corrected": the published Laplace noises with scales that keep to the
-        budget. "paper": as printed; it spends 1.25 times the budget, which the guarantee states.
     false_alarm : float, default 0.05
         Probability of an alarm without a change, in (0, 1), for each instance; with
         `expected_shifts` for all instances together.
@@ -341,7 +330,6 @@ class ShiftDetector(Selector):
         horizon: int | None,
         budget: Budget | None,
         parameters: ShiftDetectorParameters | None = None,
-        calibration: literals.Calibration = "tight",
         false_alarm: float = 0.05,
         select_share: float = 0.5,
         windows: literals.Windows = "tangent",
@@ -356,7 +344,7 @@ class ShiftDetector(Selector):
     ) -> None:
         self._begin(
             ShiftDetector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
-            calibration=calibration, false_alarm=false_alarm, select_share=select_share,
+            false_alarm=false_alarm, select_share=select_share,
             windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
             nominal_horizon=nominal_horizon, first=first, loss_range=loss_range,
             participation=participation, on_violation=on_violation, source=source,

@@ -67,8 +67,6 @@ class PrefixHedge(Weighted):
     parameters : PrefixHedgeParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight"}
-        Exact Gaussian accounting.
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
         The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
         another sum is more than 1 % better.
@@ -133,7 +131,6 @@ class PrefixHedge(Weighted):
         horizon: int,
         budget: Budget | None,
         parameters: PrefixHedgeParameters | None = None,
-        calibration: literals.Tight = "tight",
         sum_method: literals.SumMethod | None = None,
         learning_rate: float | None = None,
         numerics: literals.Numerics = DEFAULT_NUMERICS,
@@ -144,7 +141,7 @@ class PrefixHedge(Weighted):
     ) -> None:
         self._begin(
             PrefixHedge, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
-            calibration=calibration, sum_method=sum_method, learning_rate=learning_rate,
+            sum_method=sum_method, learning_rate=learning_rate,
             numerics=numerics, loss_range=loss_range, participation=participation,
             on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -180,9 +177,6 @@ class BatchShare(Weighted):
     parameters : BatchShareParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "paper"}
-        "paper": the algorithm as printed, for comparison; it spends the budget N times, and its
-        guarantee says so.
     switches : int, default 0
         The regret is measured against sequences of experts with at most this many switches.
     noise : {"auto", "knorm", "gaussian", "laplace", "coordinate_rr"}
@@ -256,7 +250,6 @@ class BatchShare(Weighted):
         horizon: int | None,
         budget: Budget | None,
         parameters: BatchShareParameters | None = None,
-        calibration: literals.PaperOrTight = "tight",
         switches: int = 0,
         noise: literals.ShareNoise = "auto",
         adversary: literals.Reacting = "oblivious",
@@ -272,7 +265,7 @@ class BatchShare(Weighted):
     ) -> None:
         self._begin(
             BatchShare, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
-            calibration=calibration, switches=switches, noise=noise, adversary=adversary,
+            switches=switches, noise=noise, adversary=adversary,
             learning_rate=learning_rate, batch=batch, share_rate=share_rate,
             nominal_horizon=nominal_horizon, numerics=numerics, loss_range=loss_range,
             participation=participation, on_violation=on_violation, source=source,
@@ -330,8 +323,6 @@ class ObliviousTracker(ExpertLearner):
     parameters : ObliviousTrackerParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight"}
-        The only calibration: Renyi divergences of the released experts.
     switches : int, default 0
         Switches S of the sequences of experts to compare with.
     prior : {"share", "at_most"}
@@ -406,7 +397,6 @@ class ObliviousTracker(ExpertLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: ObliviousTrackerParameters | None = None,
-        calibration: literals.Tight = "tight",
         switches: int = 0,
         prior: literals.Prior = "share",
         learning_rate: float | None = None,
@@ -421,7 +411,7 @@ class ObliviousTracker(ExpertLearner):
     ) -> None:
         self._begin(
             ObliviousTracker, experts=experts, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, switches=switches, prior=prior,
+            parameters=parameters, switches=switches, prior=prior,
             learning_rate=learning_rate, forced_switch=forced_switch, batch=batch,
             share_rate=share_rate, max_resamples=max_resamples, loss_range=loss_range,
             participation=participation, on_violation=on_violation, source=source,

@@ -137,12 +137,8 @@ class TreeFrankWolfe(LeafLearner):
     parameters : TreeFrankWolfeParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): exact Gaussian accounting, weights w_k = k. "corrected": the published
-        algorithm and composition with every proof step repaired. "paper": the published noise
-        scale, for comparison.
     noise : {"gaussian", "generalized_gaussian"}, optional
-        Distribution of the noise; default: Gaussian, or what `calibration` prescribes.
+        Distribution of the noise; default: Gaussian.
     norm_order : float, optional
         Order r of the generalized Gaussian, in [2, q].
     sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
@@ -213,7 +209,6 @@ class TreeFrankWolfe(LeafLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: TreeFrankWolfeParameters | None = None,
-        calibration: literals.Calibration = "tight",
         noise: literals.SumNoise | None = None,
         norm_order: float | None = None,
         sum_method: literals.SumMethod | None = None,
@@ -229,7 +224,7 @@ class TreeFrankWolfe(LeafLearner):
     ) -> None:
         self._begin(
             TreeFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, noise=noise, norm_order=norm_order,
+            parameters=parameters, noise=noise, norm_order=norm_order,
             sum_method=sum_method, weights=weights, step_scale=step_scale, batch=batch,
             relation=relation, numerics=numerics, start=start, participation=participation,
             on_violation=on_violation, source=source,
@@ -262,16 +257,12 @@ class PolyhedralFrankWolfe(LeafLearner):
     parameters : PolyhedralFrankWolfeParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): the best of Renyi, zCDP and pure composition. "corrected": the published
-        algorithm with every proof step repaired. "paper": the published noise scale, for
-        comparison.
     selector : {"gumbel", "laplace"}, optional
         How a vertex is chosen. "gumbel" (default) is the exponential mechanism. "laplace" (the
         paper's) adds Laplace noise to every score, with twice the noise.
     exponent : float, optional
         alpha in [0, 0.9] of the noise scales b_1 k^-alpha; default 2/3, which spends the budget
-        best, 1/2 if delta = 0 or if `calibration` says so.
+        best, 1/2 if delta = 0.
     weights : {"unbiased", "paper"}, optional
         Weights of the gradient estimate: k or k + 1.
     batch : int or "auto"
@@ -332,7 +323,6 @@ class PolyhedralFrankWolfe(LeafLearner):
         horizon: int,
         budget: Budget | None,
         parameters: PolyhedralFrankWolfeParameters | None = None,
-        calibration: literals.Calibration = "tight",
         selector: literals.Selector | None = None,
         exponent: float | None = None,
         weights: literals.Weights | None = None,
@@ -345,7 +335,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     ) -> None:
         self._begin(
             PolyhedralFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, selector=selector, exponent=exponent,
+            parameters=parameters, selector=selector, exponent=exponent,
             weights=weights, batch=batch, relation=relation, start=start,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip

@@ -263,10 +263,6 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         `max_switches`, lazy decisions.
     parameters : ContinuousMultiplicativeWeightsParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): exact composition, with everything chosen to minimise the proven regret
-        bound. "corrected": the published argument with every step repaired. "paper": the published
-        parameters, for comparison.
     coupling : {"auto", "density_ratio", "dartboard", "anchored", "scheduled", "maximal"}
         How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
         privacy.
@@ -339,7 +335,6 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         horizon: int,
         budget: Budget | None,
         parameters: ContinuousMultiplicativeWeightsParameters | None = None,
-        calibration: literals.Calibration = "tight",
         coupling: literals.Coupling = "auto",
         block: int | None = None,
         relation: literals.Relation = "replace",
@@ -352,7 +347,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     ) -> None:
         self._begin(
             ContinuousMultiplicativeWeights, domain=domain, loss=loss, horizon=horizon,
-            budget=budget, parameters=parameters, calibration=calibration, coupling=coupling,
+            budget=budget, parameters=parameters, coupling=coupling,
             block=block, relation=relation, unbounded=unbounded, max_switches=max_switches,
             sampler=sampler, participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -399,10 +394,6 @@ class CoupledRegularizedLeader(CoupledLearner):
         `max_switches`, lazy decisions.
     parameters : CoupledRegularizedLeaderParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them.
-    calibration : {"tight", "corrected", "paper"}
-        "tight" (default): exact composition and divergence bounds, with everything chosen to
-        minimise the proven regret bound. "corrected": the published argument with every step
-        repaired. "paper": the published parameters, for comparison.
     coupling : {"auto", "density_ratio", "scheduled", "maximal"}
         How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
         privacy.
@@ -469,7 +460,6 @@ class CoupledRegularizedLeader(CoupledLearner):
         horizon: int,
         budget: Budget | None,
         parameters: CoupledRegularizedLeaderParameters | None = None,
-        calibration: literals.Calibration = "tight",
         coupling: literals.LeaderCoupling = "auto",
         block: int | None = None,
         relation: literals.Relation = "replace",
@@ -481,7 +471,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     ) -> None:
         self._begin(
             CoupledRegularizedLeader, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, coupling=coupling, block=block,
+            parameters=parameters, coupling=coupling, block=block,
             relation=relation, unbounded=unbounded, max_switches=max_switches,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip

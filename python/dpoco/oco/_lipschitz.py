@@ -56,8 +56,6 @@ class LipschitzLearner(OnlineLearner):
     parameters : LipschitzParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight", "paper"}
-        "paper": the published transform and a binary tree, with noise by corrected constants.
     resolution : int or tuple of int, optional
         Number of net points, at least 2, along every axis or along each axis of positive length.
         Default: the number with the least regret bound, at most 2^16 points on an interval and 2^8
@@ -137,7 +135,6 @@ class LipschitzLearner(OnlineLearner):
         horizon: int,
         budget: Budget | None,
         parameters: LipschitzParameters | None = None,
-        calibration: literals.PaperOrTight = "tight",
         resolution: int | tuple[int, ...] | None = None,
         transform: literals.Transform = "auto",
         sum_method: literals.SumMethod | None = None,
@@ -149,7 +146,7 @@ class LipschitzLearner(OnlineLearner):
     ) -> None:
         self._begin(
             LipschitzLearner, domain=domain, lipschitz=lipschitz, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, resolution=resolution,
+            parameters=parameters, resolution=resolution,
             transform=transform, sum_method=sum_method, learning_rate=learning_rate,
             enforce=enforce, participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip

@@ -49,8 +49,6 @@ class NoisyFTRL(RecordLearner):
     parameters : NoisyFTRLParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight"}
-        Exact Gaussian accounting.
     statistics : {"gradient", "quadratic"}
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
         (x x', y x), which determines every past loss; decisions are ridge regressions on the noisy
@@ -131,7 +129,6 @@ class NoisyFTRL(RecordLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: NoisyFTRLParameters | None = None,
-        calibration: literals.Tight = "tight",
         statistics: literals.Statistics = "gradient",
         sum_method: literals.SumMethod | None = None,
         step_size: float | Literal["predicted"] | None = None,
@@ -144,7 +141,7 @@ class NoisyFTRL(RecordLearner):
     ) -> None:
         self._begin(
             NoisyFTRL, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, statistics=statistics,
+            parameters=parameters, statistics=statistics,
             sum_method=sum_method, step_size=step_size, batch=batch, relation=relation,
             numerics=numerics, participation=participation, on_violation=on_violation,
             source=source,
@@ -223,8 +220,6 @@ class NoisyNewton(RecordLearner):
     parameters : NoisyNewtonParameters, optional
         Parameters to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    calibration : {"tight"}
-        Exact Gaussian accounting.
     shrinkage : float, default 1.0
         How far decisions are shrunk, in [0, 2]. 0 is up to 14 % better where much can be learned,
         but worse than the centre where labels are noise.
@@ -291,7 +286,6 @@ class NoisyNewton(RecordLearner):
         horizon: int | None,
         budget: Budget | None,
         parameters: NoisyNewtonParameters | None = None,
-        calibration: literals.Tight = "tight",
         shrinkage: float = 1.0,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = DEFAULT_NUMERICS,
@@ -302,7 +296,7 @@ class NoisyNewton(RecordLearner):
     ) -> None:
         self._begin(
             NoisyNewton, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, calibration=calibration, shrinkage=shrinkage, relation=relation,
+            parameters=parameters, shrinkage=shrinkage, relation=relation,
             numerics=numerics, participation=participation, max_dimension=max_dimension,
             on_violation=on_violation, source=source,
         )  # fmt: skip

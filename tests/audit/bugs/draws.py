@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import dpoco
+from dpoco.published.sima_local import _below
 from dpoco.random import Source
-from dpoco.reproduce import _below
 from dpoco.samplers import truncated_gaussian
 
 from .checks import law

@@ -13,8 +13,8 @@ import numpy as np
 import dpoco
 from dpoco import noise
 from dpoco.accounting import gaussian, shift_detector
+from dpoco.accounting.claims import published_sigma
 from dpoco.accounting.generalized_gaussian import generalized_gaussian_mu
-from dpoco.accounting.published import published_sigma
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare
 from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
@@ -24,8 +24,8 @@ from dpoco.oco import LipschitzLearner
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
+from dpoco.published.sima_local import PublishedChannel
 from dpoco.random import Source
-from dpoco.reproduce import PublishedChannel
 
 from .checks import (
     black_box,

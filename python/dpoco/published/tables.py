@@ -205,9 +205,9 @@ def text_table(cells: Sequence[Sequence[str]], form: str = "markdown") -> str:
 
 
 def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:
+    from dpoco.accounting.claims import published_sigma
     from dpoco.accounting.continual_sum import choose_method, column_norm, max_error, worst_row_norm
     from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
-    from dpoco.accounting.published import published_sigma
 
     delta = 1.0 / horizon
     mu = gaussian_mu(epsilon, delta)
@@ -233,6 +233,7 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
     )
     from dpoco.domains import LpBall
     from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss
+    from dpoco.published import agarwal_ctrl, agarwal_lazy
 
     ball, linear = LpBall(dimension, 2.0, 0.5), LinearLoss(1.0)
     smooth = CustomLoss(lipschitz=1.0, smoothness=1.0)
@@ -243,7 +244,8 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
     leader = coupled_regularized_leader.calibrate
     weights = continuous_multiplicative_weights.calibrate
     options: dict[str, Any] = {"horizon": horizon, "budget": budget}
-    printed = {**options, "calibration": "paper"}
+    printed_leader = agarwal_ctrl.coupled_regularized_leader(ball, smooth, **options)
+    printed_weights = agarwal_lazy.continuous_multiplicative_weights(ball, linear, **options)
     return RegretTableEntry(
         horizon=horizon,
         dimension=dimension,
@@ -251,8 +253,8 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
         leader=leader(ball, smooth, **options).regret_bound / horizon,
         leader_glm=leader(ball, logistic, **options).regret_bound / (slope * horizon),
         weights=weights(ball, linear, **options).regret_bound / horizon,
-        published_leader=leader(ball, smooth, **printed).regret_bound / horizon,
-        published_weights=weights(ball, linear, **printed).regret_bound / horizon,
+        published_leader=printed_leader.regret_bound / horizon,
+        published_weights=printed_weights.regret_bound / horizon,
     )
 
 

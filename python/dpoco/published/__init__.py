@@ -1,0 +1,31 @@
+"""What papers print: their parameters, as printed and corrected, and the learners they describe.
+
+A module a paper. A function named after a learner returns parameters for its constructor::
+
+    planned = dpoco.published.asi_tracking.shift_detector(10, horizon=1000, budget=budget)
+    learner = dpoco.experts.ShiftDetector(10, horizon=1000, budget=None, parameters=planned)
+
+The guarantee is computed from these parameters as from any others; its ``claimed`` is what the
+paper's own argument says of them. Some published constants spend more than the budget they are made
+for: learners refuse these beside that budget, and take them with ``budget=None``.
+``docs/errata.md`` lists what is wrong in print.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["agarwal_ctrl", "agarwal_lazy", "asi_tracking", "han_frank_wolfe", "sima_local",
+           "tables"]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import a paper's module on first use."""
+    if name in __all__:
+        return importlib.import_module(f"dpoco.published.{name}")
+    raise AttributeError(f"module 'dpoco.published' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

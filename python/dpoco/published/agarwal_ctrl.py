@@ -1,0 +1,231 @@
+"""CTRL: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy OCO" (2023).
+
+Parameters of `dpoco.oco.CoupledRegularizedLeader` and `dpoco.oco.LipschitzLearner`. What is wrong
+in print, and what the defaults of the learners do otherwise:
+
+* Theorem 6 counts squares of sums without their mixed terms, and fewer of them than its own cap of
+  3 p T switches allows. "Corrected" has all of them.
+* Theorem 8 leaves out the delta that Theorem 6 adds for that cap; for short horizons the sum
+  exceeds 1. "Corrected" bounds the switches without it.
+* Theorem 11 has no factor for the dimension, from a lemma about one added loss of rank 1; the proof
+  exchanges three. "Corrected" therefore pays for all dimensions with generalised linear losses,
+  too: about sqrt(d) times the noise that is printed.
+* The coin of every round is made for the worst case. The learner's default decides at the ends of
+  blocks, with the window and the coupling of the least bound on regret; within 5 % of it a fresh
+  draw at every end ("scheduled"), which has no coin.
+* Lipschitz losses, Theorem 14 and Lemma 16: constants C_1 = 1 and C_2 = 2 (k + 1) are too small,
+  and the sensitivity is that of adding a loss where one is replaced. The parameters here have the
+  published transform and tree with the right constants; the learner's default has better ones.
+
+Proofs: ``docs/privacy/oco_regret.md``, section "Published parameters", and
+``docs/privacy/lipschitz.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dpoco.accounting import coupled_regularized_leader as leader
+from dpoco.accounting import lipschitz as nets_accountant
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.claims import leader_claim
+from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
+from dpoco.accounting.gaussian import least
+from dpoco.accounting.nets import candidate_nets, checked_counts, shape_of
+from dpoco.domains import Domain
+from dpoco.errors import CalibrationError
+from dpoco.losses import Loss
+from dpoco.oco import CoupledRegularizedLeaderParameters, LipschitzParameters
+from dpoco.published._laws import coupled, largest_ratio, lazy, require_limit, require_long
+
+__all__ = ["coupled_regularized_leader", "lazy_coupled_regularized_leader", "lipschitz"]
+
+
+def coupled_regularized_leader(
+    domain: Domain,
+    loss: Loss,
+    *,
+    horizon: int,
+    budget: Budget,
+    corrected: bool = False,
+    unbounded: bool = False,
+) -> CoupledRegularizedLeaderParameters:
+    """Return the parameters of Theorem 8, for generalised linear losses of Theorem 11.
+
+    Parameters
+    ----------
+    domain, loss
+        As of the learner: convex, smooth losses.
+    horizon : int
+        Rounds T, at least 12 ln(1/delta).
+    budget : Budget
+        What the theorem claims; delta > 0.
+    corrected : bool, default False
+        Whether every step of the proof is repaired, and free parameters minimise the printed regret
+        bound; or the theorem taken as printed.
+    unbounded : bool, default False
+        Whether decisions range over R^d.
+
+    Raises
+    ------
+    ValueError
+        If domain and loss do not fit the learner.
+    CalibrationError
+        If the theorem needs a longer horizon, or admits no noise.
+    """
+    budget.require_delta()
+    problem = euclidean_problem(domain, loss, unbounded)
+    require_long(horizon, budget.delta)
+    eta, sigma = (_corrected if corrected else _printed)(problem, horizon, budget)
+    quiet = leader.calibrate(
+        domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
+    )
+    law = {"step_size": eta, "noise_scale": sigma}
+    return coupled(leader, domain, loss, quiet, law, budget, corrected)
+
+
+def lazy_coupled_regularized_leader(
+    domain: Domain, loss: Loss, *, horizon: int, max_switches: float, unbounded: bool = False
+) -> CoupledRegularizedLeaderParameters:
+    """Return the parameters of Theorems 9, 12 and (strongly convex losses) 13, without privacy.
+
+    Parameters
+    ----------
+    domain, loss, unbounded
+        As of `coupled_regularized_leader`.
+    horizon : int
+        Rounds T, at least 3.
+    max_switches : float
+        Expected switches, at most T.
+
+    Raises
+    ------
+    ValueError
+        If domain and loss do not fit the learner.
+    CalibrationError
+        If the theorem needs more switches, or a longer horizon.
+    """
+    q, t = euclidean_problem(domain, loss, unbounded), float(horizon)
+    require_limit(horizon, max_switches)
+    quiet = leader.calibrate(
+        domain, loss, horizon=horizon, budget=None, block=1, unbounded=unbounded
+    )
+    if q.strong_convexity > 0.0 and not unbounded:
+        n, log = q.dimension, math.log(t)
+        needed = (4.0 * q.smoothness * n / q.strong_convexity + 16.0 * n * log) * log
+        if max_switches < needed:
+            raise CalibrationError(f"the published theorem needs at least {needed:.6g} switches")
+        growing = {
+            "step_size": math.inf,
+            "noise_scale": 16.0 * q.lipschitz * math.sqrt(n * t * log) / max_switches,
+            "noise_growth": True,
+            "strong_convexity": q.strong_convexity,
+        }
+        return lazy(leader, domain, loss, quiet, growing, 0.0)
+    size = 1 if q.rank <= 1 else q.dimension
+    root = math.sqrt(size * math.log(t))
+    sigma = 12.0 * q.lipschitz * t * root / max_switches
+    eta = q.diameter / (2.0 * q.lipschitz * math.sqrt(t))
+    if q.smoothness > 0.0:
+        eta = min(eta, max_switches / (6.0 * q.smoothness * size * t))
+    g = q.lipschitz / sigma
+    window = eta * q.smoothness * size + 0.5 * (g * g + 4.0 * g * root)
+    return lazy(leader, domain, loss, quiet, {"step_size": eta, "noise_scale": sigma}, window)
+
+
+def lipschitz(
+    domain: Domain,
+    *,
+    lipschitz: float,
+    horizon: int,
+    budget: Budget,
+    resolution: int | tuple[int, ...] | None = None,
+    learning_rate: float | None = None,
+) -> LipschitzParameters:
+    """Return the published transform and binary tree of Section 4, with noise that is enough.
+
+    Parameters
+    ----------
+    domain : Box, LpBall, Simplex or Polytope
+        Of one or two dimensions.
+    lipschitz : float
+        G, per unit of Euclidean distance.
+    horizon : int
+        Rounds T.
+    budget : Budget
+        Kept; delta > 0.
+    resolution : int or tuple of int, optional
+        Points an axis; None balances what the net misses against noise.
+    learning_rate : float, optional
+        eta, per unit of loss; None minimises the regret bound.
+
+    Raises
+    ------
+    ValueError, TypeError, NotImplementedError, CalibrationError
+        As `dpoco.accounting.lipschitz.calibrate` does.
+    """
+
+    def plan(net: tuple[int, ...], rate: float) -> LipschitzParameters:
+        return nets_accountant.calibrate(
+            domain, lipschitz=lipschitz, horizon=horizon, budget=budget, resolution=net or None,
+            transform="parent", sum_method="tree", learning_rate=rate,
+        )  # fmt: skip
+
+    shape, best, value = shape_of(domain), None, math.inf
+    nets = [checked_counts(shape, resolution)] if resolution else candidate_nets(shape, "parent")
+    for net in nets:
+        try:
+            silent = plan(net, 1.0)
+        except CalibrationError:  # the tails of so many variates cost more than delta
+            if best is None and net == nets[-1]:
+                raise
+            continue
+        run = nets_accountant.hedge_run(domain, silent)
+        rate = run.best_learning_rate(True) if learning_rate is None else learning_rate
+        bound = run.growing_regret(rate).total if run.points > 1 else 0.0
+        if best is None or bound < value:
+            best, value = (net, rate), bound
+    assert best is not None
+    return replace(plan(*best), calibration="paper")
+
+
+def _printed(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
+    """Return (eta, sigma) as printed."""
+    t, epsilon, size = float(horizon), min(budget.epsilon, 1.0), 1 if q.rank <= 1 else q.dimension
+    steps = [q.diameter / (2.0 * q.lipschitz * math.sqrt(t))]
+    if q.smoothness > 0.0:
+        log = math.sqrt(math.log(t / budget.delta))
+        slow = 1e3 * t ** (5.0 / 12.0) * q.smoothness * math.sqrt(size) * log
+        fast = 1e3 * t ** (1.0 / 3.0) * q.smoothness * size * log
+        steps += [math.sqrt(epsilon) / slow, epsilon / fast]
+    private = 1e3 * q.lipschitz * t ** (1.0 / 3.0) / epsilon
+    private *= math.sqrt(size * math.log(120.0 * t / budget.delta))
+    return min(steps), max(q.lipschitz * math.sqrt(t / size), private)
+
+
+def _corrected(q: EuclideanProblem, horizon: int, budget: Budget) -> tuple[float, float]:
+    """Return (eta, sigma) of the least printed regret bound that the repaired theorem allows."""
+
+    def noise(eta: float) -> float:
+        def spent(g: float) -> float:
+            ratio = q.lipschitz / (q.lipschitz / g)  # of the sigma that is returned
+            claim = leader_claim(
+                horizon, ratio, eta * q.smoothness, q.dimension, budget.delta, True
+            )
+            return claim.epsilon
+
+        return q.lipschitz / largest_ratio(spent, budget.epsilon)
+
+    def bound(log_eta: float) -> float:
+        try:
+            sigma = noise(math.exp(log_eta))
+        except CalibrationError:
+            return math.inf
+        eta, whole = math.exp(log_eta), q.lipschitz * q.diameter
+        steps = (0.5 * q.diameter**2 / eta, 2.0 * q.lipschitz**2 * eta * horizon)
+        return math.fsum((*steps, sigma * math.sqrt(q.dimension) * q.diameter, 2.0 * whole))
+
+    top = math.log(q.diameter / (2.0 * q.lipschitz * math.sqrt(horizon)))
+    eta = math.exp(least(bound, top - 25.0, top, 45) if q.smoothness > 0.0 else top)
+    return eta, noise(eta)

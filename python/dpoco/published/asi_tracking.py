@@ -1,0 +1,235 @@
+"""Asi, Raman and Saha, "Tracking the best expert privately" (2025).
+
+Parameters of `dpoco.experts`: `EpochSelector` (Algorithm 1), `ShiftDetector` (Algorithm 2),
+`ObliviousTracker` (Section 4) and `BatchShare` (Algorithm 3). What is wrong in print, and what the
+defaults of the learners do otherwise:
+
+* Algorithm 1 takes the largest sum of losses where the proof takes the smallest. Its Laplace noise
+  is right; the default is one-sided exponential noise of the same scale, which errs less.
+* Algorithm 2 counts a change of its statistic as 1 that is up to 2: with equal shares it spends
+  1.25 times its budget. "Corrected" doubles the noise of the threshold. It also restarts in the
+  round of an alarm, which would use that round twice; the learner restarts one round later.
+* Theorem 3.1 and the threshold lack a factor log T: no regret is claimed for what is printed.
+* Section 4 prints rates only, for a static learner of another paper (Proposition 1) on one expert
+  for every sequence of at most S switches (Corollary 4.1.1). The bound on their number is wrong for
+  S = 0, and the printed index set counts some sequences twice. `oblivious_tracker` has the same
+  prior, each sequence once, without the exponential cost; coin and accounting are the library's.
+* Algorithm 3 releases N losses a round, each with noise for one: it is N epsilon-private.
+
+Proofs: ``docs/privacy/epoch_selector.md``, ``docs/privacy/shift_detector.md``,
+``docs/privacy/oblivious_tracker.md`` and ``docs/privacy/batch_share.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dpoco.accounting import batch_share as share
+from dpoco.accounting import epoch_selector as epochs
+from dpoco.accounting import oblivious_tracker as tracker
+from dpoco.accounting import shift_detector as detector
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.noisy_max import raised_until, scale_for
+from dpoco.accounting.release import DEFAULT_NUMERICS
+from dpoco.experts import (
+    BatchShareParameters,
+    EpochSelectorParameters,
+    ObliviousTrackerParameters,
+    ShiftDetectorParameters,
+)
+
+__all__ = ["batch_share", "dynamic_regret_rate", "epoch_selector", "oblivious_tracker",
+           "shift_detector", "static_regret_rate", "static_tracker"]  # fmt: skip
+
+
+def epoch_selector(
+    experts: int, *, horizon: int | None, budget: Budget, first: int | None = None
+) -> EpochSelectorParameters:
+    """Return the parameters of Algorithm 1: Laplace noise of scale 2/epsilon.
+
+    Parameters
+    ----------
+    experts : int
+        N.
+    horizon : int or None
+        Rounds; None: any number.
+    budget : Budget
+        Kept; its delta is not needed.
+    first : int, optional
+        Expert of the first round; None draws it uniformly.
+    """
+    found = epochs.calibrate(
+        experts, horizon=horizon, budget=budget, selection="laplace", first=first
+    )
+    return replace(found, calibration="paper")
+
+
+def shift_detector(
+    experts: int,
+    *,
+    horizon: int | None,
+    budget: Budget,
+    corrected: bool = False,
+    false_alarm: float = 0.05,
+    select_share: float = 0.5,
+    windows: str = "tangent",
+    expected_shifts: int | None = None,
+    threshold_scale: float = 1.0,
+    nominal_horizon: int | None = None,
+    first: int | None = None,
+) -> ShiftDetectorParameters:
+    """Return the parameters of Algorithm 2 with Laplace noises.
+
+    Parameters
+    ----------
+    experts, horizon
+        As of the learner.
+    budget : Budget
+        Kept if corrected; as printed it is spent 1.25 times with equal shares. Its delta is not
+        needed.
+    corrected : bool, default False
+        Whether noises keep to the budget and thresholds keep false alarms rare, or both are as
+        printed.
+    false_alarm, select_share, windows, expected_shifts, threshold_scale, nominal_horizon, first
+        As of the learner.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad or contradictory arguments.
+    """
+    silent = detector.calibrate(
+        experts, horizon=horizon, budget=None, false_alarm=false_alarm, select_share=select_share,
+        windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
+        nominal_horizon=nominal_horizon, first=first,
+    )  # fmt: skip
+    select = budget.epsilon * silent.select_share if silent.detects else budget.epsilon
+    scale, b1, b2 = scale_for(epochs.LOSS_SUMS.range, select), 0.0, 0.0
+    if silent.detects:
+        rest = budget.epsilon - select
+        b1, b2 = scale_for(4.0 if corrected else 2.0, rest), scale_for(4.0, rest)
+    if silent.detects and corrected:
+        b2 = raised_until(b2, lambda b: detector.spent(scale, b1, b) <= budget.epsilon)
+    found = replace(
+        silent,
+        calibration="corrected" if corrected else "paper",
+        selection="laplace",
+        selection_scale=scale,
+        noise="laplace",
+        threshold_noise_scale=b1,
+        query_noise_scale=b2,
+    )
+    if corrected:
+        return detector.with_thresholds(found)
+    # Reg_w and alpha as printed: no allowance for the bias, and everything in the threshold.
+    log_queries = math.log(found.experts * found.nominal_horizon / false_alarm)
+    alpha = 16.0 * (2.0 * math.log(found.nominal_horizon) + math.log(2.0 / false_alarm))
+    alpha /= budget.epsilon
+    return detector.with_regret(
+        replace(
+            found,
+            threshold=16.0 * log_queries / budget.epsilon + alpha + 1.0,
+            log_windows=40.5 * log_queries,
+            log_selection=None,
+        )
+    )
+
+
+def static_tracker(experts: int, *, horizon: int, budget: Budget) -> ObliviousTrackerParameters:
+    """Return parameters of a learner of Proposition 1: lazy draws, against one fixed expert.
+
+    Parameters
+    ----------
+    experts, horizon
+        As of the learner.
+    budget : Budget
+        Kept; delta > 0 allows less noise.
+    """
+    return oblivious_tracker(experts, horizon=horizon, budget=budget, switches=0)
+
+
+def oblivious_tracker(
+    experts: int, *, horizon: int, budget: Budget, switches: int
+) -> ObliviousTrackerParameters:
+    """Return parameters of the learner of Corollary 4.1.1: uniform on sequences of S switches.
+
+    The paper prints no constants: those with the least proved bound on regret are searched for.
+
+    Parameters
+    ----------
+    experts, horizon
+        As of the learner.
+    budget : Budget
+        Kept; delta > 0 allows less noise.
+    switches : int
+        S, at most so many in a sequence.
+    """
+    return tracker.calibrate(
+        experts, horizon=horizon, budget=budget, switches=switches, prior="at_most"
+    )
+
+
+def static_regret_rate(experts: int, horizon: int, budget: Budget) -> float:
+    """Return the rate of Proposition 1 with 1 for its constant: a bound for no learner.
+
+    sqrt(T log N) + T^(1/3) log(T/delta) log(N) / epsilon^(2/3).
+    """
+    return _rate(math.log(experts), 1.0, horizon, budget)
+
+
+def dynamic_regret_rate(experts: int, horizon: int, switches: int, budget: Budget) -> float:
+    """Return the rate of Corollary 4.1.1 with 1 for its constant: a bound for no learner.
+
+    sqrt(S T log(N T)) + S T^(1/3) log(T/delta) log(N T) / epsilon^(2/3).
+    """
+    return _rate(math.log(float(experts) * horizon), float(switches), horizon, budget)
+
+
+def _rate(logarithm: float, pieces: float, horizon: int, budget: Budget) -> float:
+    t = float(horizon)
+    private = math.cbrt(t) * math.log(t / budget.delta) / math.cbrt(budget.epsilon) ** 2
+    return math.sqrt(pieces * t * logarithm) + pieces * private * logarithm
+
+
+def batch_share(
+    experts: int,
+    *,
+    horizon: int,
+    budget: Budget,
+    switches: int = 0,
+    learning_rate: float | None = None,
+    numerics: str = DEFAULT_NUMERICS,
+) -> BatchShareParameters:
+    """Return the parameters of Algorithm 3, which spend N times the budget.
+
+    Parameters
+    ----------
+    experts, horizon, numerics
+        As of the learner.
+    budget : Budget
+        What the paper claims; the noise makes N losses a round as private as it should make one.
+    switches : int, default 0
+        S; 0, for which the paper says nothing, counts as 1.
+    learning_rate : float, optional
+        eta, per unit of loss; None: as printed.
+    """
+    moves = max(1, min(switches, horizon))
+    logarithm = max(math.log(float(experts) * horizon), math.log(2.0))
+    printed = budget.epsilon * math.sqrt(moves / (horizon * logarithm))
+    return share.with_numerics(
+        BatchShareParameters(
+            experts=experts,
+            horizon=horizon,
+            switches=switches,
+            calibration="paper",
+            noise="laplace",
+            noise_scale=share.noise_scale(experts, "knorm", budget),
+            learning_rate=printed if learning_rate is None else learning_rate,
+            batch=1,
+            share_rate=0.0,
+            floor=moves / (float(experts) * horizon),
+            regret_scope="oblivious",
+        ),
+        numerics,
+    )

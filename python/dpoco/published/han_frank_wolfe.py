@@ -1,0 +1,212 @@
+"""Han, Liang, Liang, Wang, Yao and Zhang, "On Private Online Convex Optimization" (2022).
+
+Parameters of `dpoco.frank_wolfe.TreeFrankWolfe` (DP-TOFW), `PolyhedralFrankWolfe` (DP-POFW) and
+`dpoco.bandits.HighDimensionalBandit` (DP-HDB). What is wrong in print, and what the defaults of the
+learners do otherwise:
+
+* The order of the noise norm and the law of its radius are misprinted; the parameters here have
+  those of the proofs.
+* Theorem 3.1 composes by adding epsilons and deltas over one node too many, each by a closed form
+  that fails for large epsilon. "Corrected" composes exact nodes; the default composes exactly, with
+  better sums and Gaussian noise.
+* The first leaf has twice the weight that the proof gives it. All have the weights k + 1 of the
+  proof here; the default has k, without bias.
+* Theorem 3.4 replaces sums by integrals: for one round it has no noise. It rests on a lemma about
+  counts, which the scores are not. "Corrected" has exact sums.
+* Theorem 3.4 updates every round. The default of `PolyhedralFrankWolfe` updates in batches and
+  shrinks noise as k^(-2/3), not k^(-1/2): for 10^5 rounds its predicted error is 300 times smaller.
+* Theorem 4.1 drops later factors of a likelihood; Algorithm 3 gives arms two clocks. The learner
+  has one clock an arm, and no update for the arms that are not pulled.
+
+Proofs: ``docs/privacy/tree_frank_wolfe.md``, ``docs/privacy/polyhedral_frank_wolfe.md`` and
+``docs/privacy/high_dimensional_bandit.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from dpoco.accounting import high_dimensional_bandit as bandit
+from dpoco.accounting import polyhedral_frank_wolfe as polyhedral
+from dpoco.accounting import tree_frank_wolfe as tree
+from dpoco.accounting import truncation
+from dpoco.accounting.budget import Budget
+from dpoco.accounting.claims import published_sigma
+from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.accounting.generalized_gaussian import paper_order
+from dpoco.accounting.leaf_bounds import L1Geometry, published_leaf_bound
+from dpoco.bandits import HighDimensionalBanditParameters
+from dpoco.domains import Domain
+from dpoco.errors import CalibrationError
+from dpoco.frank_wolfe import PolyhedralFrankWolfeParameters, TreeFrankWolfeParameters
+from dpoco.privacy.mechanisms.bounds import smoothness_constant
+from dpoco.privacy.neighbours import Neighbours
+
+__all__ = ["forced_rounds", "high_dimensional_bandit", "polyhedral_frank_wolfe",
+           "tree_frank_wolfe"]  # fmt: skip
+
+
+def tree_frank_wolfe(
+    domain: Domain,
+    loss: Any,
+    *,
+    horizon: int | None,
+    budget: Budget,
+    corrected: bool = False,
+    step_scale: float = 1.0,
+) -> TreeFrankWolfeParameters:
+    """Return the parameters of Theorem 3.1: noise of the smooth norm on a binary tree.
+
+    Parameters
+    ----------
+    domain, loss
+        As of the learner.
+    horizon : int or None
+        Rounds; None means at most 10^9.
+    budget : Budget
+        What the theorem claims; delta > 0.
+    corrected : bool, default False
+        Whether exact nodes are composed, or the noise scale is the printed one.
+    step_scale : float, default 1
+        s in the steps s / (k + s); the theorem is about 1.
+
+    Raises
+    ------
+    CalibrationError
+        If the constants miss the budget.
+    """
+    budget.require_delta()
+    d, q = domain.dimension, domain.dual_exponent
+    smooth = q >= 2.0
+    silent = tree.calibrate(
+        domain, loss, horizon=horizon, budget=None,
+        noise="generalized_gaussian" if smooth else "gaussian",
+        norm_order=paper_order(q, d) if smooth else None,
+        sum_method="tree", weights="paper", step_scale=step_scale, numerics="float",
+    )  # fmt: skip
+    order, near = silent.norm_order, Neighbours(silent.relation)
+    total = tree.mechanism_of(domain, loss, silent)
+    if corrected:
+        unit = total.summand.inflation(order) * total.summand.movement(near, order)
+        scale = unit / _node_mu(budget, silent.pushes, total.mass)
+    else:
+        kappa = smoothness_constant(order, q, d)
+        bound = published_leaf_bound(domain, loss, silent.step_scale)
+        scale = published_sigma(budget, pushes=silent.pushes, kappa=kappa, leaf_bound=bound)
+    mu = total.reach(near) / scale
+    _require(truncation.charged_gaussian_delta(budget.epsilon, mu, total.mass), budget)
+    calibration = "corrected" if corrected else "paper"
+    found = replace(silent, noise_scale=scale, mu=mu, calibration=calibration)
+    return replace(found, predicted_error=tree.noise_error(domain, found))
+
+
+def _node_mu(budget: Budget, pushes: int, mass: float) -> float:
+    """Return the mu of one node such that basic composition over bit_length(n) meets `budget`."""
+    nodes = pushes.bit_length()
+    rest = truncation.reserve(budget, mass / truncation.truncation_mass(1.0))
+    return gaussian_mu(rest.epsilon / nodes, rest.delta / nodes)
+
+
+def polyhedral_frank_wolfe(
+    domain: Any, loss: Any, *, horizon: int, budget: Budget, corrected: bool = False
+) -> PolyhedralFrankWolfeParameters:
+    """Return the parameters of Theorem 3.4: Laplace noise that shrinks as k^(-1/2), every round.
+
+    Parameters
+    ----------
+    domain, loss
+        As of the learner.
+    horizon : int
+        Rounds.
+    budget : Budget
+        What the theorem claims; delta > 0 unless corrected.
+    corrected : bool, default False
+        Whether sums are computed exactly, or the noise scale is the printed one.
+
+    Raises
+    ------
+    CalibrationError
+        If the constants miss the budget.
+    """
+    silent = polyhedral.calibrate(
+        domain, loss, horizon=horizon, budget=None, selector="laplace", exponent=0.5,
+        weights="paper", batch=1,
+    )  # fmt: skip
+    silent = replace(silent, calibration="corrected" if corrected else "paper")
+    ranges = polyhedral.ranges_of(domain, loss, silent)
+    if ranges is None:  # the domain is a single point
+        return silent
+    if corrected:
+        scale = ranges.least_scale(budget, tight=False)
+    else:
+        budget.require_delta()
+        view = L1Geometry(domain)
+        scale = polyhedral.published_factor(view, loss, silent.horizon, budget.delta)
+        scale /= budget.epsilon
+        exact = ranges.loss(scale).delta(budget.epsilon) if scale > 0.0 else 1.0
+        _require(exact, budget)
+    return polyhedral.with_scale(domain, silent, ranges, scale)
+
+
+def forced_rounds(dimension: int, horizon: int, epsilon: float) -> int:
+    """Return t_0 of Algorithm 3: log(d T) log(T) / epsilon^2, at most all rounds."""
+    rounds = math.log(dimension * horizon) * math.log(horizon) / epsilon**2
+    return int(min(rounds, horizon))
+
+
+def high_dimensional_bandit(
+    arms: int,
+    domain: Any,
+    *,
+    horizon: int,
+    budget: Budget,
+    corrected: bool = False,
+    link: str = "identity",
+    context_bound: float = 1.0,
+    reward_bound: float = 1.0,
+    arm_learner: str = "polyhedral",
+    forced: int | None = None,
+) -> HighDimensionalBanditParameters:
+    """Return the parameters of Algorithm 3 with the published learner for every arm.
+
+    Parameters
+    ----------
+    arms, domain, horizon, link, context_bound, reward_bound
+        As of the learner.
+    budget : Budget
+        What Theorem 4.1 claims; delta > 0.
+    corrected : bool, default False
+        Of the arms' learners.
+    arm_learner : {"polyhedral", "tree"}, default "polyhedral"
+        Which published learner the arms have.
+    forced : int, optional
+        Rounds in which each arm is pulled before there is a choice; None: `forced_rounds`.
+
+    Raises
+    ------
+    CalibrationError
+        If the constants miss the budget.
+    """
+    if forced is None:
+        forced = forced_rounds(domain.dimension, horizon, budget.epsilon)
+    silent = bandit.calibrate(
+        arms, domain, horizon=horizon, budget=None, link=link, context_bound=context_bound,
+        reward_bound=reward_bound, arm_learner=arm_learner, batch=1, forced_rounds=forced,
+    )  # fmt: skip
+    plan = tree_frank_wolfe if silent.arm_learner == "tree" else polyhedral_frank_wolfe
+    arm = plan(domain, silent.loss, horizon=silent.arm_horizon, budget=budget, corrected=corrected)
+    found = replace(silent, arm=arm, predicted_error=bandit.noise_error(arm, domain))
+    exact = bandit.guarantee(arms, domain, found, budget=budget).delta_at(budget.epsilon)
+    _require(exact, budget)
+    return found
+
+
+def _require(exact: float, budget: Budget) -> None:
+    """Raise `CalibrationError` if published constants miss the budget: delta is `exact`."""
+    if not exact <= budget.delta:
+        raise CalibrationError(
+            f"the published constants miss delta = {budget.delta:.3g} at epsilon = "
+            f"{budget.epsilon:.6g}: exact delta {exact:.3g}"
+        )

@@ -1,0 +1,137 @@
+"""Published parameters: learners take them, guarantees state what they spend, states keep them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+from tests.published import FUNCTIONS, built, planned
+
+import dpoco
+from dpoco import bandits, experts, frank_wolfe, oco
+from dpoco._families import header_of
+from dpoco._state import pack, unpack
+from dpoco.domains import Box, LpBall
+from dpoco.journal._releases import alike
+from dpoco.learners import LEARNERS
+from dpoco.losses import LinearLoss, QuadraticLoss, SquaredLoss
+from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
+from dpoco.random import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+
+BUDGET, T = dpoco.Budget(1.0, 1e-5), 1000
+L1, BALL, LINE = LpBall(4, 1.0), LpBall(3, 2.0), Box([0.0], [1.0])
+CASES = {
+    frank_wolfe.TreeFrankWolfe: (BALL, SquaredLoss()),
+    frank_wolfe.PolyhedralFrankWolfe: (L1, SquaredLoss()),
+    bandits.HighDimensionalBandit: (3, L1),
+    experts.EpochSelector: (5,),
+    experts.ShiftDetector: (5,),
+    experts.BatchShare: (5,),
+    oco.LipschitzLearner: (LINE,),
+    oco.ContinuousMultiplicativeWeights: (BALL, LinearLoss()),
+    oco.CoupledRegularizedLeader: (BALL, LinearLoss()),
+}
+OVERSPENT = (experts.ShiftDetector, experts.BatchShare)  # as printed
+
+
+def options(kind):
+    more = {"lipschitz": 1.0} if kind is oco.LipschitzLearner else {}
+    return {"horizon": T, **more}
+
+
+def test_all_functions_are_tried():
+    assert {kind._accountant for kind in CASES} == FUNCTIONS.keys()
+
+
+@pytest.mark.parametrize("calibration", ["paper", "corrected"])
+@pytest.mark.parametrize("kind", CASES)
+def test_a_learner_takes_them_beside_their_budget_if_they_keep_to_it(kind, calibration):
+    problem, own = CASES[kind], options(kind)
+    p = planned(kind._accountant, *problem, calibration=calibration, budget=BUDGET, **own)
+    free = kind(*problem, budget=None, parameters=p, source=Source.seeded(1), **own)
+    printed = "corrected" not in inspect.signature(FUNCTIONS[kind._accountant]).parameters
+    assert free.guarantee.calibration == ("paper" if printed else calibration)
+    if kind in OVERSPENT and (printed or calibration == "paper"):
+        assert free.guarantee.claimed[0] == pytest.approx(1.0)
+        with pytest.raises(dpoco.BudgetExceeded):
+            kind(*problem, budget=BUDGET, parameters=p, **own)
+    else:
+        held = kind(*problem, budget=BUDGET, parameters=p, **own)
+        assert held.guarantee.epsilon_at(BUDGET.delta) <= BUDGET.epsilon
+
+
+@pytest.mark.parametrize("entry", LEARNERS, ids=lambda each: each.name)
+def test_constructors_and_planners_have_one_calibration(entry):
+    kind = entry.load()
+    assert "calibration" not in inspect.signature(kind).parameters
+    planner = getattr(getattr(kind, "_accountant", None), "calibrate", None)
+    if planner is not None:
+        assert "calibration" not in inspect.signature(planner).parameters
+
+
+def test_states_of_before_keep_their_constants():
+    """Their arguments name a calibration; parameters hold what it was."""
+    learner = built(
+        frank_wolfe.TreeFrankWolfe, BALL, SquaredLoss(), calibration="paper", budget=BUDGET,
+        horizon=T, source=Source.seeded(1),
+    )  # fmt: skip
+    for calibration in ("tight", "paper"):
+        header, payload = unpack(learner._to_bytes())
+        header["object"]["arguments"] |= {"calibration": calibration, "parameters": None}
+        again = type(learner)._from_bytes(pack(header, payload))
+        assert again.parameters == learner.parameters
+        assert "calibration" not in again.get_params()
+        if calibration == "paper":
+            assert again.clone().parameters == learner.parameters
+
+
+def test_streams_of_before_go_on():
+    """A journal compares a learner with the arguments that it has stored."""
+    learner = frank_wolfe.TreeFrankWolfe(BALL, SquaredLoss(), horizon=T, budget=BUDGET)
+    stored = json.loads(header_of(learner))
+    assert alike(learner, json.dumps(stored))
+    stored["object"]["arguments"]["calibration"] = "tight"
+    assert alike(learner, json.dumps(stored))
+    stored["object"]["arguments"]["calibration"] = "paper"
+    assert not alike(learner, json.dumps(stored))
+
+
+def test_forced_rounds_of_the_bandit_are_printed_ones():
+    p = han_frank_wolfe.high_dimensional_bandit(2, L1, horizon=T, budget=dpoco.Budget(3.0, 1e-5))
+    assert p.forced_rounds == han_frank_wolfe.forced_rounds(4, T, 3.0) == 6
+    assert (p.batch, p.arm_learner, p.selector) == (1, "polyhedral", "laplace")
+
+
+def test_the_trackers_of_section_four_have_the_uniform_prior():
+    tracker = asi_tracking.oblivious_tracker(5, horizon=T, budget=BUDGET, switches=2)
+    static = asi_tracking.static_tracker(5, horizon=T, budget=BUDGET)
+    assert (tracker.prior, tracker.switches, static.switches) == ("at_most", 2, 0)
+    learner = experts.ObliviousTracker(5, horizon=T, budget=BUDGET, parameters=tracker)
+    assert learner.guarantee.epsilon <= BUDGET.epsilon
+    assert static.regret_bound < tracker.regret_bound
+
+
+def test_rates_grow_as_they_say():
+    """In the number of switches linearly where privacy costs most, and as 1/epsilon^(2/3)."""
+    strict = dpoco.Budget(1e-6, 1e-9)
+    one, two = (asi_tracking.dynamic_regret_rate(10, 10**6, s, strict) for s in (1, 2))
+    assert two / one == pytest.approx(2.0, rel=1e-3)
+    static = asi_tracking.static_regret_rate(10, 10**6, strict)
+    eighth = asi_tracking.static_regret_rate(10, 10**6, dpoco.Budget(8e-6, 1e-9))
+    assert static / eighth == pytest.approx(4.0, rel=1e-2)
+
+
+def test_lazy_learners_switch_as_rarely_as_they_should():
+    for plan, problem in (
+        (agarwal_lazy.lazy_continuous_multiplicative_weights, (BALL, LinearLoss())),
+        (agarwal_ctrl.lazy_coupled_regularized_leader, (BALL, LinearLoss())),
+    ):
+        assert plan(*problem, horizon=10**5, max_switches=5000).expected_switches <= 5000
+        with pytest.raises(dpoco.CalibrationError, match="max_switches"):
+            plan(*problem, horizon=100, max_switches=101)
+    curved = QuadraticLoss(3.0, 1.0, strong_convexity=0.5)
+    with pytest.raises(dpoco.CalibrationError, match="at least"):
+        agarwal_ctrl.lazy_coupled_regularized_leader(BALL, curved, horizon=100, max_switches=3)
