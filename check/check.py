@@ -1228,7 +1228,11 @@ def longest(own: Any) -> float:
     if own.kind == "gaussian_sum":
         return extent(own)[1] if own.pushes else math.inf
     if own.kind == "parts":
-        return sum(map(longest, own.parts)) if own.how == "one_of" else math.inf
+        if own.how != "one_of":
+            return math.inf
+        if getattr(own, "forced", None) is None:
+            return sum(map(longest, own.parts))
+        return (len(own.parts) - 1) * own.forced + max(map(longest, own.parts))
     if own.kind in ("sampled_gaussian", "gaussian_phases"):
         return 1
     if own.kind == "selections" and own.scores.kind != "promised_scores":
@@ -1360,7 +1364,8 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
     """Return which stated number says more than what follows from the description; or nothing."""
     own, what = stated.description, known(loss.record)
     bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
-    bounds = [*bounds, {"kind": "pure", "epsilon": what.pure}]
+    up = (what.pure * (1 + arb(x)) for x in (0, DIGITS))  # accounting rounds sums up by as much
+    bounds = [*bounds, *({"kind": "pure", "epsilon": x} for x in up)]
     promised = False in within(own, "enforced") or any(x > 0 for x in within(own, "tolerance"))
     promised = promised or "declared" in within(own, "kind")
     both = stated.mu is not None and stated.noise_multiplier is not None
