@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting._words import PROMISED
 from dpoco.accounting.statement import for_person
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
@@ -96,13 +97,17 @@ class Participation:
     def of(self, guarantee: Guarantee) -> Guarantee:
         """Return the guarantee for all rounds of one person, from one for single rounds."""
         person = for_person(guarantee, self.rounds, self.separation, once=True)
-        if not (self.enforced and person.private):
+        if not person.private:
             return person
-        assumed = (
-            "every person comes under one name, nobody else under it, and at most "
-            f"{self.max_persons} people come: that a further one is refused is not covered"
+        own = (
+            "Each person comes under one name only: two accounts of a person count as two people.",
+            "No two people share a name.",
+            f"At most {self.max_persons} people come; the guarantee does not cover that a further "
+            "one is refused.",
         )
-        return replace(person, conditions=(*person.conditions, assumed))
+        if not self.enforced:
+            own = (f"{PROMISED}the caller keeps everybody to this limit.",)
+        return replace(person, conditions=(*person.conditions, *own))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""

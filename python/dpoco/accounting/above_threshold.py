@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, SMALLEST_SCALE, positive_float, real_float
+from dpoco.accounting._words import PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
@@ -216,9 +217,9 @@ def guarantee(
         sensitivity_norm="linf",
         noise_scale=p.query_noise_scale,
         conditions=(
-            f"one record changes each query by at most {p.sensitivity:g}, the largest rise and the "
-            f"largest fall adding up to at most {p.spread:g}: promised by the caller, not enforced",
-            "thresholds are public",
+            f"{PROMISED}one record changes each query by at most {p.sensitivity:g}, and the largest "
+            f"rise and the largest fall add up to at most {p.spread:g}.",
+            "Thresholds are public.",
         ),
         details={
             "threshold noise scale": p.threshold_noise_scale,

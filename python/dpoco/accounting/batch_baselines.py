@@ -217,15 +217,13 @@ def guarantee(
     )
     derivative = p.derivative_bound if p.clips_derivatives else None
     conditions = (
-        _clipping(loss, domain, derivative, found.derivative) + bound,
-        "the bounds, the number of records and all parameters are public and were fixed "
-        "without looking at the data",
-        "records differ in contents, not in number; one person's data in several records are "
-        "protected per record",
-        "the model is fitted once: another fit to the same data is another release, with a "
-        "budget of its own",
-        "only the fitted model is covered: not timing, memory or a fit that was interrupted",
-        *result.conditions[-2:],
+        f"{_clipping(loss, domain, derivative, found.derivative)}{bound}.",
+        "The operator fixed the bounds and all parameters without looking at the data, and they "
+        "are public, like the number of records.",
+        "Each record is protected by itself: several records of one person are protected less.",
+        "The operator fits the model once: each further fit to the same data costs a budget.",
+        "The fitted model alone is covered: timing, memory and interrupted fits are not.",
+        *result.conditions[5:],  # on noise and arithmetic
     )
     return check_claim(replace(result, conditions=conditions))
 
@@ -357,7 +355,7 @@ def _clipping(loss: Any, domain: Domain, derivative: float | None, lossless: flo
     (low, high), declared = loss.label_range, loss.feature_bound_l2
     l2 = "" if declared is None else f" and ||x||_2 <= {declared:g}"
     text = (
-        f"enforced by clipping: features to ||x||_{domain.dual_exponent:g} <= "
+        f"The program clips features to ||x||_{domain.dual_exponent:g} <= "
         f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}]"
     )
     if derivative is None:

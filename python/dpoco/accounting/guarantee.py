@@ -160,7 +160,7 @@ class Guarantee:
             mechanism=mechanism,
             calibration="none",
             certified=False,
-            conditions=(f"no noise is added: {released} may reveal the data",),
+            conditions=(f"The program adds no noise: {released} may reveal the data.",),
         )
 
     @classmethod

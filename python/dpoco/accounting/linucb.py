@@ -248,10 +248,11 @@ _STALE, _START = 0.1, 0.01
 _LARGEST_BATCH_BITS = 20
 # What every bandit's guarantee is about.
 JOINT = (
-    "a user's record is the context and the rewards of all arms; it is hidden from all "
-    "OTHER users and from everybody who sees the estimates, not from those who see the "
-    "user's own action or reward: a log of all actions is not covered",
-    "other users' records do not depend on a user's own action and reward",
+    "A user's record is the context and the rewards of all arms.",
+    "The mechanism hides the record from all OTHER users and from everybody who sees the estimates.",
+    "It does not hide the record from anybody who sees the user's own action or reward, so that "
+    "a log of all actions is not covered.",
+    "Other users' records do not depend on a user's own action and reward.",
 )
 NEIGHBOURS = {"replace": "a user's record is replaced", "zero_out": "a record is emptied"}
 
@@ -501,8 +502,8 @@ def guarantee(
         seeded=seeded,
         unit="one user's record",
         conditions=(
-            f"contexts are clipped to l2 norm {p.context_bound:g}, rewards to "
-            f"[{-p.reward_bound:g}, {p.reward_bound:g}]; a missing one counts as no data, enforced",
+            f"The program clips contexts to l2 norm {p.context_bound:g} and rewards to "
+            f"[{-p.reward_bound:g}, {p.reward_bound:g}], and treats a missing one as no data.",
             *JOINT,
         ),
         regret_bound=stated["regret_bound"],

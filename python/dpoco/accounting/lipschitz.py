@@ -332,9 +332,9 @@ def guarantee(
         believed = published_sensitivity(setting.shape, counts, p.lipschitz) * column
         paper_epsilon = with_tails(Gaussian(believed / p.noise_scale), total.mass).epsilon(delta)
         claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
-    bounded = f"differences of losses on the net are bounded by {p.lipschitz:g} times the distance"
-    promised = f"every loss is {p.lipschitz:g}-Lipschitz and finite: ASSUMED, not enforced"
-    conditions = (f"{bounded}, enforced" if p.enforce else promised,)
+    bounded = f"The program limits losses of two points of the net to differ by {p.lipschitz:g} "
+    promised = f"ASSUMED, not enforced: every loss is {p.lipschitz:g}-Lipschitz and finite."
+    conditions = (f"{bounded}times their distance." if p.enforce else promised,)
     result = state_sum(
         total,
         NEAR,

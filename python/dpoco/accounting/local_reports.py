@@ -16,8 +16,8 @@ from dpoco.privacy.neighbours import Neighbours
 __all__ = ["client_guarantee", "local_guarantee"]
 
 _SCOPES = {
-    "label": "the context of every round is disclosed: only the label is protected",
-    "label_and_context": "label and context are protected: the context never leaves the device",
+    "label": "Only the label is protected: the context of every round is disclosed.",
+    "label_and_context": "Label and context are protected: the context never leaves the device.",
 }
 
 
@@ -63,13 +63,13 @@ def local_guarantee(
     count = "one report" if reports == 1 else f"{reports} reports"
     conditions = (
         _SCOPES[protect],
-        f"each user sends at most {count}: devices count, not the server",
-        "all parameters and hypotheses were fixed without looking at the labels protected",
-        "that a user takes part, and when, is visible; no amplification by shuffling is claimed",
-        "only the reports are covered: not timing, memory or files of the device",
-        "SIMULATED REPORTS: reproducible noise, or one process that saw all labels; void"
+        f"Each user's device counts its reports, and sends at most {count}.",
+        "The operator fixed all parameters and hypotheses without looking at the protected labels.",
+        "Everybody can see that a user takes part, and when: nothing is claimed for shuffling.",
+        "The reports alone are covered: timing, memory and files of the device are not.",
+        "SIMULATED REPORTS: the noise is reproducible, or one process saw all labels; void."
         if simulated
-        else "the noise of a report comes from the operating system's entropy on the device",
+        else "The operating system of the device draws the noise of each report.",
     )
     return replace(stated, conditions=conditions)
 

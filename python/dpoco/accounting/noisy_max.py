@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import choice, positive_int
+from dpoco.accounting._words import PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import Parameters, at_least, one_of
@@ -267,8 +268,5 @@ def guarantee(
         sensitivity=p.sensitivity,
         sensitivity_norm="linf",
         noise_scale=p.scale,
-        conditions=(
-            f"one record changes each score by at most {p.sensitivity:g}{way}: promised by the "
-            "caller, not enforced",
-        ),
+        conditions=(f"{PROMISED}one record changes each score by at most {p.sensitivity:g}{way}.",),
     )

@@ -107,7 +107,7 @@ class PhasedSGDParameters(PhasedParameters):
             "released": f", {self.phases} phases",
             "sensitivity": reach,
             "noise_scale": self.noise_multiplier * reach,
-            "bound": "; iterates projected in l2",
+            "bound": ", and projects iterates in l2",
             "paper_epsilon": 4.0 * math.sqrt(math.log(1.0 / delta)) * (1.0 / self.noise_multiplier),
             "details": {
                 "phases": float(self.phases),

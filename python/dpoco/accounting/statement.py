@@ -14,7 +14,16 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int
-from dpoco.accounting._words import PER_ROUND, REGRET_SCOPES, TIMES, common_conditions, norm_name
+from dpoco.accounting._words import (
+    EACH_PERSON,
+    PER_ROUND,
+    PROMISED,
+    REGRET_SCOPES,
+    RULE,
+    TIMES,
+    common_conditions,
+    norm_name,
+)
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
@@ -33,7 +42,7 @@ __all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "e
            "expert_mechanism", "for_person", "require_published", "state", "state_sum",
            "stated_delta"]  # fmt: skip
 
-CLIPPED_LOSSES = "losses are clipped to their declared range, enforced"
+CLIPPED_LOSSES = "The program clips losses to their declared range."
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -180,11 +189,12 @@ def for_person(
         column = sums.column(near)
     elif column is not None and g.mu is not None:  # of several arms
         column *= loss.bare.mu / g.mu
-    reacts = g.description.reacting
-    times = "may react to releases, but not to her data" if reacts else "are fixed in advance"
-    often = f"at most {most} rounds" + (f", at least {apart} apart" if apart > 1 else "")
-    often = "at most one round" if most == 1 else often
-    rule = f"every person has {often}, by rule: no count that is read off the data shows it"
+    times = "were fixed in advance"
+    if pure or _reacting(g.description):
+        alone = " or on what only that person saw" if g.view == "others" else ""
+        times = f"may depend on releases, but not on that person's data{alone}"
+    often = f"{most} rounds" if most > 1 else "one round"
+    often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
     return replace(
         g,
         **found,
@@ -194,12 +204,19 @@ def for_person(
         claimed=None,
         paper_epsilon=None,
         conditions=(
-            rule,
-            f"{TIMES} {times}",
-            *(text.removesuffix(PER_ROUND) for text in g.conditions),
+            f"{EACH_PERSON} at most {often}.",
+            RULE,
+            f"{TIMES} {times}.",
+            *(text for text in g.conditions if text != PER_ROUND),
         ),
         person=(most, apart),
     )
+
+
+def _reacting(mechanism: Mechanism) -> bool:
+    """Whether times of a person's rounds may react to releases (Theorem 4 of pools, of one key)."""
+    fresh = isinstance(mechanism, Parts) and mechanism.how == "instances"
+    return mechanism.reacting or (fresh and mechanism.parts[0].noise == "fresh")
 
 
 def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarantee:
@@ -219,9 +236,9 @@ def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarante
 
 
 _PROMISES = (
-    "PROMISED, not enforced: no record moves a release by more than is stated, whatever the others "
-    "are and whatever was released before",
-    "PROMISED, not enforced: every release has noise of the stated law and scale, drawn afresh",
+    PROMISED + "no record moves a release by more than is stated, whatever the other records are "
+    "and whatever was released before.",
+    PROMISED + "each release gets fresh noise of the stated law and scale.",
 )
 
 
@@ -278,7 +295,7 @@ def composed(parts: tuple[Guarantee, ...], delta: float | None) -> Guarantee:
         person=parts[0].person,
     )
     conditions = dict.fromkeys(text for g in parts for text in g.conditions)
-    fixed = "all parts were fixed in advance: none was chosen in reaction to releases"
+    fixed = "The operator fixed all parts in advance, and chose none in reaction to releases."
     certified = found.certified and all(g.certified for g in parts)
     return replace(found, conditions=(fixed, *conditions), certified=certified)
 
@@ -376,13 +393,13 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         The same privacy under one more condition; without a bound on regret, which is proved for
         feedback that comes at once.
     """
-    condition = (
-        "feedback is delayed: which of it arrives, when and in which order, depends on the data "
-        f"through {seen} only; neighbouring streams differ in the protected records, at their "
-        "places in the order of arrival"
+    late = (
+        "Feedback is delayed: which feedback arrives, when and in which order depends on the data "
+        f"through {seen} only.",
+        "A record counts in the round in which its feedback arrives.",
     )
     details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
-    conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
+    conditions = (*immediate.conditions, *(late if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
 
 
