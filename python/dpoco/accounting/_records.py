@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from dpoco.errors import StateError
 
@@ -23,12 +23,23 @@ def plain_float(value: float) -> float | str:
     return float(value) if math.isfinite(value) else repr(float(value))
 
 
-def of_json(text: str) -> Any:
-    """Return what a JSON text holds; `StateError` if it is none."""
+def of_json(text: str | bytes) -> Any:
+    """Return what a JSON text holds; `StateError` if it is none, or if a name is there twice."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise StateError("not a JSON text") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def read_record(
@@ -45,7 +56,7 @@ def read_record(
         raise StateError(f"a {kind} record must be a mapping; got {type(record).__name__}")
     if record.get("kind") != kind:
         raise StateError(f"not a {kind} record")
-    if record.get("version") != version:
+    if record.get("version") != version or type(record["version"]) is not int:
         raise StateError(f"a {kind} record of version {version} is needed")
     body = {key: value for key, value in record.items() if key not in ("kind", "version")}
     missing, unknown = fields - body.keys(), body.keys() - fields

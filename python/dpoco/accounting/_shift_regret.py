@@ -197,9 +197,6 @@ class ShiftDetectorParameters(Parameters):
             "experts",
             "reference": "sparse vector technique and noisy argmin; docs/privacy/shift_detector.md",
             "delta": 0.0,
-            "sensitivity": 0.0 if trivial else LOSS_SUMS.width,
-            "sensitivity_norm": "linf",
-            "noise_scale": self.selection_scale,
             "regret_bound": bound if proved else None,
             "regret_scope": scope if proved else None,
             "details": {

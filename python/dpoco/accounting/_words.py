@@ -37,11 +37,11 @@ UNSEEN = "Nobody who reacts to releases sees what the protected user is shown."
 def common_conditions(
     mass: float, seeded: bool, *, sums: bool = True, numerics: str | None = "float"
 ) -> tuple[str, ...]:
-    """Return the conditions all guarantees share; `sums`: of sums with added noise."""
+    """Return what guarantees say of the source of the noise and of the arithmetic.
+
+    `sums`: of sums with added noise; `numerics` None is what is released without arithmetic.
+    """
     source = SEEDED if seeded else "The operating system draws the noise key, which stays secret."
-    tails = (
-        f"Delta includes a total variation of {mass:.2g} for noise that the computer cannot hold."
-    )
     if numerics == "lattice":
         arithmetic = (
             "The program adds exact integers and exactly rounded noise, so that the proof covers "
@@ -54,18 +54,10 @@ def common_conditions(
         )
     else:
         arithmetic = "The proof does not cover the rounding of double precision."
-    return (
-        "The operator fixed the bounds, the horizon and all parameters without looking at the "
-        "data.",
-        "The data may react to everything that was released before.",
-        PER_ROUND,
-        "The operator keeps saved states secret, and continues each of them on one stream only.",
-        "The operator publishes released values only: traces, diagnostics, timing and memory are "
-        "not covered.",
-        source,
-        *((tails,) if mass > 0.0 else ()),
-        arithmetic,
-    )
+    if mass > 0.0:
+        tails = f"Delta includes {mass:.2g} for noise that the computer cannot hold."
+        return source, tails, arithmetic
+    return source, arithmetic
 
 
 def noise_in_words(noise: str, order: float) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, SMALLEST_SCALE, positive_float, real_float
-from dpoco.accounting._words import PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
@@ -212,15 +211,7 @@ def guarantee(
         delta=0.0,
         reference="sparse vector technique, one-sided noise; docs/privacy/shift_detector.md",
         seeded=seeded,
-        unit="one record",
-        sensitivity=p.sensitivity,
-        sensitivity_norm="linf",
-        noise_scale=p.query_noise_scale,
-        conditions=(
-            f"{PROMISED}one record changes each query by at most {p.sensitivity:g}, and the largest "
-            f"rise and the largest fall add up to at most {p.spread:g}.",
-            "Thresholds are public.",
-        ),
+        conditions=("Thresholds are public.",),
         details={
             "threshold noise scale": p.threshold_noise_scale,
             "query noise scale": p.query_noise_scale,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from dpoco._validation import choice, positive_float
@@ -201,6 +201,7 @@ def guarantee(
     stated["details"] = {"records": float(p.records), **stated["details"]}
     bound = stated.pop("bound", "")
     paper = stated.get("paper_epsilon")
+    derivative = p.derivative_bound if p.clips_derivatives else None
     result = state(
         mechanism,
         Neighbours(),
@@ -210,22 +211,11 @@ def guarantee(
         reference=p.reference,
         seeded=seeded,
         unit="one record",
-        sensitivity_norm="l2",
+        conditions=(f"{_clipping(loss, domain, derivative, found.derivative)}{bound}.",),
         claimed=(paper, delta) if p.calibration == "paper" and paper is not None else None,
-        numerics=getattr(p, "numerics", "float"),
         **stated,
     )
-    derivative = p.derivative_bound if p.clips_derivatives else None
-    conditions = (
-        f"{_clipping(loss, domain, derivative, found.derivative)}{bound}.",
-        "The operator fixed the bounds and all parameters without looking at the data, and they "
-        "are public, like the number of records.",
-        "Each record is protected by itself: several records of one person are protected less.",
-        "The operator fits the model once: each further fit to the same data costs a budget.",
-        "The fitted model alone is covered: timing, memory and interrupted fits are not.",
-        *result.conditions[5:],  # on noise and arithmetic
-    )
-    return check_claim(replace(result, conditions=conditions))
+    return check_claim(result)
 
 
 def checked_budget(budget: Any) -> Budget | None:

@@ -207,12 +207,7 @@ class BatchShareParameters(Parameters):
         return {
             "released": f"the decisions among {n} experts by weights on noisy sums of losses "
             f"({words}, batches of {self.batch})",
-            "sums": self.noise != "coordinate_rr",
-            "numerics": self.numerics,
             "reference": "one noisy sum per record; docs/privacy/batch_share.md",
-            "sensitivity": movement(self.noise, n) if norm else None,
-            "sensitivity_norm": norm,
-            "noise_scale": self.noise_scale,
             "conditions": conditions,
             "claimed": claimed,
             "regret_bound": None if bounds is None else bounds.bound(self.adversary),

@@ -18,6 +18,7 @@ from dpoco.accounting._loss_words import in_words
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.verdict import issuer_says, verdict
 
 if TYPE_CHECKING:
     from dpoco.accounting._ledger_book import Book, Entry
@@ -135,15 +136,12 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
     elif plain:
         sections += _for_everybody(g, people)
     else:
-        if not g.certified:
-            sections.append(("NOT CERTIFIED", _DOUBT, ()))
         record = facts(g)
-        released = f"{g.mechanism}, over at most {_span(g)}. Everything below is about "
         bound = f"epsilon = {g.epsilon:.6g} and delta = {g.delta:.6g} allow."
         change = f"{g.unit}: {_CHANGE[g.change].format(unit=g.unit)}, beyond what {bound}"
+        everything = f" Everything is about all releases over at most {_span(g)} together."
         sections += [
-            ("What is released", f"{released}all of it together.", ()),
-            ("What is protected", change, ()),
+            ("What is protected", change + everything, ()),
             ("Against whom", f"{_AGAINST[g.view]}.", ()),
             (
                 "What the numbers mean, for two streams that differ in this",
@@ -154,21 +152,33 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         ]
         if g.numerics is not None:
             sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
-        sections.append(("Conditions", "", g.conditions))
-        if g.paper_epsilon is not None:
-            said = f"for the same noise they claim epsilon = {g.paper_epsilon:.6g} at this delta."
-            sections.append(("With the published constants", said, ()))
-        proof = f"{g.reference}; for the numbers above: docs/privacy/explanations.md"
+        derived = g.conditions[: len(g.conditions) - len(g.further)]
+        sections += [("Conditions", "", derived)] if derived else []
+        sections.append(("Stated by the issuer, not part of the proof", "", tuple(_said(g))))
+        proof = "For the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
         review = tuple(f"{page}: {who}" for page, who in record["review"].items())
         sections.append(("Reviewed outside the project", "", review))
-    lines: list[str] = []
+    lines = textwrap.wrap(verdict(g).sentence, _WIDTH, subsequent_indent="  ")
     for title, text, items in sections:
         lines.append(title)
         lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
         for item in items:
             lines += textwrap.wrap(item, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines)
+
+
+def _said(g: Guarantee) -> Iterator[str]:
+    """Yield what only the issuer says, an item each."""
+    for name, value in issuer_says(g).items():
+        if isinstance(value, dict):
+            yield f"{name}: " + "; ".join(f"{key}: {_plain(v)}" for key, v in value.items())
+        elif name == "further conditions":
+            yield from (f"condition: {text}" for text in value)
+        elif isinstance(value, list):
+            yield f"{name}: epsilon = {value[0]:.6g}, delta = {value[1]:.6g}"
+        else:
+            yield f"{name}: {_plain(value)}"
 
 
 _THINGS = {
@@ -334,56 +344,68 @@ def _span(guarantee: Guarantee) -> str:
 
 
 def one_line(guarantee: Guarantee) -> str:
-    """Return the guarantee in one line."""
-    if not guarantee.private:
-        noisy = guarantee.noise_scale > 0.0
-        doubt = "beyond what is accounted for" if noisy else "without privacy"
-        return f"<Guarantee: none, {_span(guarantee)} {doubt}>"
-    doubt = "" if guarantee.certified else ", not certified"
-    seen = "" if guarantee.view == "everyone" else f", seen by {guarantee.view}"
-    return (
-        f"<Guarantee: epsilon={guarantee.epsilon:.6g}, delta={guarantee.delta:.6g}, "
-        f"{guarantee.change} {guarantee.unit}{seen}, {_span(guarantee)}{doubt}>"
-    )
+    """Return the guarantee in one line, which begins with the verdict unless it is protected."""
+    g, found = guarantee, verdict(guarantee)
+    if not g.private:
+        return f"<Guarantee: {found.sentence}>"
+    seen = "" if g.view == "everyone" else f", seen by {g.view}"
+    point = f"epsilon={g.epsilon:.6g}, delta={g.delta:.6g}, {g.change} {g.unit}{seen}, {_span(g)}"
+    doubt = {
+        "protected": "",
+        "not verified": "not verified, " if g.certified else "not verified, not certified, ",
+        "not protected": "NOT PROTECTED (seeded noise), ",
+        "only if": f"only if {'; and '.join(g.doubts)}: ",
+    }
+    return f"<Guarantee: {doubt[found.kind]}{point}>"
 
 
 def statement(guarantee: Guarantee) -> str:
-    """Return the guarantee as a statement of several lines."""
-    if not guarantee.private:
-        lines = ["No differential privacy", f"  Released:   {guarantee.mechanism}"]
-        lines += [f"  Note:       {text}" for text in guarantee.conditions]
-        return "\n".join(lines + _utility(guarantee))
-    numbers = (("mu", guarantee.mu, "GDP"), ("rho", guarantee.rho, "zCDP"))
+    """Return the guarantee as a statement of several lines: the verdict, what follows, and words.
+
+    Everything below "Stated by the issuer" is what a record says and nobody can compute from the
+    description.
+    """
+    g, first = guarantee, verdict(guarantee).sentence
+    if not g.private:
+        lines = [first, f"  Released:   {g.mechanism}"]
+        lines += [f"  Note:       {text}" for text in g.conditions]
+        return "\n".join(lines + _utility(g))
+    numbers = (("mu", g.mu, "GDP"), ("rho", g.rho, "zCDP"))
     native = [
         f"{name} = {value:.6g} ({kind})" for name, value, kind in numbers if value is not None
     ]
     lines = [
-        f"Differential privacy: epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.6g}"
-        + ("" if guarantee.certified else "  [NOT CERTIFIED, see conditions]"),
-        f"  Released:   {guarantee.mechanism}, {_extent(guarantee)}",
-        *neighbours(guarantee.change, guarantee.view, guarantee.unit),
+        first,
+        f"Differential privacy: epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}"
+        + ("" if g.certified else "  [NOT CERTIFIED, see above]"),
+        *neighbours(g.change, g.view, g.unit),
         "              beyond a factor e^epsilon in probability, up to delta",
     ]
     lines += [f"  Equivalent: {', '.join(native)}"] if native else []
-    if guarantee.beyond is not None:
-        text = f"  Composed:   {in_words(guarantee.beyond)}"
+    if g.beyond is not None:
+        text = f"  Composed:   {in_words(g.beyond)}"
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
-    if guarantee.claimed is not None:
+    if g.numerics is not None:
+        lines.append(f"  Arithmetic: {_ARITHMETIC[g.numerics]}")
+    derived = g.conditions[: len(g.conditions) - len(g.further)]
+    lines += ["  Conditions:"] * bool(derived) + [f"    - {text}" for text in derived]
+    lines += [
+        "Stated by the issuer, not part of the proof:",
+        f"  Released:   {g.mechanism}, {_extent(g)}",
+    ]
+    if g.claimed is not None:
         lines.append(
-            f"  Claimed:    epsilon = {guarantee.claimed[0]:.6g}, "
-            f"delta = {guarantee.claimed[1]:.6g} by "
-            f"the composition of the {guarantee.calibration!r} calibration"
+            f"  Claimed:    epsilon = {g.claimed[0]:.6g}, delta = {g.claimed[1]:.6g} by "
+            f"the composition of the {g.calibration!r} calibration"
         )
-    if guarantee.paper_epsilon is not None:
+    if g.paper_epsilon is not None:
         lines.append(
-            f"  Published:  epsilon = {guarantee.paper_epsilon:.6g} for the same noise, "
+            f"  Published:  epsilon = {g.paper_epsilon:.6g} for the same noise, "
             "by the constants in print"
         )
-    if guarantee.numerics is not None:
-        lines.append(f"  Arithmetic: {_ARITHMETIC[guarantee.numerics]}")
-    lines += _utility(guarantee)
-    lines += ["  Conditions:"] + [f"    - {text}" for text in guarantee.conditions]
-    lines.append(f"  Proof:      {guarantee.reference}")
+    lines += _utility(g)
+    lines += ["  Further conditions:"] * bool(g.further) + [f"    - {text}" for text in g.further]
+    lines.append(f"  Proof:      {g.reference}")
     return "\n".join(lines)
 
 

@@ -38,7 +38,7 @@ from dpoco.accounting.nets import (
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.prefix_hedge import HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.statement import check_claim, state_sum, stated_delta
+from dpoco.accounting.statement import check_claim, state, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
@@ -332,10 +332,10 @@ def guarantee(
         believed = published_sensitivity(setting.shape, counts, p.lipschitz) * column
         paper_epsilon = with_tails(Gaussian(believed / p.noise_scale), total.mass).epsilon(delta)
         claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
-    bounded = f"The program limits losses of two points of the net to differ by {p.lipschitz:g} "
-    promised = f"ASSUMED, not enforced: every loss is {p.lipschitz:g}-Lipschitz and finite."
-    conditions = (f"{bounded}times their distance." if p.enforce else promised,)
-    result = state_sum(
+    steep = f"{p.lipschitz:g} times their distance"
+    bounded = f"The program limits how far losses of two points of the net differ to {steep}."
+    conditions = (bounded,) if p.enforce else ()
+    result = state(
         total,
         NEAR,
         released=what,

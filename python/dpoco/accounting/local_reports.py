@@ -5,8 +5,6 @@ Proof: ``docs/privacy/local_randomizers.md``.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.statement import state
@@ -48,8 +46,7 @@ def local_guarantee(
         Whether any noise was reproducible: the guarantee is then not certified.
     """
     choice("protect", protect, _SCOPES)
-    reports = mechanism.reports
-    stated = state(
+    return state(
         mechanism,
         Neighbours(view="server"),
         released=released,
@@ -57,21 +54,8 @@ def local_guarantee(
         delta=delta,
         reference="likelihood ratios of the laws as sampled; docs/privacy/local_randomizers.md",
         seeded=simulated,
-        unit="one report" if reports == 1 else f"{reports} reports of one user",
-        numerics=None,
+        conditions=(_SCOPES[protect],),
     )
-    count = "one report" if reports == 1 else f"{reports} reports"
-    conditions = (
-        _SCOPES[protect],
-        f"Each user's device counts its reports, and sends at most {count}.",
-        "The operator fixed all parameters and hypotheses without looking at the protected labels.",
-        "Everybody can see that a user takes part, and when: nothing is claimed for shuffling.",
-        "The reports alone are covered: timing, memory and files of the device are not.",
-        "SIMULATED REPORTS: the noise is reproducible, or one process saw all labels; void."
-        if simulated
-        else "The operating system of the device draws the noise of each report.",
-    )
-    return replace(stated, conditions=conditions)
 
 
 def client_guarantee(*, epsilon: float, reports: int, protect: str, simulated: bool) -> Guarantee:

@@ -85,8 +85,6 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
         scale = mechanism.phases[0].scale
         return {
             "released": f", p = {domain.p:g}, {self.phases} phases of {self.steps} steps",
-            "sensitivity": scale / self.noise_multiplier,
-            "noise_scale": scale,
             "details": {"phases": float(self.phases), "steps per phase": float(self.steps)},
         }
 

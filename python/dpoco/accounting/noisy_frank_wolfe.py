@@ -106,8 +106,6 @@ class NoisyFrankWolfeParameters(fits.BatchParameters):
         unused = 2.0 * self.difference_bound * found.feature_l2
         return {
             "released": f", p = {domain.p:g}, {self.steps} steps",
-            "sensitivity": first * self.first_scale,
-            "noise_scale": self.first_scale,
             "paper_epsilon": max(first, *later, 0.0) * math.sqrt(2.0 * math.log(1.0 / delta)),
             "details": {
                 "first batch": float(self.first_batch),

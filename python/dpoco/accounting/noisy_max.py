@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting._words import PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import Parameters, at_least, one_of
@@ -254,7 +253,6 @@ def guarantee(
         Whether the noise is reproducible, which voids the guarantee.
     """
     p = parameters
-    way = ", all scores the same way" if p.one_directional else ""
     return state(
         mechanism_of(p),
         Neighbours(),
@@ -264,9 +262,4 @@ def guarantee(
         delta=stated_delta(budget, p.horizon),
         reference="report noisy max; docs/privacy/noisy_max.md",
         seeded=seeded,
-        unit="one record",
-        sensitivity=p.sensitivity,
-        sensitivity_norm="linf",
-        noise_scale=p.scale,
-        conditions=(f"{PROMISED}one record changes each score by at most {p.sensitivity:g}{way}.",),
     )

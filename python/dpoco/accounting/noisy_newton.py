@@ -36,7 +36,7 @@ from dpoco.accounting.release import (
     released_sum,
     sum_of,
 )
-from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.statement import state, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import HuberLoss, LogisticLoss, Loss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
@@ -248,7 +248,7 @@ def guarantee(
         "shrinkage": p.shrinkage,
         "regret bound holds for": "any decisions: nothing better is proved of these",
     }
-    return state_sum(
+    return state(
         total,
         Neighbours(p.relation),
         released=(

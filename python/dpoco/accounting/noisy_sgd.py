@@ -85,8 +85,6 @@ class NoisySGDParameters(fits.BatchParameters):
         paper = math.sqrt(8.0 * math.log(1.0 / delta)) * mechanism.bound / self.noise_scale
         return {
             "released": f", {self.steps} steps",
-            "sensitivity": mechanism.movement,
-            "noise_scale": self.noise_scale,
             "paper_epsilon": paper if self.steps <= self.records**2 else None,
             "details": {
                 "steps": float(self.steps),

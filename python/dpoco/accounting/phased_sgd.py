@@ -105,8 +105,6 @@ class PhasedSGDParameters(PhasedParameters):
         reach = max(each.movement(domain.dimension) for each in walks)
         return {
             "released": f", {self.phases} phases",
-            "sensitivity": reach,
-            "noise_scale": self.noise_multiplier * reach,
             "bound": ", and projects iterates in l2",
             "paper_epsilon": 4.0 * math.sqrt(math.log(1.0 / delta)) * (1.0 / self.noise_multiplier),
             "details": {

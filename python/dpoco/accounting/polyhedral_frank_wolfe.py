@@ -351,9 +351,6 @@ def guarantee(
     result = state(
         mechanism,
         near,
-        sensitivity=p.sensitivity,
-        sensitivity_norm="linf",
-        noise_scale=p.scale,
         conditions=(leaf.condition(math.inf),),
         claimed=claimed,
         details={

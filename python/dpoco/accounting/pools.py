@@ -45,7 +45,7 @@ NOISES = ("fresh", "ideal_fresh", "hidden")
 _PAGE = "docs/privacy/pools.md"
 _UP = 1.0 + 1e-14  # more than the roundings below
 # Numbers that are about one changed record.
-_OF_ONE_RECORD = ("sensitivity", "noise_multiplier", "column_norm", "paper_epsilon", "regret_bound")
+_OF_ONE_RECORD = ("paper_epsilon", "regret_bound")
 
 
 def noise_of(learner: Any) -> str:
@@ -133,7 +133,7 @@ def pool_guarantee(
         "claimed": None,
     }
     if user:
-        changed |= {"unit": "one user", "person": None}
+        changed |= {"unit": "one user", "person": None, "description": None}
     if m * c > 1:
         changed |= dict.fromkeys(_OF_ONE_RECORD)
         ideal = _of_keys(ideal, c, one.delta, noise, adaptive)

@@ -79,8 +79,6 @@ class SufficientStatisticsParameters(fits.BatchParameters):
         """Return further fields of the guarantee."""
         return {
             "released": ", all second moments at once",
-            "sensitivity": mechanism.summand.movement(Neighbours()),
-            "noise_scale": self.noise_scale,
             "details": {"entries of the sum": float(mechanism.summand.size)},
         }
 
