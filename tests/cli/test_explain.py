@@ -73,8 +73,8 @@ def test_the_plain_page(invoke, tmp_path, guarantee):
     path = written(tmp_path / "g.json", guarantee.to_json())
     shown = invoke("explain", path, "--plain", "--people", 10**8).stdout
     assert shown == explain(guarantee, plain=True, people=10**8) + "\n"
-    assert shown.startswith("WARNING")
-    assert not invoke("explain", path, "--plain").stdout.startswith("WARNING")
+    assert "WARNING" in shown
+    assert "WARNING" not in invoke("explain", path, "--plain").stdout
     ledger = Ledger(BUDGET)
     ledger.charge(guarantee, "running sums")
     path = written(tmp_path / "ledger.json", ledger.to_json())

@@ -166,6 +166,17 @@ class Book:
         cost, condition = self._cost(claim)
         if claim.guarantee is not None and not claim.guarantee.private:
             raise BudgetExceeded(f"{claim.label!r} promises no privacy at all")
+        try:
+            return self._admitted(claim, cost, condition, share)
+        except BudgetExceeded as refusal:
+            if not condition:
+                raise
+            raise BudgetExceeded(f"{refusal}. {condition}") from None
+
+    def _admitted(
+        self, claim: Claim, cost: Cost, condition: str, share: float
+    ) -> tuple[Entry, str]:
+        """Return what `admission` does, for a claim of this cost."""
         if not self.adaptive:
             entry = Entry(claim, cost, Spent(0.0, 0.0), condition)
             self._check_plan(entry, share)

@@ -221,7 +221,8 @@ def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
 JOINT = (
     "A user's record is the context and the rewards of all arms.",
     "All OTHER users, and everybody who sees the estimates, cannot tell this record from another.",
-    "Whoever sees the user's own action or reward is not covered: nor is a log of all actions.",
+    "Nothing is hidden from whoever sees the user's own action or reward: a log of all actions is "
+    "not covered.",
     "Other users' records do not depend on a user's own action and reward.",
 )
 FIXED = "The operator fixed all parts in advance, and chose none in reaction to releases."

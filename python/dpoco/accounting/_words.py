@@ -27,8 +27,8 @@ PER_ROUND = "Each round is protected by itself: several rounds of one person are
 EACH_PERSON, TIMES = "Each person contributes", "The times of a person's rounds"
 RULE = "The limit is a fixed rule, not a count taken from the data."
 DOUBLED = (
-    "A replaced round counts as two changes, which doubles the cost: one round is emptied, and "
-    "filled again."
+    "Counts as two changes (epsilon doubles), because the ledger is about replaced rounds and the "
+    "guarantee about emptied ones: a ledger with relation='zero_out' charges it once."
 )
 INDEPENDENT = "The learners' noises are independent."
 UNSEEN = "Nobody who reacts to releases sees what the protected user is shown."

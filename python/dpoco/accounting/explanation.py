@@ -386,6 +386,7 @@ def ledger_text(book: Book, unit: str | None, currency: str) -> str:
     lines.append(f"  Charges:    {len(entries) or 'none'}")
     for number, entry in enumerate(entries, 1):
         lines.append(f"    {number}. {entry.label}: {_price(currency, entry)}")
+        lines += [f"       {entry.condition}"] if entry.condition else []
     lines.append("  Proof:      docs/privacy/ledger.md")
     return "\n".join(lines)
 

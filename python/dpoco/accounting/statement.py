@@ -321,12 +321,12 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         feedback that comes at once.
     """
     late = (
-        "Feedback is delayed: which feedback arrives, when and in which order depends on the data "
-        f"through {seen} only.",
-        "A record counts in the round in which its feedback arrives.",
+        "Feedback is delayed: a record counts in the round in which its feedback arrives, and "
+        "which feedback arrives, when and in which order depends on the data through "
+        f"{seen} only."
     )
     details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
-    conditions = (*immediate.conditions, *(late if immediate.private else ()))
+    conditions = (*immediate.conditions, *((late,) if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
 
 
