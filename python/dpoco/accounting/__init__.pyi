@@ -34,6 +34,7 @@ from dpoco.accounting import noisy_sgd as noisy_sgd
 from dpoco.accounting import oblivious_tracker as oblivious_tracker
 from dpoco.accounting import parameters as parameters
 from dpoco.accounting import phased_sgd as phased_sgd
+from dpoco.accounting import plain_statement as plain_statement
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral_frank_wolfe
 from dpoco.accounting import pools as pools
 from dpoco.accounting import prefix_hedge as prefix_hedge
@@ -42,6 +43,7 @@ from dpoco.accounting import rdp as rdp
 from dpoco.accounting import regret_bounds as regret_bounds
 from dpoco.accounting import release as release
 from dpoco.accounting import shift_detector as shift_detector
+from dpoco.accounting import signatures as signatures
 from dpoco.accounting import statement as statement
 from dpoco.accounting import sufficient_statistics as sufficient_statistics
 from dpoco.accounting import sum_release as sum_release

@@ -14,11 +14,14 @@ import dpoco
 from dpoco._encryption import UnreadableError, is_encrypted
 from dpoco._state import FRAME_SIGNATURE
 from dpoco.accounting import Guarantee
+from dpoco.accounting._records import of_json
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
 from dpoco.cli import _support as shell
 from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
+from dpoco.cli._signing import about_file, opened, origin_of, signer_of
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.losses.combined import Unknown
 
@@ -182,11 +185,12 @@ def explain_command(
     Parameters
     ----------
     file : argument FILE
-        JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or any JSON
+        JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), what dpoco
+        sign wrote, or any JSON
         object that holds a guarantee under that name, such as the output of dpoco plan --json.
     plain : --plain
-        One page for lawyers, auditors and those concerned, without terms; with a warning if epsilon
-        is above 10, or delta above one over the number of people.
+        A statement for lawyers, auditors and those concerned, without terms; with a warning if
+        epsilon is above 10, or delta above one over the number of people.
     people
         With --plain: how many people there are. [default: as many as rounds]
     """
@@ -195,6 +199,7 @@ def explain_command(
             record: Any = json.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             raise ValueError(f"{file} is not a JSON text") from None
+        record, signed = opened(record)
         if _kind(record) is None and isinstance(record, dict):
             record = record.get("guarantee", record)
         ledger = Ledger.from_dict(record) if _kind(record) == "dpoco.ledger" else None
@@ -212,13 +217,24 @@ def explain_command(
                 }
             shell.print_json(shown)
             return
-        if ledger is not None and not plain:
-            typer.echo(ledger.report() + "\n")
-        typer.echo(explain(guarantee, plain=plain, people=people))
+        about = about_file(file, signed)
+        if not plain:
+            if signed is not None:
+                typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
+            if ledger is not None:
+                typer.echo(ledger.report() + "\n")
+        typer.echo(explain(guarantee, plain=plain, people=people, about=about))
 
 
 _VERIFICATION = "dpoco.verification/1"
-_EXIT = {"verified": 0, "refuted": 1, "not covered": 1, "not one": 2, "unreadable": 2}
+_EXIT = {
+    "signature refuted": 7,
+    "verified": 0,
+    "refuted": 1,
+    "not covered": 1,
+    "not one": 2,
+    "unreadable": 2,
+}
 
 
 class _NotOneError(Exception):
@@ -234,7 +250,10 @@ _Judge = Callable[[Any], str]
 
 @shell.documented_options
 def verify_command(
-    files: list[Path], independent: bool = False, as_json: shell.JsonFlag = False
+    files: list[Path],
+    independent: bool = False,
+    signer: str | None = None,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """Compute again what files state, and refuse numbers that do not follow.
 
@@ -243,7 +262,8 @@ def verify_command(
     Nothing is drawn, and a journal is read from a copy: whoever writes it goes on.
 
     Exit codes: 0 all verified, 1 something refuted or not covered, 2 something that is none of
-    these, or whose key is missing.
+    these, or whose key is missing, 7 something that --signer did not sign, or that was changed
+    since.
 
     For example:
 
@@ -263,24 +283,31 @@ def verify_command(
         Prove every certificate by a program that shares no code with dpoco, in intervals that
         contain the exact values (extra verify); what it has no formula for is not covered. Of a
         ledger the charges are proved, and not their sum.
+    signer : PUBLIC_KEY
+        Every file must be signed by this key (dpoco sign), which you got from the signer and not
+        with the file: the text ed25519:..., or a file that holds it.
     """
     judge = _independent_judge() if independent else _verified
     with shell.errors_in_one_line():
-        rows = [_row(file, judge) for file in files]
+        public = None if signer is None else signer_of(signer)
+        rows = [_row(file, judge, public) for file in files]
     if as_json:
         shell.print_json({"schema": _VERIFICATION, "files": rows})
     else:
         for row in rows:
             found = "" if row["statements"] is None else f" ({', '.join(row['statements'])})"
             typer.echo(f"{row['file']}: {row['verdict']}{found}: {row['reason']}".rstrip(": "))
+            if "origin" in row:
+                typer.echo(f"  Origin: {row['origin']}")
     codes = {_EXIT[row["verdict"]] for row in rows}
     raise typer.Exit(1 if 1 in codes else max(codes))
 
 
-def _row(file: Path, judge: _Judge) -> dict[str, Any]:
+def _row(file: Path, judge: _Judge, signer: PublicKey | None) -> dict[str, Any]:
     """Return what is known of a file, as the command prints it."""
     row: dict[str, Any] = {"file": str(file), "statements": None, "reason": ""}
     try:
+        row["origin"] = _origin(file, signer)
         row["statements"] = list(_statements(file, judge))
         row["verdict"] = "verified"
     except (_NotOneError, OSError) as error:
@@ -288,11 +315,25 @@ def _row(file: Path, judge: _Judge) -> dict[str, Any]:
         row |= {"verdict": "not one", "reason": reason}
     except UnreadableError as error:
         row |= {"verdict": "unreadable", "reason": str(error)}
+    except SignatureError as error:
+        row |= {"verdict": "signature refuted", "reason": str(error)}
     except (StateError, BudgetExceeded) as error:
         row |= {"verdict": "refuted", "reason": str(error)}
     except _NotCoveredError as error:
         row |= {"verdict": "not covered", "reason": str(error)}
     return row
+
+
+def _origin(file: Path, signer: PublicKey | None) -> str:
+    """Return who can have written a file; `SignatureError` unless it is who was asked for."""
+    data = file.read_bytes()
+    try:
+        record = of_json(data)
+    except StateError:
+        if signer is not None and data.lstrip()[:1] == b"{":
+            raise SignatureError("the file is no JSON text: it was cut short or changed") from None
+        record = None  # a state or a journal, which nobody signs
+    return origin_of(opened(record)[1], signer)
 
 
 def _verified(stated: Any) -> str:
@@ -360,6 +401,8 @@ def _of_record(record: Any, judge: _Judge) -> Iterator[str]:
             yield from _of_record(each, judge)
     elif _kind(record) == "dpoco.guarantee":
         yield judge(record)
+    elif is_signed(record):
+        yield from _of_record(opened(record)[0], judge)
     elif _kind(record) == "dpoco.ledger":
         yield from _of_ledger(Ledger.from_dict(record), judge)
     elif isinstance(record, dict) and isinstance(record.get("guarantee"), dict):
