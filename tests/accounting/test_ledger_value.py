@@ -294,7 +294,7 @@ def test_the_guarantee_of_a_ledger():
     g = ledger.guarantee
     assert (g.epsilon, g.delta, g.change, g.view) == (1.0, 1e-6, "replace", "everyone")
     assert g.unit == "one round"
-    assert g.certified
+    assert not g.certified  # of scores whose sensitivity is promised
     assert g.delta_at(1.0) == 1e-6
     assert Guarantee.from_json(g.to_json()) == g
     assert "PROMISED, not enforced: all charges are about one round." in g.conditions

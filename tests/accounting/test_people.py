@@ -239,7 +239,9 @@ def test_what_is_no_single_mechanism_is_refused(leader):
     pool = pool_guarantee(leader, keys=5, noise="fresh")
     book = Ledger(Budget(3.0, 1e-5))
     book.charge(leader, "a")
-    for other in (pool, book.guarantee, replace(leader, unit="one user")):
+    with pytest.raises(ValueError, match="protects 'one round'"):
+        replace(leader, unit="one user")
+    for other in (pool, book.guarantee):
         with pytest.raises(ValueError, match="call this for its parts"):
             other.for_person(3)
 

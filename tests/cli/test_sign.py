@@ -46,7 +46,7 @@ def test_signing_names_what_it_still_needs(invoke, files, tmp_path):
     assert signed.read_text() == before  # never overwritten
     assert "is signed" in invoke("sign", signed, "--key", key, *ABOUT, code=2).stderr
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"guarantee": STATED.to_dict()}))
+    plan.write_text(json.dumps({"schema": "dpoco.plan/1", "guarantee": STATED.to_dict()}))
     other = tmp_path / "other.json"
     shown = invoke("sign", plan, "--key", key, *ABOUT, "--output", other, "--json").stdout
     assert json.loads(shown)["verdict"] == "protected"

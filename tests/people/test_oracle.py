@@ -539,7 +539,7 @@ def test_forced_rounds_of_one_arm_in_selections_are_seen(monkeypatch):
 
 def test_certificates_that_outlast_their_description_are_seen(monkeypatch):
     """Either verifier without its check of the horizon."""
-    wrong = changed(_certificate._follows, "stated.horizon > longest or ", "")
+    wrong = changed(_certificate._follows, "stated.horizon > longest", "False")
     monkeypatch.setattr(_certificate, "_follows", wrong)
     checks = checker()
     monkeypatch.setattr(checks, "longest", lambda own: math.inf)

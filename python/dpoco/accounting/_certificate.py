@@ -28,12 +28,12 @@ from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing
 from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
-__all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
+__all__ = ["REPEATED", "contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
 
 _KIND, _VERSION = "dpoco.guarantee", 2
 # Relative, of numbers that are computed again: margins and other machines move them by less. Sums
 # of sampled Gaussians jitter.
-_CLOSE, _JITTER, _REPEATED_CLOSE = 1e-6, 1e-2, 1e-9
+_CLOSE, _JITTER, _SAME_CLOSE = 1e-6, 1e-2, 1e-9
 _DIGITS, _UP = 1.0 - 1e-12, 1.0 + 1e-12
 # Fields of a record, in order: those of a guarantee, with numbers of the loss instead of it.
 _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "rho",
@@ -41,7 +41,7 @@ _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "r
           "conditions", "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
           "description", "person")  # fmt: skip
 # Numbers that earlier records repeat of what the description says.
-_REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
+REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
              "column_norm")  # fmt: skip
 # What JSON holds of a type of these fields that is no number.
 _JSON: dict[Any, tuple[type, ...]] = {
@@ -57,8 +57,8 @@ _JSON: dict[Any, tuple[type, ...]] = {
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None,
-                          "seeded": None, "view": "everyone",
-                          **dict.fromkeys(_REPEATED)}  # fmt: skip
+                          "seeded": None,
+                          **dict.fromkeys(REPEATED)}  # fmt: skip
 _REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
@@ -95,11 +95,9 @@ def read(record: Mapping[str, Any]) -> Guarantee:
     """
     if isinstance(record, Mapping):
         record = of_version_1({**_LATER, **record})
-    body = read_record(
-        record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *_REPEATED})
-    )
+    body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *REPEATED}))
     try:
-        repeated = {name: _repeated(name, body.pop(name)) for name in _REPEATED}
+        repeated = {name: _repeated(name, body.pop(name)) for name in REPEATED}
         earlier = body["seeded"] is None
         read_body(body)
         stated = Guarantee(**body)
@@ -175,12 +173,12 @@ def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, 
         return True
     if body["numerics"] not in (None, stated.numerics):
         return not isinstance(stated.description, Nothing)
-    own = {name: getattr(stated, name) for name in _REPEATED}
+    own = {name: getattr(stated, name) for name in REPEATED}
     if isinstance(stated.description, Nothing):
         own = dict(repeated)
     if isinstance(stated.description, Declared):
         own = _of_one_release(own, repeated)
-    return not all(_agrees(repeated[name], own[name]) for name in _REPEATED)
+    return not all(_agrees(repeated[name], own[name]) for name in REPEATED)
 
 
 def _of_one_release(own: dict[str, Any], repeated: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +194,7 @@ def _agrees(value: Any, own: Any) -> bool:
         return value in (None, own)
     if own is None:
         return value == 0.0
-    return math.isclose(value, own, rel_tol=_REPEATED_CLOSE) and value >= 0.0
+    return bool(math.isclose(value, own, rel_tol=_SAME_CLOSE) and value >= 0.0)
 
 
 def loss_of(

@@ -374,7 +374,7 @@ class Book:
             horizon=max(horizons, default=1),
             mechanism=f"everything charged to a ledger ({labels})",
             seeded=any(g is not None and g.seeded for g in guarantees),
-            certified=all(g is not None and g.certified for g in guarantees),
+            certified=all(g is None or g.certified for g in guarantees),
             reference=f"{way}; docs/privacy/ledger.md",
             conditions=tuple(conditions),
         )

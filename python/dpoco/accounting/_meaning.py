@@ -72,17 +72,14 @@ def units(mechanism: Mechanism, view: str, person: tuple[int, int] | None) -> tu
     """
     if person is not None:
         return ("one person",)
-    found: tuple[str, ...] = UNITS
-    singles = list(_single(mechanism))
-    for one, enforced in singles:
-        own = _own_units(one, enforced, view)
-        found = tuple(unit for unit in own if unit in found or "reports" in unit)
-        if own and not found:
-            raise ValueError("the parts are about different units")
-        if not own:
-            found = UNITS
-    if any(isinstance(one, Declared) for one, _ in singles):
-        return () if found == UNITS else found
+    known = [
+        own for one, enforced in _single(mechanism) if (own := _own_units(one, enforced, view))
+    ]
+    if not known:
+        return ()
+    found = tuple(unit for unit in known[0] if all(unit in own for own in known))
+    if not found:
+        raise ValueError("the parts are about different units")
     return found
 
 
@@ -128,12 +125,11 @@ def promises(mechanism: Mechanism) -> tuple[str, ...]:
 
 def _own_promises(one: Mechanism, enforced: bool) -> Iterator[str]:
     if isinstance(one, Declared):
-        law = "Gaussian noise" if one.l2 else "noise (Laplace, or as private)"
         yield (
-            f"no record moves all releases together by more than {one.sensitivity:g}, whatever the "
-            "others are and whatever was released before"
+            "no record moves a release by more than is stated, whatever the others are and "
+            "whatever was released before"
         )
-        yield f"every release has {law} of scale {one.scale:g}, drawn afresh"
+        yield "every release has noise of the stated law and scale, drawn afresh"
     elif isinstance(one, Selections) and isinstance(one.scores, PromisedScores):
         way = ", all of them the same way" if one.scores.one_way else ""
         yield f"one record changes each score by at most {one.scores.sensitivity:g}{way}"
@@ -238,8 +234,10 @@ _LATE = (
 
 def conditions(
     mechanism: Mechanism, near: Neighbours, person: bool, seeded: bool, mass: float
-) -> tuple[str, ...]:
-    """Return the conditions that follow: without any of them the guarantee does not hold.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the conditions that follow, as printed before and behind those of the issuer.
+
+    Without any of them the guarantee does not hold.
 
     Parameters
     ----------
@@ -266,13 +264,13 @@ def conditions(
         noise = (*noise[:-1], _REAL_LINE)
     if any(isinstance(one, LocalReport) for one in singles):
         count = max(one.reports for one in singles if isinstance(one, LocalReport))
-        return (*promised, *fixed, *_local(count, seeded))
+        return (*promised, *fixed), _local(count, seeded)
     if all(isinstance(one, _FITS) for one in singles):
-        return (*promised, *fixed, *_of_fit(person), *noise)
-    return (
-        *promised,
-        *fixed,
-        *(_of_person(mechanism, near) if person else (PER_ROUND,)),
+        rule = _of_person(mechanism, near) if person else ()
+        return (*rule, *promised, *fixed), (*_of_fit(person), *noise)
+    first = (*(_of_person(mechanism, near) if person else ()), *promised, *fixed)
+    return first, (
+        *(() if person else (PER_ROUND,)),
         *(JOINT if near.view == "others" else ()),
         *_public(near),
         "The operator fixed the bounds, the horizon and all parameters without looking at the "

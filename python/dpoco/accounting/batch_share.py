@@ -43,11 +43,11 @@ CALIBRATIONS = ("tight", "paper")
 ADVERSARIES = ("oblivious", "adaptive")
 # In words, and the norm that a sum moves in.
 LAWS = {
-    "knorm": ("noise of density exp(-max|z|/scale)", "linf"),
-    "gaussian": ("Gaussian noise", "l2"),
-    "laplace": ("Laplace noise", "l1"),
-    "coordinate_rr": ("randomised response on one coordinate", ""),
-    "none": ("no noise", ""),
+    "knorm": "noise of density exp(-max|z|/scale)",
+    "gaussian": "Gaussian noise",
+    "laplace": "Laplace noise",
+    "coordinate_rr": "randomised response on one coordinate",
+    "none": "no noise",
 }
 _LARGEST_RESPONSE = 700.0  # epsilon of one randomised response: e^-epsilon must be a double
 
@@ -183,7 +183,7 @@ class BatchShareParameters(Parameters):
         n, bounds = self.experts, None
         if self.horizon is not None:
             bounds = regret(n, self, self.horizon)
-        words, norm = LAWS[self.noise]
+        words = LAWS[self.noise]
         details: dict[str, float | str | None] = {
             "learning rate": self.learning_rate,
             "batch": float(self.batch),

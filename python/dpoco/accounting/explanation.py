@@ -146,8 +146,7 @@ def explain(
         ]
         if g.numerics is not None:
             sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
-        derived = g.conditions[: len(g.conditions) - len(g.further)]
-        sections += [("Conditions", "", derived)] if derived else []
+        sections += [("Conditions", "", g.derived)] if g.derived else []
         sections.append(("Stated by the issuer, not part of the proof", "", tuple(_said(g))))
         proof = "For the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
@@ -271,7 +270,7 @@ def statement(guarantee: Guarantee) -> str:
     """
     g, first = guarantee, verdict(guarantee).sentence
     if not g.private:
-        lines = [first, f"  Released:   {g.mechanism}"]
+        lines = [first, "No differential privacy", f"  Released:   {g.mechanism}"]
         lines += [f"  Note:       {text}" for text in g.conditions]
         return "\n".join(lines + _utility(g))
     numbers = (("mu", g.mu, "GDP"), ("rho", g.rho, "zCDP"))
@@ -291,8 +290,7 @@ def statement(guarantee: Guarantee) -> str:
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
     if g.numerics is not None:
         lines.append(f"  Arithmetic: {_ARITHMETIC[g.numerics]}")
-    derived = g.conditions[: len(g.conditions) - len(g.further)]
-    lines += ["  Conditions:"] * bool(derived) + [f"    - {text}" for text in derived]
+    lines += ["  Conditions:"] * bool(g.derived) + [f"    - {text}" for text in g.derived]
     lines += [
         "Stated by the issuer, not part of the proof:",
         f"  Released:   {g.mechanism}, {_extent(g)}",

@@ -68,8 +68,8 @@ class Guarantee:
     reference : str
         Theorem, whether corrected, and the page of the proof.
     conditions : tuple of str
-        Conditions under which the guarantee holds: first those that follow from the description
-        and the set-up, which nobody can leave out; then `further`.
+        Conditions under which the guarantee holds: those that follow from the description and the
+        set-up, which nobody can leave out (`derived`), and others (`further`).
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.
@@ -146,13 +146,14 @@ class Guarantee:
         unit = self.unit or (*units, "one round")[0]
         if units and unit not in units:
             raise ValueError(f"this mechanism protects {units[0]!r}, not {unit!r}")
-        own = meaning.conditions(
+        first, last = meaning.conditions(
             description, self.neighbours, self.person is not None, self.seeded, self.loss.mass
         )
-        further = (text for text in dict.fromkeys(self.conditions) if text not in own)
+        given = dict.fromkeys(self.conditions)
+        further = (text for text in given if text not in first and text not in last)
         object.__setattr__(self, "unit", unit)
         object.__setattr__(self, "numerics", meaning.arithmetic(description))
-        object.__setattr__(self, "conditions", (*own, *further))
+        object.__setattr__(self, "conditions", (*first, *further, *last))
         object.__setattr__(self, "certified", self.private and not self.doubts)
 
     @classmethod
@@ -399,7 +400,9 @@ class Guarantee:
         """
         from dpoco.accounting import _meaning as meaning
 
-        found = ("the noise is drawn afresh and stays secret",) if self.seeded else ()
+        found: tuple[str, ...] = ()
+        if self.seeded:
+            found = ("the noise is drawn afresh and stays secret",)
         if self.description is None:
             return found
         nothing = self.loss.bare == NOTHING
@@ -419,15 +422,21 @@ class Guarantee:
 
     @property
     def further(self) -> tuple[str, ...]:
-        """Conditions that do not follow from the description: the issuer's own."""
+        """The `conditions` that do not follow from the description: the issuer's own."""
         if self.description is None:
             return self.conditions
         from dpoco.accounting import _meaning as meaning
 
-        own = meaning.conditions(
+        first, last = meaning.conditions(
             self.description, self.neighbours, self.person is not None, self.seeded, self.loss.mass
         )
-        return self.conditions[len(own) :]
+        return self.conditions[len(first) : len(self.conditions) - len(last)]
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The `conditions` that follow from the description; none without one."""
+        own = self.further
+        return tuple(text for text in self.conditions if text not in own)
 
     @property
     def _numbers(self) -> Any:

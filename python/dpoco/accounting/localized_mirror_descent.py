@@ -82,7 +82,6 @@ class LocalizedMirrorDescentParameters(PhasedParameters):
         self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
         """Return further fields of the guarantee."""
-        scale = mechanism.phases[0].scale
         return {
             "released": f", p = {domain.p:g}, {self.phases} phases of {self.steps} steps",
             "details": {"phases": float(self.phases), "steps per phase": float(self.steps)},

@@ -101,8 +101,6 @@ class PhasedSGDParameters(PhasedParameters):
         self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianPhases, delta: float
     ) -> dict[str, Any]:
         """Return further fields of the guarantee."""
-        walks = (each for each in mechanism.phases if isinstance(each, IteratePhase))
-        reach = max(each.movement(domain.dimension) for each in walks)
         return {
             "released": f", {self.phases} phases",
             "bound": ", and projects iterates in l2",

@@ -1,4 +1,4 @@
-"""The verdict on a guarantee: is anything protected as it was configured, and what must be believed.
+"""The verdict on a guarantee: is anything protected as configured, and what must be believed.
 
 Every output about a guarantee begins with it: ``repr``, ``str``, `explain`, ``dpoco explain`` and
 ``dpoco verify``. It rests on the description, the neighbours and the set-up alone. Whether the
@@ -16,6 +16,8 @@ __all__ = ["EXIT_CODES", "Verdict", "issuer_says", "scope", "verdict", "worst"]
 
 # In order of what is worst about several; 2, 3 and 4 have other meanings in other commands.
 EXIT_CODES = {"not verified": 1, "not protected": 6, "only if": 5, "protected": 0}
+
+ISSUER = "stated by the issuer, not checked"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def verdict(guarantee: Guarantee) -> Verdict:
         return Verdict("not protected", f"NOT PROTECTED: {why}; with secret noise {scope(g)}")
     if g.description is None:
         why = "nothing is described from which this could be computed again"
-        return Verdict("not verified", f"not verified: {why}: {scope(g)}")
+        return Verdict("not verified", f"not verified: {why}; {ISSUER}: {scope(g)}")
     if g.doubts:
         return Verdict("only if", f"only if {'; and '.join(g.doubts)}: {scope(g)}")
     return Verdict("protected", f"protected: {scope(g)}")
@@ -64,9 +66,10 @@ def worst(kinds: list[str]) -> str:
 
 
 def _why_open(g: Guarantee) -> str:
-    if g.description is None or g.description.loss(g.neighbours) is None:
-        return f"no noise hides {g.unit}, or nothing is proved about it ({_extent(g)})"
-    return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} ({_extent(g)})"
+    held = g.description is not None and g.description.loss(g.neighbours) is not None
+    if held:
+        return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} ({_extent(g)})"
+    return f"there is no noise, or no proof: releases may reveal {g.unit} ({_extent(g)})"
 
 
 _CHANGES = {"replace": "replaced by any other data", "zero_out": "present or empty"}
@@ -80,7 +83,7 @@ _OBSERVERS = {
 def scope(guarantee: Guarantee) -> str:
     """Return epsilon and delta with unit, change, view, horizon and person, in one line."""
     g = guarantee
-    whom = g.unit
+    whom = g.unit if g.description is None or _derived_unit(g) else f"{g.unit} ({ISSUER})"
     if g.person is not None:
         most, apart = g.person
         often = "round" if most == 1 else "rounds"
@@ -97,13 +100,18 @@ def _extent(g: Guarantee) -> str:
     return f"at most {g.horizon} {noun}" + ("" if g.horizon == 1 else "s")
 
 
-def issuer_says(guarantee: Guarantee) -> dict[str, Any]:
-    """Return what a certificate says and nothing proves: words and numbers of whoever issued it."""
+def _derived_unit(g: Guarantee) -> bool:
+    """Return whether the description decides what one change concerns."""
     from dpoco.accounting import _meaning as meaning
 
+    return g.description is not None and bool(meaning.units(g.description, g.view, g.person))
+
+
+def issuer_says(guarantee: Guarantee) -> dict[str, Any]:
+    """Return what a certificate says and nothing proves: words and numbers of whoever issued it."""
     g = guarantee
     said: dict[str, Any] = {"released": g.mechanism}
-    if g.description is None or not meaning.units(g.description, g.view, g.person):
+    if not _derived_unit(g):
         said["unit"] = g.unit
     if g.description is None:
         said["numerics"] = g.numerics

@@ -23,7 +23,7 @@ _HOMES = {
     "sweep": "_bench.sweep_command",
     "explain": "_checks.explain_command",
     "verify": "_checks.verify_command",
-    "sign": "_signing.sign_command",
+    "sign": "_sign.sign_command",
     "journal": "_journals.journal_app",
     "table": "_lists.table_app",
     "bench": "_bench.bench_command",
