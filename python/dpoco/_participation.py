@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting._words import PROMISED
-from dpoco.accounting.statement import for_person
+from dpoco.accounting.statement import for_person, promised
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 Parameters = TypeVar("Parameters")
@@ -99,7 +98,7 @@ class Participation:
         person = for_person(guarantee, self.rounds, self.separation, once=True)
         if not person.private:
             return person
-        own = f"{PROMISED}the caller keeps each person to this limit."
+        own = promised("the caller keeps each person to this limit")
         if self.enforced:
             own = (
                 f"The program refuses people beyond the first {self.max_persons}, which the "

@@ -34,7 +34,6 @@ from dpoco.accounting import noisy_sgd as noisy_sgd
 from dpoco.accounting import oblivious_tracker as oblivious_tracker
 from dpoco.accounting import parameters as parameters
 from dpoco.accounting import phased_sgd as phased_sgd
-from dpoco.accounting import plain_statement as plain_statement
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral_frank_wolfe
 from dpoco.accounting import pools as pools
 from dpoco.accounting import prefix_hedge as prefix_hedge

@@ -17,7 +17,7 @@ from dpoco.accounting._loss_words import in_words
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.plain_statement import (
+from dpoco.accounting._plain_statement import (
     AGAINST,
     Section,
     odds_factor,

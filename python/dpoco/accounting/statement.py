@@ -14,7 +14,7 @@ from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int
 from dpoco.accounting._meaning import units
-from dpoco.accounting._words import REGRET_SCOPES
+from dpoco.accounting._words import PROMISED, REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret
@@ -28,8 +28,8 @@ from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "expert_guarantee",
-           "expert_mechanism", "for_person", "require_published", "state",
-           "stated_delta"]  # fmt: skip
+           "expert_mechanism", "for_person", "promised", "require_published",
+           "state", "stated_delta"]  # fmt: skip
 
 CLIPPED_LOSSES = "The program clips losses to their declared range."
 
@@ -129,6 +129,11 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     if said and 0.0 < ideal.rho < math.inf:
         return (Zcdp(ideal.rho), *rest)
     return rest or ideal.bounds
+
+
+def promised(clause: str) -> str:
+    """Return the condition that somebody keeps what nothing enforces."""
+    return f"{PROMISED}{clause}."
 
 
 def for_person(
