@@ -1217,7 +1217,7 @@ def longest(own: Any) -> float:
 PLAIN = {str, float, int, bool, type(None)}  # in a table
 TABLE = """dpoco.guarantee: version n, epsilon x0i, delta x0u, change s, unit s, horizon n,
 mechanism s, mu x-, rho x-, calibration s, certified b, seeded b?, claimed X0i-, paper_epsilon x0i-,
-reference s, conditions S, truncation_mass x0u, profile *?, regret_bound x0i-?, details t?, numerics
+reference s, conditions S, truncation_mass x0u, profile *?, regret_bound x0-?, details t?, numerics
 s-?, view s?, description d-?, person N-?; clipped_vector: dimension n, norm xi, bound, bound_l2 xi;
 glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_and_curvature:
 dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension

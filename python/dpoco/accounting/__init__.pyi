@@ -49,6 +49,7 @@ from dpoco.accounting import sum_release as sum_release
 from dpoco.accounting import tables as tables
 from dpoco.accounting import tree_frank_wolfe as tree_frank_wolfe
 from dpoco.accounting import truncation as truncation
+from dpoco.accounting import verdict as verdict
 from dpoco.accounting import window_selector as window_selector
 from dpoco.accounting import zcdp as zcdp
 from dpoco.accounting.budget import Budget as Budget

@@ -139,9 +139,9 @@ def _check_words(body: Mapping[str, Any]) -> None:
     texts = (*body["conditions"], *body["details"])
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("conditions and names of details must be texts")
-    for bound in (body["regret_bound"], body["paper_epsilon"]):
-        if bound is not None and not bound >= 0.0:
-            raise ValueError("a bound on regret and an epsilon are at least 0")
+    regret, paper = body["regret_bound"], body["paper_epsilon"]
+    if (regret is not None and not 0.0 <= regret < math.inf) or (paper is not None and paper < 0.0):
+        raise ValueError("a bound on regret is finite, and it and an epsilon are at least 0")
     epsilon, delta = body["claimed"] or (0.0, 0.0)
     if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
         raise ValueError("claimed must be an epsilon and a delta")
@@ -183,15 +183,15 @@ def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, 
 
 def _of_one_release(own: dict[str, Any], repeated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a declared mechanism as earlier records have them: of one release."""
-    column, moved = repeated["column_norm"], own["sensitivity"]
-    if not column or not moved:
+    single, moved = repeated["sensitivity"], own["sensitivity"]
+    if not single or not moved or repeated["column_norm"] is None:
         return own
-    return {**own, "column_norm": column, "sensitivity": moved / column}
+    return {**own, "sensitivity": single, "column_norm": moved / single}
 
 
 def _agrees(value: Any, own: Any) -> bool:
     if value is None or isinstance(value, str):
-        return value in (None, own)
+        return bool(value in (None, own))
     if own is None:
         return value == 0.0
     return bool(math.isclose(value, own, rel_tol=_SAME_CLOSE) and value >= 0.0)

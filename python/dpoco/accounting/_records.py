@@ -75,7 +75,12 @@ def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) 
 def of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record whose one relation said both what changes and who looks, as two."""
     word = record.get("relation")
-    if record.get("version") != 1 or word not in tuple(_RELATIONS) or "change" in record:
+    if (
+        record.get("version") != 1
+        or record["version"] is True
+        or word not in tuple(_RELATIONS)
+        or "change" in record
+    ):
         return dict(record)
     rest = {name: value for name, value in record.items() if name != "relation"}
     return {**rest, **_RELATIONS[word], "version": 2}

@@ -132,6 +132,8 @@ class Guarantee:
             raise ValueError(f"delta must be in [0, 1]; got {self.delta!r}")
         if type(self.horizon) is not int or not 1 <= self.horizon <= 2**62:
             raise ValueError(f"horizon must be an int in [1, 2^62]; got {self.horizon!r}")
+        if self.regret_bound is not None and not self.regret_bound < math.inf:
+            object.__setattr__(self, "regret_bound", None)  # nothing is bounded
         if self.description is not None:
             self._take_from(self.description)
         # Only a description says what several rounds cost.

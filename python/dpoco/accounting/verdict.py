@@ -12,7 +12,7 @@ from typing import Any
 
 from dpoco.accounting.guarantee import Guarantee
 
-__all__ = ["EXIT_CODES", "Verdict", "issuer_says", "scope", "verdict", "worst"]
+__all__ = ["Verdict", "issuer_says", "scope", "verdict", "worst"]
 
 # In order of what is worst about several; 2, 3 and 4 have other meanings in other commands.
 EXIT_CODES = {"not verified": 1, "not protected": 6, "only if": 5, "protected": 0}
