@@ -221,6 +221,8 @@ def explain_command(
                     "remaining": None if left is None else left.to_dict(),
                     "charges": [entry.label for entry in ledger.entries],
                 }
+            if signed is not None:
+                shown["signed"] = signed.about()
             shell.print_json(shown)
             return
         about = about_file(file, signed)
