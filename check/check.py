@@ -1295,6 +1295,7 @@ def read(record: Any) -> Any:
 
 UNITS = {"one round", "one record", "one user's record", "one report"}
 REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
+PROMISED = "PROMISED, not enforced: "  # what a condition of the issuer begins with
 PROMISES = """another program keeps to its unit, sensitivity and noise (stated by the issuer)
 a record moves no score and no query by more than is declared
 all losses obey their bounds, and draws are as near to their law as is declared""".splitlines()
@@ -1341,7 +1342,10 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
 def doubts(stated: Any, loss: Loss) -> list[str]:
     """Return what must be believed, promises and a paper's claim, besides the noise."""
     claim = ["nobody relies on what a paper claims instead"] * (stated.calibration == "paper")
-    promised = [] if loss.record == NOTHING.record else concluded(stated)[2]
+    own = ["the issuer's promises are kept"] * any(
+        x.startswith(PROMISED) for x in stated.conditions
+    )
+    promised = [] if loss.record == NOTHING.record else concluded(stated)[2] + own
     return promised + (claim if stated.claimed is not None else [])
 
 

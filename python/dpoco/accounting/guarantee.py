@@ -407,10 +407,10 @@ class Guarantee:
             found = ("the noise is drawn afresh and stays secret",)
         if self.description is None:
             return found
-        nothing = self.loss.bare == NOTHING
-        found += () if nothing else meaning.promises(self.description)
-        promised = (text for text in self.further if text.startswith(PROMISED))
-        found += tuple(text.removeprefix(PROMISED).rstrip(".") for text in promised)
+        if self.loss.bare != NOTHING:
+            promised = (text for text in self.further if text.startswith(PROMISED))
+            own = (text.removeprefix(PROMISED).rstrip(".") for text in promised)
+            found = (*found, *meaning.promises(self.description), *own)
         if self.claimed is not None and (self.calibration == "paper" or not self._claim_follows()):
             epsilon, delta = self.claimed
             said = f"epsilon = {epsilon:.6g}, delta = {delta:.6g}"

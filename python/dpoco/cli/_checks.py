@@ -342,7 +342,7 @@ def verify_command(
 
 
 def _row(
-    file: Path, judge: _Judge, signer: PublicKey | None
+    file: Path, judge: _Judge, signer: PublicKey | None = None
 ) -> tuple[dict[str, Any], list[_Statement]]:
     """Return what is known of a file, as the command prints it, and its statements."""
     row: dict[str, Any] = {"file": str(file), "statements": None, "reason": ""}
