@@ -423,57 +423,6 @@ def tracker(record: Record) -> Known:
     return Known(lambda e: ways(e, total, moments=moments), pure=total, moments=moments)
 
 
-# -- Gaussian releases of secret records -----------------------------------------------------------
-
-
-def sampled_law(n: int, mu: arb, cells: int) -> tuple[list[tuple[arb, arb, arb]], arb]:
-    """Return points (log y, y, mass under Q) of one step's law, and the mass under P beyond them.
-
-    Mass and mean of e^x go to the ends of cells, which are narrow near 0, where the mass is.
-    """
-    growth, reach = 2.5, 8.0 + float(mu.mid())
-    width = float(mu.mid()) * reach / math.sinh(growth)
-    ends = [arb(width * math.sinh(growth * k / cells)) for k in range(cells + 1)]
-    below = [normal(-x / mu - mu / 2) for x in ends]  # mass of Q above x
-    grown = [normal(-x / mu + mu / 2) for x in ends]  # mean of e^x above x
-    masses = [arb(0)] * cells + [below[cells]]
-    for k in range(cells):
-        mass, mean = below[k] - below[k + 1], grown[k] - grown[k + 1]
-        low, high = ends[k].exp(), ends[k + 1].exp()
-        upper = (mean - mass * low) / (high - low)
-        masses[k] += mass - upper
-        masses[k + 1] += upper
-    tail = (grown[cells] - ends[cells].exp() * below[cells]) / n
-    ratios = [1 + x.expm1() / n for x in ends]
-    rows = list(zip(ratios, masses, strict=True))
-    return [(y.log(), y, q) for y, q in rows[1:]], tail  # the first has loss 0
-
-
-def sampled(record: Record) -> Known:
-    """Return what is told by steps on a record drawn with replacement (batch_baselines.md).
-
-    One more Gaussian release, which can only add, makes the integrand fall off.
-    """
-    n, steps, mu = record["records"], record["steps"], 1 / arb(record["multiplier"])
-    if n == 1:
-        return bell({"mu": mu * arb(steps).sqrt()})
-    covered(steps >= max(1000, 8 * n), "sampled steps so few that their loss has not spread")
-    points, tail = sampled_law(n, mu, 448)
-    spread = (steps * total_of(q * (1 + y) * x**2 for x, y, q in points)).sqrt()
-    added = arb(float(spread.mid()) / 400.0)
-
-    def delta(epsilon: float) -> arb:
-        def transform(z: Any) -> Any:
-            terms = (q * (y * (z * x).exp() + (-z * x).exp() - 1 - y) for x, y, q in points)
-            one: Any = sum(terms, arb(1))
-            return one**steps * (added * added * z * (z + 1) / 2 - z * epsilon).exp()
-
-        return plainly.curve(epsilon).min(inverted(transform, added) + steps * tail)
-
-    plainly = bell({"mu": mu * arb(steps).sqrt()})
-    return plainly._replace(curve=delta)
-
-
 # -- Local reports ---------------------------------------------------------------------------------
 
 
@@ -540,7 +489,7 @@ def least_of(record: Record) -> Known:
 LOSSES: dict[str, Callable[[Record], Known]] = {
     "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled, "renyi": tilted,
     "renyi_of_person": tilted, "bounded_range": ranged, "selections": decaying,
-    "selections_of_person": decaying, "tracker": tracker, "sampled_gaussian": sampled,
+    "selections_of_person": decaying, "tracker": tracker,
     "local_reports": reports, "group": grouped, "together": together, "least": least_of,
 }  # fmt: skip
 
@@ -937,42 +886,6 @@ def batch_loss(own: Any, near: Near) -> Loss:
     return loss_of("gdp", mass, mu=moved * arb(full * crowd**2 + rest**2).sqrt() / own.scale)
 
 
-def phase_movement(phase: Any, d: int) -> arb:
-    """Return how far apart in l2 two records' releases of a phase are (batch_baselines.md)."""
-    if phase.kind != "iterate_phase":
-        covered(math.frexp(float(phase.grid))[0] in (0.0, 0.5), "a lattice of such spacing")
-        up = 1 + arb(2) ** -46 if phase.grid > 0 else 1
-        moved = (2 * phase.bound + arb(d).sqrt() * phase.grid) * up
-        several = phase.kind == "summed_phase"
-        return moved * arb(phase.releases).sqrt() / phase.records if several else moved
-    stays = phase.step * phase.smoothness <= 2 * (1 + arb(2) ** -50)
-    covered(stays and phase.projection in ("clip", "search"), "steps that may expand")
-    sorts = (4 * arb(d) ** 1.5 + 64).max(arb(2) ** 12)
-    units = sorts if phase.projection == "search" else arb(4 * d + 64)
-    farthest = phase.radius + phase.step * phase.lipschitz
-    rounding = 2 * phase.records * units * arb(2) ** -52 * farthest
-    return 2 * phase.lipschitz * phase.step + rounding
-
-
-def fit_loss(own: Any, near: Near) -> Loss | None:
-    """Return the loss of sampled steps, or of the worst of some phases (batch_baselines.md)."""
-    covered(near.change == "replace", "fits for another change than replaced records")
-    d, worst, mass = own.dimension, arb(0), arb(0)
-    phases = own.phases if own.kind == "gaussian_phases" else [own]
-    if not all(phase.scale > 0 for phase in phases):
-        return None
-    for phase in phases:
-        tail = d * (EXACT_TAIL if getattr(phase, "grid", 0) > 0 else TAIL)
-        draws = getattr(phase, "releases", 1) * getattr(phase, "copies", 1)
-        moved = phase_movement(phase, d)
-        worst, mass = worst.max(moved / phase.scale), mass + draws * tail
-    if own.kind == "gaussian_phases":
-        return group(loss_of("gdp", mass, mu=worst), near.rounds)
-    crowd = max(1, own.records // near.rounds)
-    steps = {"records": crowd, "multiplier": own.scale / moved, "steps": own.steps}
-    return loss_of("sampled_gaussian", own.steps * mass, **steps)
-
-
 # -- Decisions that are kept or drawn afresh -------------------------------------------------------
 
 
@@ -1175,8 +1088,8 @@ def parts_loss(own: Any, near: Near) -> Loss | None:
 
 
 MECHANISMS: dict[str, Callable[[Any, Near], Loss | None]] = {
-    "gaussian_sum": sum_loss, "batch_release": batch_loss, "sampled_gaussian": fit_loss,
-    "gaussian_phases": fit_loss, "coupled_draws": coupled_loss, "selections": selections_loss,
+    "gaussian_sum": sum_loss, "batch_release": batch_loss,
+    "coupled_draws": coupled_loss, "selections": selections_loss,
     "threshold_tests": tests_loss, "tracker_draws": tracker_loss, "local_report": reports_loss,
     "declared": declared_loss, "nothing": lambda own, near: NOTHING, "parts": parts_loss,
     "open": lambda own, near: None,
@@ -1203,8 +1116,6 @@ def longest(own: Any) -> float:
         return (len(own.parts) - 1) * own.forced + max(map(longest, own.parts))
     if own.kind == "selections" and own.scores.kind != "promised_scores":
         return (own.rounds + 1) * getattr(own.scores, "batch", math.inf)  # sums: of any number
-    if own.kind in FITS:
-        return 1
     return getattr(own, "rounds", None) or getattr(own, "horizon", None) or math.inf
 
 
@@ -1225,21 +1136,18 @@ n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_l
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
 blt_normalised: decay X, weights X, pushes n; tree: combined b; square_root:; gaussian_sum: summand
 d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, limit n0, growth s-?;
-batch_release: experts n, law s, scale, batch n, grid x0; sampled_gaussian: records n, steps n,
-dimension n, bound, scale x0, grid x0; summed_phase: records n, bound, scale x0, grid x0, releases
-n, copies n; iterate_phase: records n, lipschitz, smoothness, step, radius, projection s, scale x0;
-gaussian_phases: dimension n, phases D; smooth_losses: dimension n, lipschitz, smoothness x0i, rank
-n0, enforced b; scheduled:; density_ratio: forced x0, high x0, low x0; dartboard: forced x0, span;
-anchored: forced x0, width; maximal: forced x0; tilted_minimum: noise, step xi; gibbs_draw:
-inverse_temperature, regularization, half_width x0i, tolerance x0; coupled_draws: losses d, draw d,
-keep d, rounds n, block n, cap n0-; loss_sums: width; promised_scores: sensitivity, one_way b;
-vertex_scores: slope, leaf, diameter_l1, diameter_l2, diameter_max, product b, batch n, leaf_l2 xi,
-offset n0; selections: law s, scores d, scale, rounds n, exponent x0; threshold_tests: law s,
-threshold_scale, query_scale, sensitivity, spread, alarms n; tracker_draws: experts n, prior s,
-learning_rate, forced, batch n, horizon n-, share_rate x0-, cap n0-; bits: low n, high n, count n;
-subset: labels n, size n, inside n0; local_report: epsilon, reports n, laws D; declared: change s,
-l2 b, sensitivity, scale; nothing: reason s; open: reason s; parts: how s, parts D, lemma s, forced
-n0-?"""
+batch_release: experts n, law s, scale, batch n, grid x0; smooth_losses: dimension n, lipschitz,
+smoothness x0i, rank n0, enforced b; scheduled:; density_ratio: forced x0, high x0, low x0;
+dartboard: forced x0, span; anchored: forced x0, width; maximal: forced x0; tilted_minimum: noise,
+step xi; gibbs_draw: inverse_temperature, regularization, half_width x0i, tolerance x0;
+coupled_draws: losses d, draw d, keep d, rounds n, block n, cap n0-; loss_sums: width;
+promised_scores: sensitivity, one_way b; vertex_scores: slope, leaf, diameter_l1, diameter_l2,
+diameter_max, product b, batch n, leaf_l2 xi, offset n0; selections: law s, scores d, scale, rounds
+n, exponent x0; threshold_tests: law s, threshold_scale, query_scale, sensitivity, spread, alarms n;
+tracker_draws: experts n, prior s, learning_rate, forced, batch n, horizon n-, share_rate x0-, cap
+n0-; bits: low n, high n, count n; subset: labels n, size n, inside n0; local_report: epsilon,
+reports n, laws D; declared: change s, l2 b, sensitivity, scale; nothing: reason s; open: reason s;
+parts: how s, parts D, lemma s, forced n0-?"""
 ROWS = (each.partition(":") for each in " ".join(TABLE.split()).split(";"))
 FIELDS = {kind.strip(): fields.strip() for kind, _, fields in ROWS}
 
@@ -1295,12 +1203,10 @@ def read(record: Any) -> Any:
 
 UNITS = {"one round", "one record", "one user's record", "one report"}
 REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
-PROMISED = "PROMISED, not enforced: "  # what a condition of the issuer begins with
 PROMISES = """another program keeps to its unit, sensitivity and noise (stated by the issuer)
 a record moves no score and no query by more than is declared
 all losses obey their bounds, and draws are as near to their law as is declared""".splitlines()
-# Fits, and those of whose arithmetic there is nothing to say.
-FITS, SILENT = ("sampled_gaussian", "gaussian_phases"), ("local_report", "nothing", "open")
+SILENT = ("local_report", "nothing", "open")  # of whose arithmetic there is nothing to say
 
 
 def singles(own: Any, held: bool = False) -> list[tuple[Any, bool]]:
@@ -1320,7 +1226,7 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
     for one, held in singles(stated.description):
         scored = getattr(getattr(one, "scores", None), "kind", "")
         asked = scored == "promised_scores" or (one.kind == "threshold_tests" and not held)
-        unit = "one record" if asked or one.kind in FITS else "one round"
+        unit = "one record" if asked else "one round"
         unit = "one user's record" if stated.view == "others" else unit
         if one.kind == "local_report":
             unit = "one report" if one.reports == 1 else f"{one.reports} reports of one user"
@@ -1328,7 +1234,7 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
         allowed = {"nothing": UNITS, "open": UNITS, "declared": possible}
         possible &= allowed.get(one.kind, {unit, "one record" if single else unit})
         if one.kind not in SILENT:
-            exact |= {getattr(x, "grid", 0) > 0 for x in getattr(one, "phases", None) or [one]}
+            exact.add(getattr(one, "grid", 0) > 0)
         bounds = [getattr(one, name, one) for name in ("summand", "losses", "draw")]
         loose = [
             x for x in bounds if getattr(x, "tolerance", 0) > 0 or not getattr(x, "enforced", 1)
@@ -1339,14 +1245,21 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
     return found, "lattice" if exact == {True} else "float" if exact else None, rests
 
 
+def promise(text: str) -> bool:
+    """Return whether a condition of the issuer says that nothing enforces it."""
+    return text.startswith("PROMISED, not enforced: ")
+
+
 def doubts(stated: Any, loss: Loss) -> list[str]:
     """Return what must be believed, promises and a paper's claim, besides the noise."""
-    claim = ["nobody relies on what a paper claims instead"] * (stated.calibration == "paper")
-    own = ["the issuer's promises are kept"] * any(
-        x.startswith(PROMISED) for x in stated.conditions
-    )
-    promised = [] if loss.record == NOTHING.record else concluded(stated)[2] + own
-    return promised + (claim if stated.claimed is not None else [])
+    own = ["the issuer's promises are kept"] * any(map(promise, stated.conditions))
+    found = [] if loss.record == NOTHING.record else concluded(stated)[2] + own
+    if stated.claimed is not None:
+        (epsilon, delta), follows = stated.claimed, stated.calibration != "paper"
+        # More room than rounding needs: a claim that fails is far from what holds.
+        if not follows or not proved_delta(loss, float(epsilon), delta) <= delta * (1 + arb(1e-9)):
+            found = [*found, "nobody relies on what a paper claims instead"]
+    return found
 
 
 def reproducible(stated: Any) -> bool:

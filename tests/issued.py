@@ -38,10 +38,6 @@ def learned(kind: Any, *problem: Any, **options: Any) -> Guarantee:
     return kind(*problem, **options).guarantee
 
 
-def fitted(kind: Any, domain: Any, loss: Any, **options: Any) -> Guarantee:
-    return kind(domain, loss, records=200, budget=Budget(1.0, 1e-6), **options).guarantee
-
-
 def reported(count: int) -> Guarantee:
     law = BitRandomizer(0.3).law
     return local_guarantee(LocalReport(0.3, count, (law,)), released="reports", delta=0.0)
@@ -104,8 +100,9 @@ def certificates() -> dict[str, Guarantee]:
             "maximum": learned(mechanisms.NoisyMax, 5),
             "maximum, seeded": learned(mechanisms.NoisyMax, 5, **seeded),
             "threshold": learned(mechanisms.AboveThreshold, alarms=3),
-            "fit": fitted(frank_wolfe.NoisyFrankWolfe, LpBall(3, 1.5), LOG),
-            "fit in phases": fitted(frank_wolfe.PhasedSGD, LpBall(3, 2.0), SquaredLoss(1.0, 1.0)),
+            "fit": frank_wolfe.SufficientStatistics(
+                LpBall(3, 2.0), SquaredLoss(1.0, 1.0), records=200, budget=Budget(1.0, 1e-6)
+            ).guarantee,
             "report": reported(1),
             "reports": reported(4),
             "declared": bell,

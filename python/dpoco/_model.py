@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpoco import _core
+from dpoco._json import of_json
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Guarantee
@@ -92,7 +93,7 @@ class Model:
 
         Parameters
         ----------
-        learner : learner of records, or a batch baseline that was fitted
+        learner : learner of records, or a one-time fit that was fitted
             After at least one round.
         stream : Stream
             What it learned from, for the names of columns and their public scaling.
@@ -243,14 +244,10 @@ class Model:
     def load(cls, path: str | os.PathLike[str]) -> Model:
         """Return the model of a file; errors as of `from_dict`."""
         try:
-            record = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refused)
-        except (ValueError, RecursionError):
+            record = of_json(Path(path).read_bytes())
+        except StateError:
             raise StateError(f"{Path(path).name} is no model: it is not a JSON text") from None
         return cls.from_dict(record)
-
-
-def _refused(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

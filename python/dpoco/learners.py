@@ -38,8 +38,6 @@ class Learner:
     replay, likelihood : str
         Module and class below ``dpoco.audit`` which plays it, and which knows its likelihoods;
         empty where there is none.
-    also : tuple of str
-        Further names, besides that of the class.
     ball : float or None
         Exponent p of the ball of coefficients with which it learns linear models, if it does.
     """
@@ -50,7 +48,6 @@ class Learner:
     about: str
     replay: str = ""
     likelihood: str = ""
-    also: tuple[str, ...] = ()
     ball: float | None = None
 
     @property
@@ -155,29 +152,9 @@ LEARNERS = (
         "_bandits.Arms", "_bandits.ArmReleases",
     ),
     Learner(
-        "noisy-frank-wolfe", "frank_wolfe.NoisyFrankWolfe", "batch",
-        "batch baseline: variance-reduced noisy Frank-Wolfe, one fit",
-        "_fits.BatchFits", "_fits.FitReleases", also=("NoisySFW",),
-    ),
-    Learner(
-        "noisy-sgd", "frank_wolfe.NoisySGD", "batch",
-        "batch baseline: noisy stochastic gradients with replacement, one fit",
-        "_fits.BatchFits", "_fits.FitReleases",
-    ),
-    Learner(
-        "localized-mirror-descent", "frank_wolfe.LocalizedMirrorDescent", "batch",
-        "batch baseline: mirror descent in shrinking phases, one fit",
-        "_fits.BatchFits", "_fits.FitReleases",
-    ),
-    Learner(
-        "phased-sgd", "frank_wolfe.PhasedSGD", "batch",
-        "batch baseline: one pass of stochastic gradients in phases, one fit",
-        "_fits.BatchFits", "_fits.FitReleases",
-    ),
-    Learner(
         "sufficient-statistics", "frank_wolfe.SufficientStatistics", "batch",
-        "batch baseline: ridge regression on second moments released once, squared loss",
-        "_fits.BatchFits", "_fits.FitReleases",
+        "ridge regression on second moments released once, squared loss, no stream",
+        "_fits.Fits", "_fits.FitReleases",
     ),
     Learner(
         "continual-sum", "mechanisms.ContinualSum", "sums",
@@ -236,7 +213,7 @@ def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
     known = [each.name for each in LEARNERS if plays is None or each.plays in plays]
     wanted = _plain(name)
     for learner in LEARNERS:
-        if wanted in map(_plain, (learner.name, learner.class_name, *learner.also)):
+        if wanted in map(_plain, (learner.name, learner.class_name)):
             if learner.name not in known:
                 raise ValueError(f"{name} is not for this; it is one of: {', '.join(known)}")
             return learner

@@ -238,7 +238,7 @@ def test_arguments_that_make_no_audit():
             audit(rounds=rounds)
     with pytest.raises(ValueError, match="one record for each of 2 canaries"):
         audit(first=np.eye(2)[:1])
-    for name in ("noisy-sgd", "noisy-max"):
+    for name in ("sufficient-statistics", "noisy-max"):
         with pytest.raises(ValueError, match=r"rounds|queries"):
             standard_one_run(standard_case(name), canaries=1)
     with pytest.raises(ValueError, match="nothing is claimed"):

@@ -20,7 +20,7 @@ from dpoco.evaluation import (
     repeat_runs,
 )
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.losses import LogisticLoss
+from dpoco.losses import LogisticLoss, SquaredLoss
 from dpoco.plotting import plot_fit_report, plot_loss, plot_regret, plot_run_report
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -242,7 +242,13 @@ def test_losses_of_a_bandit_are_what_its_rewards_miss():
 
 def test_fits_are_marks_in_a_row_of_their_own():
     played = compare_private_fit(
-        STREAM, DOMAIN, LOSS, dpoco.frank_wolfe.PhasedSGD, budget=BUDGET, repeats=3, seed=3
+        STREAM,
+        DOMAIN,
+        SquaredLoss(1.0, 1.0),
+        dpoco.frank_wolfe.SufficientStatistics,
+        budget=BUDGET,
+        repeats=3,
+        seed=3,
     )
     axes = plot_fit_report(replace(played, private=(1.25, 2.25)))
     assert axes.texts[0].get_text() == "1.75"  # the median, as in the table

@@ -21,19 +21,17 @@ from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing
 from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
-__all__ = ["REPEATED", "contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
+__all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
 
 _KIND, _VERSION = "dpoco.guarantee", 2
-# Relative, of numbers that are computed again: margins and other machines move them by less. Sums
-# of sampled Gaussians jitter.
-_CLOSE, _JITTER, _SAME_CLOSE = 1e-6, 1e-2, 1e-9
+# Relative, of numbers that are computed again: margins and other machines move them by less.
+_CLOSE, _SAME_CLOSE = 1e-6, 1e-9
 _DIGITS, _UP = 1.0 - 1e-12, 1.0 + 1e-12
 # Fields of a record, in order: those of a guarantee, with numbers of the loss instead of it.
 _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "rho",
@@ -41,7 +39,7 @@ _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "r
           "conditions", "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
           "description", "person")  # fmt: skip
 # Numbers that earlier records repeat of what the description says.
-REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
+_REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
              "column_norm")  # fmt: skip
 # What JSON holds of a type of these fields that is no number.
 _JSON: dict[Any, tuple[type, ...]] = {
@@ -58,12 +56,12 @@ _JSON: dict[Any, tuple[type, ...]] = {
 _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None,
                           "seeded": None,
-                          **dict.fromkeys(REPEATED)}  # fmt: skip
+                          **dict.fromkeys(_REPEATED)}  # fmt: skip
 _REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
-                                   Pure, Responses, Returning, ReturningDraws, Sampled,
-                                   TiltedDraws, Together)  # fmt: skip
+                                   Pure, Responses, Returning, ReturningDraws, TiltedDraws,
+                                   Together)  # fmt: skip
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
 
@@ -95,9 +93,11 @@ def read(record: Mapping[str, Any]) -> Guarantee:
     """
     if isinstance(record, Mapping):
         record = of_version_1({**_LATER, **record})
-    body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *REPEATED}))
+    body = read_record(
+        record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *_REPEATED})
+    )
     try:
-        repeated = {name: _repeated(name, body.pop(name)) for name in REPEATED}
+        repeated = {name: _repeated(name, body.pop(name)) for name in _REPEATED}
         earlier = body["seeded"] is None
         read_body(body)
         stated = Guarantee(**body)
@@ -173,12 +173,12 @@ def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, 
         return True
     if body["numerics"] not in (None, stated.numerics):
         return not isinstance(stated.description, Nothing)
-    own = {name: getattr(stated, name) for name in REPEATED}
+    own = {name: getattr(stated, name) for name in _REPEATED}
     if isinstance(stated.description, Nothing):
         own = dict(repeated)
     if isinstance(stated.description, Declared):
         own = _of_one_release(own, repeated)
-    return not all(_agrees(repeated[name], own[name]) for name in REPEATED)
+    return not all(_agrees(repeated[name], own[name]) for name in _REPEATED)
 
 
 def _of_one_release(own: dict[str, Any], repeated: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _agrees(value: Any, own: Any) -> bool:
     if value is None or isinstance(value, str):
         return bool(value in (None, own))
     if own is None:
-        return value == 0.0
+        return bool(value == 0.0)
     return bool(math.isclose(value, own, rel_tol=_SAME_CLOSE) and value >= 0.0)
 
 
@@ -282,10 +282,9 @@ def contradicts_itself(stated: Guarantee) -> bool:
             return True
         at = 0.25 * pure  # where rho must not say more either
         return loss.delta(at) < own.delta(at) * (1.0 - _CLOSE)
-    close = _JITTER if isinstance(most, Sampled) else _CLOSE
-    above = own.delta(stated.epsilon * (1.0 + close))
-    below = loss.delta(stated.epsilon * (1.0 - close)) if stated.epsilon > 0.0 else 1.0
-    return above > stated.delta * (1.0 + close) or below < stated.delta * (1.0 - close)
+    above = own.delta(stated.epsilon * (1.0 + _CLOSE))
+    below = loss.delta(stated.epsilon * (1.0 - _CLOSE)) if stated.epsilon > 0.0 else 1.0
+    return above > stated.delta * (1.0 + _CLOSE) or below < stated.delta * (1.0 - _CLOSE)
 
 
 def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:

@@ -22,7 +22,6 @@ from dpoco.accounting._words import (
 )
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
-from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
@@ -41,7 +40,6 @@ __all__ = ["UNITS", "Numbers", "arithmetic", "conditions", "numbers", "promises"
            "units"]  # fmt: skip
 
 UNITS = ("one round", "one record", "one user's record", "one report")
-_FITS = (SampledGaussian, GaussianPhases)
 
 
 class Numbers(NamedTuple):
@@ -93,7 +91,7 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
     if view == "others":
         return ("one user's record",)
     promised = isinstance(one, Selections) and isinstance(one.scores, PromisedScores)
-    if isinstance(one, _FITS) or promised or (isinstance(one, ThresholdTests) and not enforced):
+    if promised or (isinstance(one, ThresholdTests) and not enforced):
         return ("one record",)
     # A sum that is released once is one of a data set, or of the rounds of a stream.
     once = isinstance(one, GaussianSum) and one.pushes <= 1
@@ -112,15 +110,15 @@ def arithmetic(mechanism: Mechanism) -> str | None:
 def _own_arithmetic(one: Mechanism) -> str | None:
     if isinstance(one, (LocalReport, Nothing, Open)):
         return None
-    held = one.phases if isinstance(one, GaussianPhases) else (one,)
-    return "lattice" if all(getattr(each, "grid", 0.0) > 0.0 for each in held) else "float"
+    return "lattice" if getattr(one, "grid", 0.0) > 0.0 else "float"
 
 
 @lru_cache(maxsize=256)
 def promises(mechanism: Mechanism) -> tuple[str, ...]:
     """Return what a guarantee rests on and no engine enforces, one clause each."""
     found = (_own_promises(one, enforced) for one, enforced in _single(mechanism))
-    return tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
+    known = tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
+    return known or (("a bound or a law that no engine keeps",) if mechanism.promised else ())
 
 
 def _own_promises(one: Mechanism, enforced: bool) -> Iterator[str]:
@@ -192,14 +190,6 @@ def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
     if isinstance(one, BatchRelease):
         norm = {"gaussian": "l2", "laplace": "l1", "knorm": "linf"}.get(one.law, "")
         return Numbers(movement(one.law, one.experts) if norm else None, norm, one.scale)
-    if isinstance(one, SampledGaussian):
-        return Numbers(one.movement, "l2", one.scale)
-    if isinstance(one, GaussianPhases):
-        first = one.phases[0]
-        if first.scale == 0.0:
-            return Numbers()
-        moved = first.mu(one.dimension) * first.scale / math.sqrt(first.releases)
-        return Numbers(moved, "l2", first.scale)
     if isinstance(one, CoupledDraws):
         draw, moved = one.draw, near.sides * one.losses.lipschitz
         if isinstance(draw, GibbsDraw):
@@ -233,7 +223,7 @@ _LATE = (
 
 
 def conditions(
-    mechanism: Mechanism, near: Neighbours, person: bool, seeded: bool, mass: float
+    mechanism: Mechanism, near: Neighbours, *, unit: str, horizon: int, seeded: bool, mass: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the conditions that follow, as printed before and behind those of the issuer.
 
@@ -243,8 +233,8 @@ def conditions(
     ----------
     mechanism, near
         The description, and for which neighbours.
-    person : bool
-        Whether the guarantee is for all rounds of a person.
+    unit, horizon : str and int
+        Of the guarantee.
     seeded : bool
         Whether the noise is reproducible.
     mass : float
@@ -265,7 +255,12 @@ def conditions(
     if any(isinstance(one, LocalReport) for one in singles):
         count = max(one.reports for one in singles if isinstance(one, LocalReport))
         return (*promised, *fixed), _local(count, seeded)
-    if all(isinstance(one, _FITS) for one in singles):
+    person = unit == "one person"
+    if (
+        horizon == 1
+        and unit != "one round"
+        and all(isinstance(one, GaussianSum) for one in singles)
+    ):
         rule = _of_person(mechanism, near) if person else ()
         return (*rule, *promised, *fixed), (*_of_fit(person), *noise)
     first = (*(_of_person(mechanism, near) if person else ()), *promised, *fixed)

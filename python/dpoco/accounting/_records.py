@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
+from dpoco._json import of_json, plain_float
 from dpoco.errors import StateError
+
+__all__ = ["check_types", "of_json", "of_version_1", "plain_float", "read_record"]
 
 # What a record of version 1 means. Its "joint" did not say what changes: the dearer is charged.
 _RELATIONS = {
@@ -16,30 +17,6 @@ _RELATIONS = {
     "local": {"change": "replace", "view": "server"},
     "joint": {"change": "zero_out", "view": "others"},
 }
-
-
-def plain_float(value: float) -> float | str:
-    """Return a finite float, of Python, and an infinite one as text, which JSON can carry."""
-    return float(value) if math.isfinite(value) else repr(float(value))
-
-
-def of_json(text: str | bytes) -> Any:
-    """Return what a JSON text holds; `StateError` if it is none, or if a name is there twice."""
-    try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
-    except (ValueError, RecursionError) as error:
-        raise StateError("not a JSON text") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
-    return found
-
-
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def read_record(

@@ -14,9 +14,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpoco.accounting._loss_words import in_words
-from dpoco.accounting._records import plain_float
-from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
-from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting._plain_statement import (
     AGAINST,
     Section,
@@ -24,6 +21,9 @@ from dpoco.accounting._plain_statement import (
     plain_sections,
     span,
 )
+from dpoco.accounting._records import plain_float
+from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.verdict import issuer_says, verdict
 
 if TYPE_CHECKING:
@@ -65,8 +65,10 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     factor, the probability of exceeding it, and prior to posterior), ``power`` (false-alarm
     probability to the largest power), ``groups`` (number of units to epsilon at the same delta),
     ``paper_epsilon``,
-    ``numerics`` (of the guarantee), ``conditions``, ``reference`` and ``review`` (of each page of
-    a proof: "none", or who outside the project has reviewed it, when, and at which commit).
+    ``numerics`` (of the guarantee), ``conditions``, ``reference``, ``verdict`` and ``sentence``
+    (of `dpoco.accounting.verdict`), ``derived_conditions`` (all others, ``mechanism``,
+    ``reference`` and ``paper_epsilon`` are the issuer's word), and ``review`` (of each page of a
+    proof: "none", or who outside the project has reviewed it, when, and at which commit).
     """
     g = guarantee
     record: dict[str, Any] = {"epsilon": plain_float(g.epsilon)}
@@ -83,13 +85,16 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
             "power": {str(a): test_power(g, a) for a in _FALSE_ALARMS},
             "groups": {str(k): plain_float(group_epsilon(g, k)) for k in _GROUPS},
         }
-    paper = g.paper_epsilon
+    paper, found = g.paper_epsilon, verdict(g)
     pages = re.findall(r"docs/privacy/\w+\.md", f"{g.reference} docs/privacy/explanations.md")
     record |= {
         "paper_epsilon": None if paper is None else plain_float(paper),
         "numerics": g.numerics,
         "conditions": list(g.conditions),
         "reference": g.reference,
+        "verdict": found.kind,
+        "sentence": found.sentence,
+        "derived_conditions": list(g.derived),
         "review": {page: REVIEWS.get(page, "none") for page in pages},
     }
     return record

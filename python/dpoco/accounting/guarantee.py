@@ -148,15 +148,23 @@ class Guarantee:
         unit = self.unit or (*units, "one round")[0]
         if units and unit not in units:
             raise ValueError(f"this mechanism protects {units[0]!r}, not {unit!r}")
-        first, last = meaning.conditions(
-            description, self.neighbours, self.person is not None, self.seeded, self.loss.mass
-        )
+        first, last = self._own_conditions(description, unit)
         given = dict.fromkeys(self.conditions)
         further = (text for text in given if text not in first and text not in last)
         object.__setattr__(self, "unit", unit)
         object.__setattr__(self, "numerics", meaning.arithmetic(description))
         object.__setattr__(self, "conditions", (*first, *further, *last))
         object.__setattr__(self, "certified", self.private and not self.doubts)
+
+    def _own_conditions(
+        self, description: Mechanism, unit: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        from dpoco.accounting import _meaning as meaning
+
+        return meaning.conditions(
+            description, self.neighbours, unit=unit, horizon=self.horizon, seeded=self.seeded,
+            mass=self.loss.mass,
+        )  # fmt: skip
 
     @classmethod
     def none(
@@ -353,8 +361,9 @@ class Guarantee:
         """Raise `StateError` unless the stated point follows from a new computation.
 
         The computation uses the description of what was enforced and drawn, if there is one, or
-        otherwise the guarantee's own curve. It allows for different last digits on other machines:
-        1e-12.
+        otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
+        different last digits on other machines: 1e-12. Whether anything is protected is another
+        question: `dpoco.accounting.verdict.verdict`.
         """
         from dpoco.accounting._certificate import verify
 
@@ -427,11 +436,7 @@ class Guarantee:
         """The `conditions` that do not follow from the description: the issuer's own."""
         if self.description is None:
             return self.conditions
-        from dpoco.accounting import _meaning as meaning
-
-        first, last = meaning.conditions(
-            self.description, self.neighbours, self.person is not None, self.seeded, self.loss.mass
-        )
+        first, last = self._own_conditions(self.description, self.unit)
         return self.conditions[len(first) : len(self.conditions) - len(last)]
 
     @property

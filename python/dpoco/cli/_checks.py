@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,11 +13,10 @@ import typer
 
 import dpoco
 from dpoco._encryption import UnreadableError, is_encrypted
+from dpoco._json import of_json, plain_float
 from dpoco._model import Model
 from dpoco._state import FRAME_SIGNATURE
 from dpoco.accounting import Guarantee
-from dpoco.accounting._certificate import REPEATED
-from dpoco.accounting._records import of_json, plain_float
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
@@ -451,10 +451,12 @@ def _independent_judge() -> _Judge:
 
     def judged(stated: Any) -> _Statement:
         given = stated if isinstance(stated, Guarantee) else None
-        record = json.loads(given.to_json()) if given is not None else stated
+        record = held = json.loads(given.to_json()) if given is not None else stated
+        with suppress(StateError):
+            # Numbers that only earlier versions repeat are compared by dpoco, and not there.
+            held = Guarantee.from_dict(record).to_dict()
         try:
-            # Numbers that earlier versions repeated are compared by dpoco below, and not here.
-            result, found = checker.check({n: v for n, v in record.items() if n not in REPEATED})
+            result, found = checker.check({n: v for n, v in record.items() if n in held})
         except (checker.MalformedError, RecursionError) as error:
             raise NotOneError(str(error)) from None
         if result == "not proved":
