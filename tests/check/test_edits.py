@@ -139,7 +139,7 @@ def holds(said: dict[str, Any], original: Guarantee, room: float) -> str:
         one = original.person or (1, 1)
         if said["person"][0] > one[0] or said["person"][1] < one[1]:
             return "person"
-    # The checker's bounds on what selections tell are smaller in the third digit than the library's.
+    # The checker's bounds on what selections tell are smaller in the third digit.
     if not original.delta_at(epsilon * (1.0 + 2e-12)) <= delta * (1.0 + room):
         return f"epsilon {epsilon!r} at {delta!r}: {original.delta_at(epsilon)!r}"
     return ""

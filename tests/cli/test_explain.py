@@ -38,7 +38,10 @@ def test_a_ledger(invoke, tmp_path, guarantee, answer):
     ledger.charge(guarantee, "running sums")
     path = written(tmp_path / "ledger.json", ledger.to_json())
     result = invoke("explain", path)
-    assert result.stdout == f"{ledger.report()}\n\n{explain(ledger.guarantee)}\n"
+    first, _, rest = result.stdout.partition("\n\n")
+    assert first.startswith("protected: epsilon = ")
+    assert rest.startswith(f"{ledger.report()}\n\nWhat is protected\n")
+    assert explain(ledger.guarantee).endswith(rest.partition("\n\n")[2].rstrip("\n"))
     record = answer("explain", path)
     assert record.pop("schema") == "dpoco.explanation/1"
     assert record.pop("ledger") == {
@@ -48,7 +51,8 @@ def test_a_ledger(invoke, tmp_path, guarantee, answer):
         "remaining": ledger.remaining.to_dict(),
         "charges": ["running sums"],
     }
-    assert record == facts(ledger.guarantee)
+    said = {"verdict": "protected", "sentence": " ".join(first.split())}
+    assert record == facts(ledger.guarantee) | said
 
 
 def test_what_plan_prints_can_be_explained(invoke, tmp_path):

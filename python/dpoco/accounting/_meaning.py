@@ -223,7 +223,7 @@ _LATE = (
 
 
 def conditions(
-    mechanism: Mechanism, near: Neighbours, *, unit: str, horizon: int, seeded: bool, mass: float
+    mechanism: Mechanism, near: Neighbours, *, person: bool, seeded: bool, mass: float
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the conditions that follow, as printed before and behind those of the issuer.
 
@@ -233,8 +233,8 @@ def conditions(
     ----------
     mechanism, near
         The description, and for which neighbours.
-    unit, horizon : str and int
-        Of the guarantee.
+    person : bool
+        Whether the guarantee is for all rounds of a person.
     seeded : bool
         Whether the noise is reproducible.
     mass : float
@@ -255,19 +255,13 @@ def conditions(
     if any(isinstance(one, LocalReport) for one in singles):
         count = max(one.reports for one in singles if isinstance(one, LocalReport))
         return (*promised, *fixed), _local(count, seeded)
-    person = unit == "one person"
-    if (
-        horizon == 1
-        and unit != "one round"
-        and all(isinstance(one, GaussianSum) for one in singles)
-    ):
-        rule = _of_person(mechanism, near) if person else ()
-        return (*rule, *promised, *fixed), (*_of_fit(person), *noise)
+    once = all(isinstance(one, GaussianSum) and one.pushes <= 1 for one in singles)
     first = (*(_of_person(mechanism, near) if person else ()), *promised, *fixed)
     return first, (
         *(() if person else (PER_ROUND,)),
         *(JOINT if near.view == "others" else ()),
         *_public(near),
+        *(_of_fit(person) if once else ()),
         "The operator fixed the bounds, the horizon and all parameters without looking at the "
         "data.",
         "The data may react to everything that was released before.",
@@ -290,14 +284,18 @@ def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
     often = "one round" if most == 1 else f"{most} rounds"
     often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
-    times = "were fixed in advance"
-    if _reacts(mechanism, near):
-        alone = " or on what only that person saw" if near.view == "others" else ""
-        times = f"may depend on releases, but not on that person's data{alone}"
+    reacts = _reacts(mechanism, near)
+    times = (
+        "may depend on releases, but not on that person's data"
+        if reacts
+        else "were fixed in advance"
+    )
+    alone = reacts and near.view == "others"
     return (
         f"{EACH_PERSON} at most {often}.",
         RULE,
         f"{TIMES} {times}.",
+        *((f"{TIMES} do not depend on what only that person saw.",) if alone else ()),
         "Each person comes under one name only: two accounts of a person count as two people.",
         "No two people share a name.",
     )

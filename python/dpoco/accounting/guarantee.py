@@ -148,7 +148,7 @@ class Guarantee:
         unit = self.unit or (*units, "one round")[0]
         if units and unit not in units:
             raise ValueError(f"this mechanism protects {units[0]!r}, not {unit!r}")
-        first, last = self._own_conditions(description, unit)
+        first, last = self._own_conditions(description)
         given = dict.fromkeys(self.conditions)
         further = (text for text in given if text not in first and text not in last)
         object.__setattr__(self, "unit", unit)
@@ -156,15 +156,13 @@ class Guarantee:
         object.__setattr__(self, "conditions", (*first, *further, *last))
         object.__setattr__(self, "certified", self.private and not self.doubts)
 
-    def _own_conditions(
-        self, description: Mechanism, unit: str
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _own_conditions(self, description: Mechanism) -> tuple[tuple[str, ...], tuple[str, ...]]:
         from dpoco.accounting import _meaning as meaning
 
+        person = self.person is not None
         return meaning.conditions(
-            description, self.neighbours, unit=unit, horizon=self.horizon, seeded=self.seeded,
-            mass=self.loss.mass,
-        )  # fmt: skip
+            description, self.neighbours, person=person, seeded=self.seeded, mass=self.loss.mass
+        )
 
     @classmethod
     def none(
@@ -436,7 +434,7 @@ class Guarantee:
         """The `conditions` that do not follow from the description: the issuer's own."""
         if self.description is None:
             return self.conditions
-        first, last = self._own_conditions(self.description, self.unit)
+        first, last = self._own_conditions(self.description)
         return self.conditions[len(first) : len(self.conditions) - len(last)]
 
     @property

@@ -6,6 +6,7 @@ import importlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
-from dpoco.accounting.verdict import Verdict, issuer_says, scope, verdict, worst
+from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.cli import _support as shell
 from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
@@ -213,6 +214,9 @@ def explain_command(
         if as_json:
             shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
             if ledger is not None:
+                *_, total = _of_ledger(ledger, _verified)
+                own = total.verdict
+                shown |= {"verdict": own.kind, "sentence": own.sentence}
                 left = ledger.remaining
                 shown["ledger"] = {
                     "spent": ledger.spent,
@@ -226,12 +230,17 @@ def explain_command(
             shell.print_json(shown)
             return
         about = about_file(file, signed)
-        if not plain:
-            if signed is not None:
-                typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
-            if ledger is not None:
-                typer.echo(ledger.report() + "\n")
-        typer.echo(explain(guarantee, plain=plain, people=people, about=about))
+        if not plain and signed is not None:
+            typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
+        text = explain(guarantee, plain=plain, people=people, about=about)
+        if ledger is not None:  # whose charges say what the sum alone does not
+            *_, total = _of_ledger(ledger, _verified)
+            typer.echo(total.verdict.sentence)
+            if not plain:
+                typer.echo(f"\n{ledger.report()}\n")
+            rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
+            text = "\n".join(rest)
+        typer.echo(text)
 
 
 _VERIFICATION = "dpoco.verification/1"
@@ -522,11 +531,12 @@ def held_by(record: Any) -> Any:
 def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
     """Yield what a ledger states, and each of its charges, added up when it was read."""
     charged = []
-    for entry in ledger.entries:
+    for number, entry in enumerate(ledger.entries, 1):
         if entry.claim.guarantee is None:
             if judge is not _verified:
                 raise _NotCoveredError(f"a charge without a certificate: {entry.label}")
-            charged.append(Verdict("only if", f"only if {entry.label!r} costs what was charged"))
+            why = f"only if what charge {number} is for costs what was charged ({ISSUER})"
+            charged.append(Verdict("only if", why))
         else:
             found = judge(entry.claim.guarantee)
             charged.append(found.verdict)
@@ -543,11 +553,13 @@ def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
     if any(entry.claim.same_unit for entry in ledger.entries):
         same = f"only if all charges are about {ledger.unit}, as their caller says"
         charged = [*charged, Verdict("only if", same)]
-    kind = worst([each.kind for each in charged]) if charged else "protected"
+    if not charged:
+        return Verdict("protected", "protected: nothing is charged to this ledger")
+    kind = worst([each.kind for each in charged])
     if kind == "protected":
         return Verdict(kind, f"protected: {said}, all charges together")
     reason = next(each.sentence for each in charged if each.kind == kind)
-    return Verdict(kind, f"{reason}; all charges together: {said}")
+    return Verdict(kind, f"{reason}; all charges together, of a unit that is {ISSUER}: {said}")
 
 
 def _of_learner(learner: Any, judge: _Judge) -> _Statement:
