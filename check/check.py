@@ -1292,7 +1292,7 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
     bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
     up = (what.pure * (1 + arb(x)) for x in (0, DIGITS))  # accounting rounds sums up by as much
     bounds = [*bounds, *({"kind": "pure", "epsilon": x} for x in up)]
-    possible, exact, rests = concluded(stated)
+    possible, exact, _ = concluded(stated)
     failures = {
         "mu": below(stated.mu, what.mu),
         "rho": below(stated.rho, what.rho.min(what.mu**2 / 2)),
@@ -1303,7 +1303,6 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
         "certified": stated.certified and stated.seeded is not None and bool(doubts(stated, loss)),
         "numerics": own.kind != "nothing" and stated.numerics not in (None, exact),
         "unit": not possible,
-        "conditions": not rests and any(x.startswith("PROMISED,") for x in stated.conditions),
     }
     return next((name for name, failed in failures.items() if failed), "")
 
