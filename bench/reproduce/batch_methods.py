@@ -5,8 +5,9 @@ Squared losses over l_p balls of radius r with features of dual norm at most 1 a
 (epsilon, delta)-private for one replaced record:
 
 * noisy Frank-Wolfe and phased descent use every record in one Gaussian release: exact accounting;
-* noisy descent takes the published noise, sigma^2 = 8 L^2 ln(1/delta) / epsilon^2 a step, which is
-  enough for n^2 steps on records drawn with replacement (Bassily, Feldman, Guzman, Talwar, 2019).
+* noisy descent draws K records with replacement, one a step, with noise z 2 L. The loss of many
+  steps is that of a Gaussian mechanism with mu = sqrt(K (e^(1/z^2) - 1)) / n (central limit theorem
+  of Dong, Roth and Su). This is a limit and no certificate.
 
 These programs are for comparison: their noise comes from a seeded generator and protects nobody.
 """
@@ -47,8 +48,8 @@ def noisy_sgd(
     """Return the average iterate of noisy descent on records drawn with replacement."""
     n, d = features.shape
     slope, length = lipschitz_l2(ball, label_bound)
-    sigma = length * math.sqrt(8.0 * math.log(1.0 / budget.delta)) / budget.epsilon
-    steps = min(n * n, MOST_STEPS)
+    steps, mu = min(n * n, MOST_STEPS), gaussian_mu(budget.epsilon, budget.delta)
+    sigma = 2.0 * length / math.sqrt(math.log1p((mu * n) ** 2 / steps))
     # Squared length of a step, and what passing over the same records again and again costs.
     cost = length**2 * (1.0 + steps / (16.0 * n)) + d * sigma**2
     step = float(ball.radius_from_center()) / math.sqrt(steps * cost)

@@ -40,6 +40,8 @@ class Learner:
         empty where there is none.
     ball : float or None
         Exponent p of the ball of coefficients with which it learns linear models, if it does.
+    endless : bool
+        Whether it is planned for streams without end: ``horizon=None`` and nothing more.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Learner:
     replay: str = ""
     likelihood: str = ""
     ball: float | None = None
+    endless: bool = False
 
     @property
     def class_name(self) -> str:
@@ -79,7 +82,7 @@ LEARNERS = (
     Learner(
         "tree-frank-wolfe", "frank_wolfe.TreeFrankWolfe", "records",
         "online Frank-Wolfe on privately summed gradients (DP-TOFW), l_p geometry",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
     ),
     Learner(
         "polyhedral-frank-wolfe", "frank_wolfe.PolyhedralFrankWolfe", "records",
@@ -89,12 +92,12 @@ LEARNERS = (
     Learner(
         "noisy-ftrl", "oco.NoisyFTRL", "records",
         "follow the regularized leader on privately summed gradients (DP-FTRL)",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
     ),
     Learner(
         "noisy-newton", "oco.NoisyNewton", "records",
         "Newton steps on privately summed gradients and curvatures, logistic and Huber losses",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
     ),
     Learner(
         "ctrl", "oco.CoupledRegularizedLeader", "records",
@@ -119,17 +122,17 @@ LEARNERS = (
     Learner(
         "epoch-selector", "experts.EpochSelector", "experts",
         "a private choice at the end of doubling epochs, stationary losses",
-        "_selections.Epochs", "_selections.EpochTranscripts",
+        "_selections.Epochs", "_selections.EpochTranscripts", endless=True,
     ),
     Learner(
         "window-selector", "experts.WindowSelector", "experts",
         "a private choice at the end of windows of bounded length, losses of a law that shifts",
-        "_selections.Epochs", "_selections.EpochTranscripts",
+        "_selections.Epochs", "_selections.EpochTranscripts", endless=True,
     ),
     Learner(
         "shift-detector", "experts.ShiftDetector", "experts",
         "restarts on private alarms, losses of a law that shifts",
-        "_selections.EpochsWithAlarms", "_selections.EpochTranscripts",
+        "_selections.EpochsWithAlarms", "_selections.EpochTranscripts", endless=True,
     ),
     Learner(
         "oblivious-tracker", "experts.ObliviousTracker", "experts",
@@ -159,7 +162,7 @@ LEARNERS = (
     Learner(
         "continual-sum", "mechanisms.ContinualSum", "sums",
         "running sums of vectors, each with noise",
-        "_sums.Vectors", "_sum_noise.ReleasedSums",
+        "_sums.Vectors", "_sum_noise.ReleasedSums", endless=True,
     ),
     Learner(
         "noisy-max", "mechanisms.NoisyMax", "scores",

@@ -251,7 +251,7 @@ def test_under_zero_out_one_of_the_records_is_empty_and_a_score_of_ones_own_coun
     domain, loss = LpBall(2, 2.0), LinearLoss(1.0)
 
     def make(source):
-        budget = dpoco.Budget._derived(60.0, 1e-3)
+        budget = dpoco.Budget._derived(50.0, 1e-3)
         return NoisyFTRL(
             domain, loss, horizon=200, budget=budget, relation="zero_out", source=source
         )

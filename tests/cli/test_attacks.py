@@ -299,8 +299,16 @@ def test_what_surrounds_a_guarantee_is_known(tmp_path, invoke, name):
     for options in ((), ("--independent",)):
         assert ": not one: " in invoke("verify", *options, path, code=2).stdout
     invoke("explain", path, code=2)
-    known = written(tmp_path / "plan.json", around(schema="dpoco.plan/1", learner="hedge"))
-    invoke("verify", known)
+
+
+def test_what_dpoco_itself_prints_around_a_guarantee_is_read(tmp_path, invoke):
+    plan = ("plan", "noisy-ftrl", "--horizon", 100, "--dimension", 3, "--json")
+    run = ("run", "--horizon", 100, "--json")
+    for name, command in {"plan": plan, "run": run}.items():
+        path = written(tmp_path / f"{name}.json", invoke(*command).stdout)
+        assert "epsilon = " in invoke("verify", path).stdout
+        more = json.loads(path.read_text()) | {"approved_by": "the authority"}
+        invoke("verify", written(tmp_path / "more.json", more), code=2)
 
 
 LEDGER = [

@@ -51,7 +51,7 @@ def test_learners_of_experts(losses, invoke, learner, report_of):
     [
         ("noisy-ftrl", FILE),
         ("prefix-hedge", ("--data", "events.csv")),
-        ("linucb", (*FILE, "--epsilon", 50)),
+        ("linucb", (*FILE, "--epsilon", 40)),
     ],
 )
 def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report_of):

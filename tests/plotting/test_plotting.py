@@ -232,7 +232,7 @@ def test_losses_of_a_bandit_are_what_its_rewards_miss():
     contexts = np.column_stack([np.linspace(-1.0, 1.0, 100), np.ones(100)])
     played = compare_private_bandit(
         contexts, class_rewards(np.repeat([0.0, 1.0], 50), 2), dpoco.bandits.LinUCB,
-        budget=dpoco.Budget(100.0, 1e-3), context_bound=1.5, seed=1,
+        budget=dpoco.Budget(50.0, 1e-3), context_bound=1.5, seed=1,
     )  # fmt: skip
     left, right = plot_run_report(played).axes
     assert left.get_ylabel() == "average of 1 - reward so far"

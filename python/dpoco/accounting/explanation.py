@@ -24,6 +24,7 @@ from dpoco.accounting._plain_statement import (
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.regret_bounds import UNPROVED
 from dpoco.accounting.verdict import issuer_says, verdict
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def explain(
         if g.numerics is not None:
             sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
         sections += [("Conditions", "", g.derived)] if g.derived else []
-        sections.append(("Stated by the issuer, not part of the proof", "", tuple(_said(g))))
+        sections.append(("Stated by the issuer, not checked", "", tuple(_said(g))))
         proof = "For the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
         review = tuple(f"{page}: {who}" for page, who in record["review"].items())
@@ -297,7 +298,7 @@ def statement(guarantee: Guarantee) -> str:
         lines.append(f"  Arithmetic: {_ARITHMETIC[g.numerics]}")
     lines += ["  Conditions:"] * bool(g.derived) + [f"    - {text}" for text in g.derived]
     lines += [
-        "Stated by the issuer, not part of the proof:",
+        "Stated by the issuer, not checked:",
         f"  Released:   {g.mechanism}, {_extent(g)}",
     ]
     if g.claimed is not None:
@@ -326,6 +327,9 @@ def _utility(guarantee: Guarantee) -> list[str]:
     """Return the lines on regret and on the parameters behind the numbers."""
     lines = []
     details = dict(guarantee.details)
+    why = details.pop(UNPROVED, None)
+    if why is not None:
+        lines.append(f"  Regret:     {why}")
     if guarantee.regret_bound is not None:
         scope = details.pop("regret bound holds for", "data that do not depend on the decisions")
         per_round = guarantee.regret_bound / max(guarantee.horizon, 1)

@@ -17,7 +17,7 @@ from dpoco.accounting._meaning import units
 from dpoco.accounting._words import PROMISED, REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.regret_bounds import UNPROVED, stated_regret, without_regret
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
@@ -32,6 +32,7 @@ __all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "e
            "state", "stated_delta"]  # fmt: skip
 
 CLIPPED_LOSSES = "The program clips losses to their declared range."
+_LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -330,7 +331,9 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         "which feedback arrives, when and in which order depends on the data through "
         f"{seen} only."
     )
-    details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
+    details = without_regret(immediate.details)
+    if immediate.regret_bound is not None or UNPROVED in immediate.details:
+        details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)
     conditions = (*immediate.conditions, *((late,) if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
 

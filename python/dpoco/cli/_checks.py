@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 import dpoco
+from dpoco import evaluation
 from dpoco._encryption import UnreadableError, is_encrypted
 from dpoco._json import of_json, plain_float
 from dpoco._model import Model
@@ -25,6 +26,7 @@ from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdic
 from dpoco.cli import _support as shell
 from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
+from dpoco.cli._plan_report import PLAN_SCHEMA
 from dpoco.cli._signing import about_file, opened, origin_of, signer_of
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.losses.combined import Unknown
@@ -247,15 +249,9 @@ _VERIFICATION = "dpoco.verification/1"
 # The worst of several comes first; kinds of verdicts have their own codes.
 _EXIT = {"signature refuted": 7, "refuted": 1, "not covered": 1, "not verified": 1, "not one": 2,
          "unreadable": 2, "not protected": 6, "only if": 5, "verified": 0}  # fmt: skip
-# Documents of dpoco that hold a guarantee, and what else they hold; models are read by themselves.
-_HOLDERS = {
-    "dpoco.plan/1": "learner class problem budget regret regret_bound_per_round useful noise "
-    "memory notes parameters",
-    "dpoco.run-report/1": "summary stream settings parameters noise private nonprivate best_fixed "
-    "best_constant curves others rows nonprivate_records timing",
-    "dpoco.fit-report/1": "summary stream settings parameters private nonprivate best_fixed zero "
-    "rows nonprivate_records timing",
-}
+# What else a plan holds than its guarantee; other documents of dpoco are read by themselves.
+_PLAN = {"schema", "learner", "class", "problem", "budget", "regret", "regret_bound_per_round",
+         "useful", "noise", "memory", "notes", "parameters", "guarantee"}  # fmt: skip
 _CONFIGURED = (
     "this ran as it is described here: the noise was fresh and secret, the settings were fixed "
     "beforehand"
@@ -517,12 +513,17 @@ def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
 
 def held_by(record: Any) -> Any:
     """Return the guarantee that a document of dpoco holds; anybody else's fields are refused."""
-    schema = record.get("schema") if isinstance(record, dict) else None
-    if isinstance(schema, str) and schema.startswith("dpoco.model/"):
+    schema = str(record.get("schema")) if isinstance(record, dict) else ""
+    if schema.startswith("dpoco.model/"):
         return Model.from_dict(record).guarantee
-    known = _HOLDERS.get(schema, "").split() if isinstance(schema, str) else []
-    if not known or not {*record} <= {"schema", "guarantee", *known}:
-        raise NotOneError("no guarantee, state, ledger or journal")
+    reports = {each.schema: each for each in (evaluation.RunReport, evaluation.FitReport)}
+    try:
+        if schema in reports:
+            reports[schema].from_dict(record)
+        elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
+            raise ValueError("no guarantee, state, ledger or journal")
+    except ValueError as error:
+        raise NotOneError(str(error)) from None
     if kind_of(record.get("guarantee")) != "dpoco.guarantee":
         raise NotOneError("it holds no guarantee")
     return record["guarantee"]

@@ -162,6 +162,7 @@ class SufficientStatistics(Calibrated):
         self._check_described(guarantee, mechanism)
         self._mechanism = mechanism
         self._parameters, self._guarantee = parameters, guarantee
+        self._warn_unspent(self._arguments, stacklevel=5)
 
     def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
         """Fit the model to a data set, once.
