@@ -135,12 +135,17 @@ class EncryptionKey:
 
     def seal(self, context: bytes, data: bytes) -> Iterator[bytes]:
         """Yield `data` encrypted for a context, in pieces: `open` wants the same context."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         salt = secrets.token_bytes(_SALT)
         key, mark = _derived(self._keys[-1], salt)
         head = b"".join((_SIGNATURE, bytes([_VERSION]), salt, mark))
+        yield head
+        if len(data) <= _PIECE:  # one call, in half the time
+            yield AESGCM(key).encrypt(bytes(12), data, head + context)
+            return
         encryptor = _cipher(key, None).encryptor()
         encryptor.authenticate_additional_data(head + context)
-        yield head
         view = memoryview(data)
         for start in range(0, len(view), _PIECE):
             yield encryptor.update(view[start : start + _PIECE])

@@ -272,11 +272,8 @@ def test_local_client_and_server():
 def test_examples_are_short_and_have_a_quick_version():
     for path in sorted((ROOT / "examples").glob("*.py")):
         text = path.read_text()
-        server = path.name in ("http_service.py", "bandit_service.py")
-        assert len(text.splitlines()) < (300 if path.name == "bandit_service.py" else 120), (
-            path.name
-        )
-        assert '"--quick"' in text or server, path.name
+        assert len(text.splitlines()) < 120, path.name
+        assert '"--quick"' in text, path.name
         assert f"examples/{path.name}" in (ROOT / "docs" / "examples.md").read_text()
 
 

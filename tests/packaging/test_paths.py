@@ -62,7 +62,9 @@ def test_the_researcher_brings_a_learner_and_a_loss(run, tmp_path):
 
 def test_the_backend_developer_kills_a_service_and_it_goes_on(run, tmp_path):
     """Over a second: a service that is started twice."""
-    shutil.copy(ROOT / "examples" / "bandit_service.py", tmp_path)
+    pytest.importorskip("uvicorn")
+    pytest.importorskip("tomllib")  # Python 3.11
+    shutil.copy(ROOT / "examples" / "bandit.toml", tmp_path)
     page = (ROOT / "docs" / "bandit_service.md").read_text(encoding="utf-8")
     program = snippets(page)[0]
     (tmp_path / "try_it.py").write_text(program.code)
@@ -71,7 +73,7 @@ def test_the_backend_developer_kills_a_service_and_it_goes_on(run, tmp_path):
     assert re.match(r"guarantee.json: verified \(epsilon 4 at delta 1e-06\)", verdict)
     plain = run("-m", "dpoco", "explain", "guarantee.json", "--plain")
     assert "20 " in plain
-    assert (tmp_path / "data" / "waiting.db").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "data" / "service.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_lawyer_reads_a_page_and_checks_the_numbers(run, tmp_path):

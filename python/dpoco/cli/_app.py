@@ -24,6 +24,7 @@ _HOMES = {
     "verify": "_checks.verify_command",
     "sign": "_sign.sign_command",
     "journal": "_journals.journal_app",
+    "serve": "_serve.serve_command",
     "table": "_lists.table_app",
 }
 

@@ -148,7 +148,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"no such file: {path}")
     try:
-        record: Any = _parse(path)
+        record: Any = parse_file(path)
     except (ValueError, RecursionError):
         raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file") from None
     if not isinstance(record, dict):
@@ -162,7 +162,8 @@ def _read(path: Path) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value is not None}
 
 
-def _parse(path: Path) -> Any:
+def parse_file(path: Path) -> Any:
+    """Return what a TOML or JSON file holds."""
     suffix = path.suffix.lower()
     text = path.read_text(encoding="utf-8")
     if suffix == ".json":

@@ -1,0 +1,321 @@
+"""The pages: which there are, who may ask for them, and how an error is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from pydantic.json_schema import models_json_schema
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import dpoco
+from dpoco.serve import _messages as messages
+from dpoco.serve._messages import BadRequest, Message
+from dpoco.serve._service import Refused, Service
+from dpoco.serve._tokens import Caller, Tokens
+
+_STATUS = {"busy": 503, "conflict": 409, "ended": 410, "late": 404, "limit": 429, "rate": 429}
+_REASONS = {
+    400: "The body is no JSON.", 401: "There is no valid token.",
+    403: "The token is another user's.", 404: "There is no such page, or no such ticket.",
+    409: "It came otherwise before.",
+    410: "All decisions are made.", 413: "The body is too long.", 415: "The body must be JSON.",
+    422: "The body is not as its schema says.", 429: "A user's limit is reached.",
+    503: "Try again later; nothing was released.",
+}  # fmt: skip
+_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_CLOSE = {"Connection": "close"}  # whatever else the client has sent is not read
+
+Access = Literal["all", "token", "operator"]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A method and a path; `takes` is read from the body, `gives` describes the answer."""
+
+    method: str
+    path: str
+    access: Access
+    summary: str
+    answer: Callable[[Any, Caller | None], Awaitable[Any]]
+    takes: type[Message] | None = None
+    gives: type[Message] | None = None
+    media: str = "application/json"
+    refusals: tuple[int, ...] = ()
+
+    @property
+    def statuses(self) -> list[int]:
+        """All statuses of errors."""
+        body = (400, 413, 415, 422, 429) if self.takes else ()
+        return sorted({*body, *(() if self.access == "all" else (401, 403)), *self.refusals})
+
+
+class Pages:
+    """The answers to requests, which a `Service` has.
+
+    Parameters
+    ----------
+    service : Service
+        Does what is asked for.
+    tokens : Tokens
+        Who may ask.
+    public : bool
+        Whether those without a token may, too; they name the user, and nobody proves it.
+    """
+
+    def __init__(self, service: Service, tokens: Tokens, public: bool) -> None:
+        self.service, self.tokens, self.public = service, tokens, public
+        ask = messages.ask_decision_type(service.settings.bandit.dimension)
+        self.all = [
+            Page("POST", "/decisions", "token", "Decide for a user's context.", self.decide,
+                 ask, messages.Decision, refusals=(409, 410, 503)),
+            Page("POST", "/rewards", "token", "Bring the reward of a decision.", self.reward,
+                 messages.BringReward, messages.Done, refusals=(404, 409, 503)),
+            Page("POST", "/deletions", "token", "Delete what waits for a user.", self.delete,
+                 messages.AskDeletion, messages.Deleted, refusals=(503,)),
+            Page("GET", "/guarantee", "all", "What is promised.", self.guarantee),
+            Page("GET", "/metrics", "operator", "Public numbers.", self.metrics, media=_METRICS),
+            Page("GET", "/healthz", "all", "Whether the service is ready.", self.ready,
+                 gives=messages.Health, refusals=(503,)),
+            Page("GET", "/healthz/live", "all", "Whether the process is alive.", self.live,
+                 gives=messages.Done),
+            Page("GET", "/openapi.json", "all", "This description.", self.describe),
+        ]  # fmt: skip
+        self._description = description(self.all)
+
+    async def decide(self, asked: messages.AskDecision, caller: Caller | None) -> Any:
+        """Answer POST /decisions."""
+        user = self._user(asked.user, caller)
+        self.service.count_request(user)
+        entry = await self.service.decide(user, asked.context, asked.request)
+        return {"arm": entry.arm, "ticket": entry.name}
+
+    async def reward(self, asked: messages.BringReward, caller: Caller | None) -> Any:
+        """Answer POST /rewards."""
+        user = None if caller is None or caller.operator else caller.name
+        if user is not None:
+            self.service.count_request(user)
+        await self.service.reward(asked.ticket, asked.reward, user)
+        return {}
+
+    async def delete(self, asked: messages.AskDeletion, caller: Caller | None) -> Any:
+        """Answer POST /deletions, which wants a token even from a public service's callers."""
+        if caller is None:
+            raise HTTPException(401)
+        user = self._user(asked.user, caller)
+        self.service.count_request(user)
+        return {"rounds": await self.service.delete(user)}
+
+    async def guarantee(self, _: None, caller: Caller | None) -> Any:
+        """Answer GET /guarantee."""
+        return self.service.guarantee.to_dict()
+
+    async def metrics(self, _: None, caller: Caller | None) -> Any:
+        """Answer GET /metrics, in the text format of OpenMetrics 1.0."""
+        numbers = await self.service.numbers()
+        rows = [
+            ("rounds", "counter", "Rounds played.", numbers["rounds"]),
+            ("failures", "counter", "Failures of the disk.", self.service.failures),
+            ("tickets_waiting", "gauge", "Tickets before their turn.", numbers["waiting"]),
+            ("horizon_rounds", "gauge", "Rounds that there are.", numbers["horizon"]),
+            ("budget_spent_ratio", "gauge", "Share of the budget.", numbers["spent"]),
+            ("epsilon", "gauge", "Epsilon of a person.", numbers["epsilon"]),
+            ("delta", "gauge", "Delta of a person.", numbers["delta"]),
+        ]
+        lines = [
+            f"# TYPE dpoco_{name} {kind}\n# HELP dpoco_{name} {text}\n"
+            f"dpoco_{name}{'_total' if kind == 'counter' else ''} {value}\n"
+            for name, kind, text, value in rows
+        ]
+        return Response("".join([*lines, "# EOF\n"]), media_type=_METRICS)
+
+    async def ready(self, _: None, caller: Caller | None) -> Any:
+        """Answer GET /healthz."""
+        ready = not self.service.is_failing
+        return JSONResponse({"ready": ready}, status_code=200 if ready else 503)
+
+    async def live(self, _: None, caller: Caller | None) -> Any:
+        """Answer GET /healthz/live."""
+        return {}
+
+    async def describe(self, _: None, caller: Caller | None) -> Any:
+        """Answer GET /openapi.json."""
+        return self._description
+
+    def _user(self, asked: str | None, caller: Caller | None) -> str:
+        """Return for whom a caller acts."""
+        if caller is not None and not caller.operator:
+            if asked not in (None, caller.name):
+                raise HTTPException(403)
+            return caller.name
+        if asked is None:
+            raise BadRequest("user: Field required")
+        return asked
+
+    def caller(self, request: Request, access: Access) -> Caller | None:
+        """Return who asks; 401 without a valid token, 403 without an operator's."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if not scheme and (self.public or access == "all"):
+            return None
+        found = self.tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None and access != "all":
+            raise HTTPException(401)
+        if found is not None and access == "operator" and not found.operator:
+            raise HTTPException(403)
+        return found
+
+    def route(self, page: Page) -> Route:
+        """Return the route of a page, which answers every error of its own."""
+        limit = self.service.settings.limits.body_bytes
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                caller = self.caller(request, page.access)
+                asked = None
+                if page.takes is not None:
+                    asked = messages.parse(await _body(request, limit), page.takes)
+                answer = await page.answer(asked, caller)
+            except BadRequest as error:
+                return _failure(error.status, str(error))
+            except Refused as error:
+                return _failure(_STATUS[error.kind], str(error))
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
+            except HTTPException:
+                raise
+            except Exception as error:  # the disk is full, say: nothing was released
+                self.service.report(error)
+                return _failure(503, _REASONS[503])
+            return answer if isinstance(answer, Response) else JSONResponse(answer)
+
+        return Route(page.path, endpoint, methods=[page.method])
+
+
+def make_app(service: Service, tokens: Tokens, *, public: bool = False) -> ASGIApp:
+    """Return the ASGI application of a service; its lifespan takes the tickets' turns.
+
+    Parameters
+    ----------
+    service : Service
+        From `open_service`; its caller keeps it open.
+    tokens : Tokens
+        Who may ask.
+    public : bool, default False
+        Whether those without a token may, too. Keyword-only.
+    """
+    pages = Pages(service, tokens, public)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        turns = asyncio.create_task(service.take_turns())
+        try:
+            yield
+        finally:
+            await service.close(turns)
+
+    app = Starlette(
+        routes=[pages.route(page) for page in pages.all],
+        exception_handlers={HTTPException: cast(Any, _refuse)},
+        lifespan=lifespan,
+    )
+    return _LengthCheck(app)
+
+
+class _LengthCheck:
+    """Refuses requests with two lengths, which a proxy in front may have read as two requests."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            names = [name for name, _ in scope["headers"]]
+            if names.count(b"content-length") + names.count(b"transfer-encoding") > 1:
+                answer = _failure(400, "the request has two lengths", _CLOSE)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415)  # and no web page elsewhere can send it without asking
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise HTTPException(413)
+    return bytes(body)
+
+
+def _failure(status: int, reason: str, headers: dict[str, str] | None = None) -> Response:
+    own = dict(headers or {})
+    if status == 401:
+        own["WWW-Authenticate"] = "Bearer"
+    if status in (429, 503):
+        own["Retry-After"] = "1"
+    return JSONResponse({"error": reason}, status_code=status, headers=own)
+
+
+async def _refuse(_: Request, error: HTTPException) -> Response:
+    reason = _REASONS.get(error.status_code, error.detail)  # Starlette's are fixed texts
+    close = _CLOSE if error.status_code in (413, 415) else {}
+    return _failure(error.status_code, reason, {**(error.headers or {}), **close})
+
+
+def description(pages: list[Page]) -> dict[str, Any]:
+    """Return the OpenAPI description of pages."""
+    kinds = {kind for page in pages for kind in (page.takes, page.gives)} | {messages.Failure}
+    _, schemas = models_json_schema(
+        [(kind, "validation") for kind in kinds if kind is not None],
+        ref_template="#/components/schemas/{model}",
+    )
+    paths: dict[str, Any] = {}
+    for page in pages:
+        operation: dict[str, Any] = {
+            "operationId": page.answer.__name__,
+            "summary": page.summary,
+            "responses": {
+                "200": {"description": "Done.", "content": {page.media: _content(page)}},
+                **{str(status): _error(page, status) for status in page.statuses},
+            },
+        }
+        if page.takes is not None:
+            content = {"application/json": {"schema": _reference(page.takes)}}
+            operation["requestBody"] = {"required": True, "content": content}
+        if page.access != "all":
+            operation["security"] = [{"token": []}]
+        paths.setdefault(page.path, {})[page.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "dpoco serve", "version": dpoco.__version__},
+        "paths": paths,
+        "components": {
+            "schemas": schemas["$defs"],
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _reference(kind: type[Message]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def _content(page: Page) -> dict[str, Any]:
+    if page.gives is not None:
+        return {"schema": _reference(page.gives)}
+    return {"schema": {"type": "object" if page.media == "application/json" else "string"}}
+
+
+def _error(page: Page, status: int) -> dict[str, Any]:
+    kind = messages.Health if page.gives is messages.Health else messages.Failure
+    content = {"application/json": {"schema": _reference(kind)}}
+    return {"description": _REASONS[status], "content": content}

@@ -1,0 +1,136 @@
+"""What comes in and goes out, said once: it checks requests and makes the OpenAPI description."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from dpoco.serve._tokens import LONGEST_NAME
+
+_LONGEST_REQUEST = 100
+
+User = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+_USER = (
+    "Whose visit it is. A user's token may leave it out; an operator's token and a public service "
+    "need it."
+)
+
+
+class BadRequest(Exception):  # noqa: N818
+    """A body that is not as its schema says; texts name fields and quote no value."""
+
+    def __init__(self, reason: str, status: int = 422) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Message(BaseModel):
+    """A JSON object whose fields are all known."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class AskDecision(Message):
+    """A visit: what is known of the user now."""
+
+    user: User | None = Field(default=None, description=_USER)
+    context: list[float] = Field(description="Clipped to the service's l2 norm.")
+    request: str | None = Field(
+        default=None, min_length=1, max_length=_LONGEST_REQUEST,
+        description="A name of this request: sent again, it gets the same answer.",
+    )  # fmt: skip
+
+
+class Decision(Message):
+    """The arm to show, and the ticket with which its reward comes."""
+
+    arm: int
+    ticket: str
+
+
+class BringReward(Message):
+    """What came of a decision; before the ticket's turn."""
+
+    ticket: str = Field(min_length=1, max_length=100)
+    reward: float = Field(description="Clipped to the service's range.")
+
+
+class AskDeletion(Message):
+    """Forget what waits for a user."""
+
+    user: User | None = Field(default=None, description=_USER)
+
+
+class Done(Message):
+    """It is done."""
+
+
+class Deleted(Message):
+    """How many rounds ended empty."""
+
+    rounds: int
+
+
+class Health(Message):
+    """Whether decisions can be asked for."""
+
+    ready: bool
+
+
+class Failure(Message):
+    """Why nothing was done: names of fields, never values."""
+
+    error: str
+
+
+def ask_decision_type(dimension: int) -> type[AskDecision]:
+    """Return `AskDecision` for contexts of so many numbers."""
+    info: FieldInfo = AskDecision.model_fields["context"]
+    limits = Field(min_length=dimension, max_length=dimension, description=info.description)
+    return create_model("AskDecision", __base__=AskDecision, context=(list[float], limits))
+
+
+def parse(body: bytes, kind: type[Message]) -> Any:
+    """Return the message of a body; `BadRequest` for anything else.
+
+    Numbers beyond doubles become infinite and count as missing: a value never decides over an
+    exception.
+    """
+    try:
+        record = json.loads(
+            body.decode(),
+            object_pairs_hook=_without_duplicates,
+            parse_constant=_refuse,
+            parse_int=float,
+        )
+    except BadRequest:
+        raise
+    except (ValueError, RecursionError):
+        raise BadRequest("the body is no JSON", 400) from None
+    try:
+        return kind.model_validate(record)
+    except ValidationError as error:
+        raise BadRequest("; ".join(_describe(each) for each in error.errors()[:5])) from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise BadRequest("the body has a field twice", 400)
+    return record
+
+
+def _refuse(_: str) -> NoReturn:
+    raise BadRequest("the body is no JSON: it has no NaN and no infinity", 400)
+
+
+def _describe(error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":  # whose place is a word of the caller's
+        return "there is a field that the schema does not have"
+    if error["type"] == "string_unicode":
+        return f"{place}: Input should be a text of Unicode characters"
+    return f"{place}: {error['msg']}" if place else "the body must be a JSON object"

@@ -1,0 +1,143 @@
+"""Sealed rows of a service: tickets that wait, and tokens, in a database that outlives a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from dpoco._encryption import EncryptionKey, refuse_readable
+from dpoco.errors import JournalFenced, StateError
+
+Kind = Literal["ticket", "token"]
+# A killed process loses nothing; a power cut may lose the last rewards, and never privacy.
+_PRAGMAS = (
+    "journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON",
+    "wal_autocheckpoint = 20000", "trusted_schema = OFF",
+)  # fmt: skip
+
+
+class Rows:
+    """Records by kind and number; the database shows neither names, nor contexts, nor rewards.
+
+    Parameters
+    ----------
+    path : Path
+        The database. If there is none, it is made, mode 0600.
+    key : EncryptionKey
+        Key of all rows.
+
+    Raises
+    ------
+    StateError
+        If others may read the file, it is damaged, or encrypted under another key.
+    OSError
+        If it cannot be read or written.
+    """
+
+    def __init__(self, path: Path, key: EncryptionKey) -> None:
+        self._key = key
+        self._owner: bytes | None = None
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        refuse_readable(path, path.stat())
+        with _translate_errors():
+            self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            for pragma in _PRAGMAS:
+                self._base.execute(f"PRAGMA {pragma}")
+            self._base.execute(
+                "CREATE TABLE IF NOT EXISTS sealed (kind TEXT, number INTEGER, body BLOB, "
+                "PRIMARY KEY (kind, number)) WITHOUT ROWID"
+            )
+
+    def take_over(self) -> None:
+        """Become the one service that writes here; another one raises `JournalFenced` from now on.
+
+        Commands that make tokens write at any time.
+        """
+        owner = secrets.token_bytes(16)
+        self._run_many("INSERT OR REPLACE INTO sealed VALUES ('owner', 0, ?)", [(owner,)])
+        self._owner = owner
+
+    def _check_owner(self) -> None:
+        if self._owner is not None:
+            (found,) = self._base.execute("SELECT body FROM sealed WHERE kind = 'owner'").fetchone()
+            if found != self._owner:
+                raise JournalFenced("another process serves this folder")
+
+    def all(self, kind: Kind) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield number and record of all rows of a kind, by number."""
+        with _translate_errors():
+            found = self._base.execute(
+                "SELECT number, body FROM sealed WHERE kind = ? ORDER BY number", (kind,)
+            ).fetchall()
+        for number, body in found:
+            yield number, json.loads(self._key.open(_context(kind, number), body))
+
+    def put(self, kind: Kind, rows: Iterable[tuple[int, dict[str, Any]]]) -> None:
+        """Write or replace rows, all of them or none."""
+        sealed = [
+            (kind, n, b"".join(self._key.seal(_context(kind, n), json.dumps(record).encode())))
+            for n, record in rows
+        ]
+        self._run_many("INSERT OR REPLACE INTO sealed VALUES (?, ?, ?)", sealed)
+
+    def drop(self, kind: Kind, numbers: Iterable[int], *, trace: bool = True) -> None:
+        """Delete rows, all of them or none; without a trace: from the log, too."""
+        gone = [(kind, number) for number in numbers]
+        self._run_many("DELETE FROM sealed WHERE kind = ? AND number = ?", gone)
+        if not trace:
+            with _translate_errors():
+                self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @property
+    def version(self) -> int:
+        """A number that changes when another process has written."""
+        with _translate_errors():
+            (version,) = self._base.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._base.close()
+
+    def _run_many(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        with _translate_errors():
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_owner()
+                self._base.executemany(statement, rows)
+                self._base.execute("COMMIT")
+            except BaseException:
+                self._base.execute("ROLLBACK")
+                raise
+
+
+@contextmanager
+def open_rows(folder: Path, key: EncryptionKey) -> Iterator[Rows]:
+    """Open the rows of a service's folder."""
+    rows = Rows(folder / "service.db", key)
+    try:
+        yield rows
+    finally:
+        rows.close()
+
+
+def _context(kind: Kind, number: int) -> bytes:
+    return b"dpoco serve %b %d" % (kind.encode(), number)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Turn SQLite's errors into the library's; their texts never hold data."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:  # locked, full, read-only
+        raise OSError(f"the service's database cannot be used: {error}") from None
+    except sqlite3.Error:
+        raise StateError("the service's database is damaged, or the file is none") from None
