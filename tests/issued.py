@@ -94,6 +94,13 @@ def certificates() -> dict[str, Guarantee]:
             "net, promised": learned(
                 oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, enforce=False
             ),
+            "net, paper": learned(
+                oco.LipschitzLearner,
+                Box([0.0], [1.0]),
+                lipschitz=1.0,
+                transform="parent",
+                calibration="paper",
+            ),
             "linucb": learned(bandits.LinUCB, 3, 4),
             "arms": learned(bandits.HighDimensionalBandit, 3, LpBall(20, 1.0)),
             "sum": learned(mechanisms.ContinualSum, 4, bound=1.0),

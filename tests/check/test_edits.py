@@ -197,7 +197,7 @@ def test_every_certificate_is_what_its_verdict_says(tmp_path):
     assert kinds["not protected"] == {"hedge, seeded", "hedge, open", "maximum, seeded"}
     assert kinds["only if"] == {
         "leader, promised", "net, promised", "maximum", "threshold", "declared", "declared, pure",
-        "composed", "tree, paper",
+        "composed", "net, paper",
     }  # fmt: skip
     assert set(kinds) == {"verified", "only if", "not protected"}
 
