@@ -1245,6 +1245,16 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
     return found, "lattice" if exact == {True} else "float" if exact else None, rests
 
 
+def sourced(text: str) -> bool:
+    """Return whether a condition says where the noise comes from."""
+    return text.startswith(("The operating system", *REPRODUCIBLE))
+
+
+def sourced(text: str) -> bool:
+    """Return whether a condition says where the noise comes from."""
+    return text.startswith(("The operating system", *REPRODUCIBLE))
+
+
 def promise(text: str) -> bool:
     """Return whether a condition of the issuer says that nothing enforces it."""
     return text.startswith("PROMISED, not enforced: ")
@@ -1304,6 +1314,8 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
         "certified": stated.certified and stated.seeded is not None and bool(doubts(stated, loss)),
         "numerics": own.kind != "nothing" and stated.numerics not in (None, exact),
         "unit": not possible,
+        "conditions": stated.seeded is not None and not any(map(sourced, stated.conditions)),
+        "conditions": stated.seeded is not None and not any(map(sourced, stated.conditions)),
     }
     return next((name for name, failed in failures.items() if failed), "")
 

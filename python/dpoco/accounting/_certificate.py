@@ -104,7 +104,8 @@ def read(record: Mapping[str, Any]) -> Guarantee:
         # Of what a caller promises earlier versions said that it is certified.
         believed = earlier and stated.doubts and not stated.seeded
         body["certified"] = body["certified"] and not (believed and stated.description is not None)
-        contradiction = contradicts_itself(stated) or _differs(stated, body, repeated)
+        left_out = not earlier and not {*stated.derived} <= {*body["conditions"]}
+        contradiction = contradicts_itself(stated) or _differs(stated, body, repeated) or left_out
     except StateError:
         raise
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
