@@ -1250,11 +1250,6 @@ def sourced(text: str) -> bool:
     return text.startswith(("The operating system", *REPRODUCIBLE))
 
 
-def sourced(text: str) -> bool:
-    """Return whether a condition says where the noise comes from."""
-    return text.startswith(("The operating system", *REPRODUCIBLE))
-
-
 def promise(text: str) -> bool:
     """Return whether a condition of the issuer says that nothing enforces it."""
     return text.startswith("PROMISED, not enforced: ")
@@ -1314,7 +1309,6 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
         "certified": stated.certified and stated.seeded is not None and bool(doubts(stated, loss)),
         "numerics": own.kind != "nothing" and stated.numerics not in (None, exact),
         "unit": not possible,
-        "conditions": stated.seeded is not None and not any(map(sourced, stated.conditions)),
         "conditions": stated.seeded is not None and not any(map(sourced, stated.conditions)),
     }
     return next((name for name, failed in failures.items() if failed), "")
