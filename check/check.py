@@ -1109,7 +1109,11 @@ def longest(own: Any) -> float:
     if own.kind == "gaussian_sum":
         return extent(own)[1] if own.pushes else math.inf
     if own.kind == "parts":
-        return sum(map(longest, own.parts)) if own.how == "one_of" else math.inf
+        if own.how != "one_of":
+            return math.inf
+        if getattr(own, "forced", None) is None:
+            return sum(map(longest, own.parts))
+        return (len(own.parts) - 1) * own.forced + max(map(longest, own.parts))
     if own.kind == "selections" and own.scores.kind != "promised_scores":
         return (own.rounds + 1) * getattr(own.scores, "batch", math.inf)  # sums: of any number
     return getattr(own, "rounds", None) or getattr(own, "horizon", None) or math.inf
@@ -1241,9 +1245,20 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
     return found, "lattice" if exact == {True} else "float" if exact else None, rests
 
 
+def sourced(text: str) -> bool:
+    """Return whether a condition says where the noise comes from."""
+    return text.startswith(("The operating system", *REPRODUCIBLE))
+
+
+def promise(text: str) -> bool:
+    """Return whether a condition of the issuer says that nothing enforces it."""
+    return text.startswith("PROMISED, not enforced: ")
+
+
 def doubts(stated: Any, loss: Loss) -> list[str]:
     """Return what must be believed, promises and a paper's claim, besides the noise."""
-    found = [] if loss.record == NOTHING.record else concluded(stated)[2]
+    own = ["the issuer's promises are kept"] * any(map(promise, stated.conditions))
+    found = [] if loss.record == NOTHING.record else concluded(stated)[2] + own
     if stated.claimed is not None:
         (epsilon, delta), kind = stated.claimed, stated.description.kind
         follows = stated.calibration != "paper" or kind != "coupled_draws"
@@ -1281,8 +1296,9 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
     """Return which statement differs from what follows from the description; or nothing."""
     own, what = stated.description, known(loss.record)
     bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
-    bounds = [*bounds, {"kind": "pure", "epsilon": what.pure}]
-    possible, exact, rests = concluded(stated)
+    up = (what.pure * (1 + arb(x)) for x in (0, DIGITS))  # accounting rounds sums up by as much
+    bounds = [*bounds, *({"kind": "pure", "epsilon": x} for x in up)]
+    possible, exact, _ = concluded(stated)
     failures = {
         "mu": below(stated.mu, what.mu),
         "rho": below(stated.rho, what.rho.min(what.mu**2 / 2)),
@@ -1293,7 +1309,7 @@ def stronger(stated: Any, near: Near, loss: Loss) -> str:
         "certified": stated.certified and stated.seeded is not None and bool(doubts(stated, loss)),
         "numerics": own.kind != "nothing" and stated.numerics not in (None, exact),
         "unit": not possible,
-        "conditions": not rests and any(x.startswith("PROMISED,") for x in stated.conditions),
+        "conditions": stated.seeded is not None and not any(map(sourced, stated.conditions)),
     }
     return next((name for name, failed in failures.items() if failed), "")
 

@@ -121,7 +121,7 @@ def test_the_text_names_what_who_when_and_where():
         assert part in text
     assert "Proof:" in text
     assert "docs/privacy/continual_sum.md" in text
-    assert "double precision is not" in text
+    assert "rounding of double precision" in text
     assert "NOT CERTIFIED" not in text
     assert repr(BASE).count("\n") == 0
     seeded = sum_release.guarantee(sum_release.calibrate(2, horizon=9, budget=None))
@@ -143,7 +143,7 @@ def test_the_text_speaks_of_the_unit():
     assert "in the data of one record, empty in one of them" in str(several)
     user = dataclasses.replace(BASE, unit="one user's record", view="others", **bare)
     assert (
-        "one user's record: all others together, who do not see what she is shown, cannot"
+        "one user's record: all others together, who do not see what the user is shown, cannot"
         in str(user)
     )
     assert "1000 rounds" in str(user)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from dpoco.accounting import Budget, sum_release
@@ -76,7 +78,11 @@ def test_a_missing_file_is_one_line(tmp_path, refused):
 def test_the_plain_page(invoke, tmp_path, guarantee):
     path = written(tmp_path / "g.json", guarantee.to_json())
     shown = invoke("explain", path, "--plain", "--people", 10**8).stdout
-    assert shown == explain(guarantee, plain=True, people=10**8) + "\n"
+    about = {
+        "File": "g.json", "Generated on": datetime.now(timezone.utc).date().isoformat(),
+        "Signed by": "nobody: anybody can have written this file",
+    }  # fmt: skip
+    assert shown == explain(guarantee, plain=True, people=10**8, about=about) + "\n"
     assert "\nWARNING\n" in shown
     assert "\nWARNING\n" not in invoke("explain", path, "--plain").stdout
     ledger = Ledger(BUDGET)

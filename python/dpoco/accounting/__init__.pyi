@@ -38,6 +38,7 @@ from dpoco.accounting import rdp as rdp
 from dpoco.accounting import regret_bounds as regret_bounds
 from dpoco.accounting import release as release
 from dpoco.accounting import shift_detector as shift_detector
+from dpoco.accounting import signatures as signatures
 from dpoco.accounting import statement as statement
 from dpoco.accounting import sufficient_statistics as sufficient_statistics
 from dpoco.accounting import sum_release as sum_release

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from dpoco.accounting._meaning import PROMISED
 from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
@@ -105,7 +104,8 @@ def read(record: Mapping[str, Any]) -> Guarantee:
         # Of what a caller promises earlier versions said that it is certified.
         believed = earlier and stated.doubts and not stated.seeded
         body["certified"] = body["certified"] and not (believed and stated.description is not None)
-        contradiction = contradicts_itself(stated) or _differs(stated, body, repeated)
+        left_out = not earlier and not {*stated.derived} <= {*body["conditions"]}
+        contradiction = contradicts_itself(stated) or _differs(stated, body, repeated) or left_out
     except StateError:
         raise
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -172,8 +172,6 @@ def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, 
         return reproducible and not stated.seeded
     if body["certified"] != stated.certified or reproducible != stated.seeded:
         return True
-    if any(text.startswith(PROMISED) for text in stated.further):
-        return True  # a promise that the description does not know
     if body["numerics"] not in (None, stated.numerics):
         return not isinstance(stated.description, Nothing)
     own = {name: getattr(stated, name) for name in _REPEATED}

@@ -270,16 +270,16 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
 
     def conditions(self, problem: EuclideanProblem) -> list[str]:
         """Return what a guarantee says of draws and regret."""
-        said = ["draws are exact (rejection samplers); their running time depends on the data"]
+        said = ["Draws are exact (rejection samplers), and their running time depends on the data."]
         if self.sampler == "mcmc":
-            said = ["how far draws are from their law cannot be verified; it is charged to delta"]
+            said = ["How far draws are from their law cannot be verified, and is charged to delta."]
         if self.coupling == "anchored":
             said.append(
-                "the regret bound of coupling 'anchored' rests on a union bound over the rounds; "
-                "its privacy does not"
+                "The regret bound of coupling 'anchored' rests on a union bound over the rounds; "
+                "its privacy does not."
             )
         if problem.unbounded and problem.family == "quadratic":
-            said.append("the regret bound assumes decisions where the losses are G-Lipschitz")
+            said.append("The regret bound assumes decisions where the losses are G-Lipschitz.")
         return said
 
     def details(self, moved: float) -> dict[str, Any]:
@@ -402,14 +402,14 @@ expected_switches
         said, b = [], self.ratios[1]
         if problem.family != "linear":
             said.append(
-                "each minimiser is exact up to a residual of 1e-9 noise scales, or to what "
-                "rounding of the decision leaves close to the boundary, which no theorem covers"
+                "Each minimiser is exact up to a residual of 1e-9 noise scales, or to what "
+                "rounding of the decision leaves close to the boundary, which no theorem covers."
             )
         if self.private and b > _LARGE_CURVATURE:
-            said.append(f"step size times smoothness is {b:.2g}: few Renyi orders are left")
+            said.append(f"Step size times smoothness is {b:.2g}: few Renyi orders are left.")
         if self.strong_convexity > 0.0:
             said.append(
-                "ASSUMED: every loss is strongly convex with the declared modulus, unverified"
+                "ASSUMED: every loss is strongly convex with the declared modulus, unverified."
             )
         return said
 

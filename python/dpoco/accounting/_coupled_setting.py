@@ -280,20 +280,18 @@ def guarantee(
         details["later_bits"] = bits.later_bits
         details["later_bit_shift"] = bits.shift
     else:
-        why = "; at this budget and horizon no noise beats the constant decision"
-        still = "no switch is allowed: nothing released depends on data"
-        own.append(still + why if p.block == p.horizon > 1 else still)
+        own.append("The learner never switches: nothing released depends on data.")
+        if p.block == p.horizon > 1:
+            own.append("At this budget and horizon no noise beats the constant decision.")
     if p.calibration == "paper":
-        own.append("calibration 'paper': its claim is as printed, not certified")
+        own.append("The claim of calibration 'paper' is as printed, and is not certified.")
         if claim is not None and not claim.delta < min(1.0, _VACUOUS_FACTOR * delta):
-            own.append(f"the printed claim is vacuous: its total delta is {claim.delta:.3g}")
+            own.append(f"The printed claim is vacuous: its total delta is {claim.delta:.3g}.")
     bounds = f"G = {problem.lipschitz:.6g}"
     if problem.smoothness > 0.0:
         bounds += f", beta_s = {problem.smoothness:.6g}"
     if problem.enforced:
-        own.append(
-            f"the bounds ({bounds}, l2) hold whatever the data: records are scaled into them"
-        )
+        own.append(f"The program scales records into the bounds ({bounds}, l2).")
     return state(
         drawn,
         near,

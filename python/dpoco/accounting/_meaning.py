@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from dpoco.accounting._words import PER_ROUND, TIMES, common_conditions, norm_name
+from dpoco.accounting._words import (
+    EACH_PERSON,
+    PER_ROUND,
+    PROMISED,
+    RULE,
+    TIMES,
+    common_conditions,
+    norm_name,
+)
+from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
 from dpoco.privacy.mechanisms.bounds import NetDifferences
@@ -27,11 +36,10 @@ from dpoco.privacy.mechanisms.selections import (
 )
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["PROMISED", "UNITS", "Numbers", "arithmetic", "conditions", "numbers", "promises",
+__all__ = ["UNITS", "Numbers", "arithmetic", "conditions", "numbers", "promises",
            "units"]  # fmt: skip
 
 UNITS = ("one round", "one record", "one user's record", "one report")
-PROMISED = "PROMISED, not enforced: "
 
 
 class Numbers(NamedTuple):
@@ -197,19 +205,20 @@ def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
 
 # All others together, who do not see what a user is shown: what this leaves out.
 JOINT = (
-    "a user's record is the context and the rewards of all arms; it is hidden from all "
-    "OTHER users and from everybody who sees the estimates, not from those who see the "
-    "user's own action or reward: a log of all actions is not covered",
-    "other users' records do not depend on a user's own action and reward",
+    "A user's record is the context and the rewards of all arms.",
+    "All OTHER users, and everybody who sees the estimates, cannot tell this record from another.",
+    "Nothing is hidden from whoever sees the user's own action or reward: a log of all actions is "
+    "not covered.",
+    "Other users' records do not depend on a user's own action and reward.",
 )
-FIXED = "all parts were fixed in advance: none was chosen in reaction to releases"
+FIXED = "The operator fixed all parts in advance, and chose none in reaction to releases."
 _REAL_LINE = (
-    "all variates have their full tails, and coins exactly their probabilities; that draws and "
-    "probabilities are computed in double precision is not covered"
+    "All variates have their full tails, and coins exactly their probabilities, but the proof does "
+    "not cover that the program computes both in double precision."
 )
 _LATE = (
-    "feedback that is delayed: which of it arrives, when and in which order, depends on the data "
-    "through released decisions only"
+    "If feedback is delayed, which feedback arrives, when and in which order depends on the data "
+    "through released decisions only."
 )
 
 
@@ -232,68 +241,99 @@ def conditions(
         Total variation of truncated tails.
     """
     singles = [one for one, _ in _single(mechanism)]
-    promised = tuple(PROMISED + clause for clause in promises(mechanism))
+    promised = tuple(f"{PROMISED}{clause}." for clause in promises(mechanism))
     several = isinstance(mechanism, Parts) and not mechanism.lemma and len(singles) > 1
     fixed = (FIXED,) if several else ()
-    source, computed = common_conditions(
+    noise = common_conditions(
         mass,
         seeded,
         sums=any(isinstance(one, (GaussianSum, BatchRelease)) for one in singles),
         numerics=arithmetic(mechanism),
     )
     if all(isinstance(one, CoupledDraws) for one in singles):
-        computed = _REAL_LINE
+        noise = (*noise[:-1], _REAL_LINE)
     if any(isinstance(one, LocalReport) for one in singles):
         count = max(one.reports for one in singles if isinstance(one, LocalReport))
         return (*promised, *fixed), _local(count, seeded)
     once = all(isinstance(one, GaussianSum) and one.pushes <= 1 for one in singles)
-    rounds = PER_ROUND if not person else ""
     first = (*(_of_person(mechanism, near) if person else ()), *promised, *fixed)
     return first, (
+        *(() if person else (PER_ROUND,)),
         *(JOINT if near.view == "others" else ()),
+        *_public(near),
         *(_of_fit(person) if once else ()),
-        "the bounds, the horizon and all parameters were fixed without looking at the data",
-        "the stream may react to everything released" + rounds,
+        "The operator fixed the bounds, the horizon and all parameters without looking at the "
+        "data.",
+        "The data may react to everything that was released before.",
         _LATE,
-        "a saved state is continued on one stream only, and is itself kept secret",
-        "only released values are covered: not traces, diagnostics, timing or memory",
-        source,
-        computed,
+        "The operator keeps saved states secret, and continues each of them on one stream only.",
+        "The operator publishes released values only: traces, diagnostics, timing and memory are "
+        "not covered.",
+        *noise,
     )
+
+
+def _public(near: Neighbours) -> tuple[str, ...]:
+    """Return what neighbouring streams have in common."""
+    if near.change == "zero_out":
+        return ("The number of rounds and their times are public.",)
+    return ("That somebody takes part in a round, and when, is public: the content is protected.",)
 
 
 def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
-    times = "may react to releases, but not to her data" if mechanism.reacting else ""
-    often = f"at most {most} rounds" + (f", at least {apart} apart" if apart > 1 else "")
-    often = "at most one round" if most == 1 else often
+    often = "one round" if most == 1 else f"{most} rounds"
+    often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
+    reacts = _reacts(mechanism, near)
+    times = (
+        "may depend on releases, but not on that person's data"
+        if reacts
+        else "were fixed in advance"
+    )
+    alone = reacts and near.view == "others"
     return (
-        f"every person has {often}, by rule: no count that is read off the data shows it",
-        f"{TIMES} {times or 'are fixed in advance'}",
-        "no person has two identities, and no two persons share one",
+        f"{EACH_PERSON} at most {often}.",
+        RULE,
+        f"{TIMES} {times}.",
+        *((f"{TIMES} do not depend on what only that person saw.",) if alone else ()),
+        "Each person comes under one name only: two accounts of a person count as two people.",
+        "No two people share a name.",
     )
 
 
+def _reacts(mechanism: Mechanism, near: Neighbours) -> bool:
+    """Whether times of a person's rounds may react to releases.
+
+    Where a proof says so, and by Theorem 4 of pools, of one key, for fresh noise and pure losses.
+    """
+    if mechanism.reacting:
+        return True
+    if isinstance(mechanism, Parts) and mechanism.how == "instances":
+        return mechanism.parts[0].noise == "fresh"
+    loss = mechanism.loss(near)
+    return loss is not None and isinstance(loss.bare, Pure)
+
+
 def _of_fit(person: bool) -> tuple[str, ...]:
-    several = "" if person else "; one person's data in several records are protected per record"
+    alone = "Each record is protected by itself: several records of one person are protected less."
     return (
-        "the bounds, the number of records and all parameters are public and were fixed without "
-        "looking at the data",
-        "records differ in contents, not in number" + several,
-        "the model is fitted once: another fit to the same data is another release, with a budget "
-        "of its own",
-        "only the fitted model is covered: not timing, memory or a fit that was interrupted",
+        "The operator fixed the bounds and all parameters without looking at the data.",
+        "The number of records is public, like the bounds and all parameters.",
+        *(() if person else (alone,)),
+        "The operator fits the model once: another fit to the same data needs a budget.",
+        "The operator publishes the fitted model only: timing, memory and interrupted fits are not "
+        "covered.",
     )
 
 
 def _local(reports: int, seeded: bool) -> tuple[str, ...]:
     count = "one report" if reports == 1 else f"{reports} reports"
     return (
-        f"each user sends at most {count}: devices count, not the server",
-        "all parameters and hypotheses were fixed without looking at the labels protected",
-        "that a user takes part, and when, is visible; no amplification by shuffling is claimed",
-        "only the reports are covered: not timing, memory or files of the device",
-        "SIMULATED REPORTS: reproducible noise, or one process that saw all labels; void"
+        f"Each user's device counts its reports, and sends at most {count}.",
+        "The operator fixed all parameters and hypotheses without looking at the protected labels.",
+        "That a user takes part, and when, is public: shuffling of reports protects no further.",
+        "The device sends reports only: its timing, memory and files are not covered.",
+        "SIMULATED REPORTS: the noise is reproducible, or one process saw all labels; void."
         if seeded
-        else "the noise of a report comes from the operating system's entropy on the device",
+        else "The operating system of the device draws the noise of each report.",
     )

@@ -190,8 +190,8 @@ class ShiftDetectorParameters(Parameters):
             said["claimed"] = (printed, 0.0)
             said["conditions"] = (
                 CLIPPED_LOSSES,
-                "the claim in print is false: a round moves the test statistics by up to 2, not 1; "
-                f"as printed the budget is spent {spent(*scales) / printed:.4g} times",
+                "The claim in print is false, since a round moves the test statistics by up to 2, "
+                f"not 1: as printed the budget is spent {spent(*scales) / printed:.4g} times.",
             )
         return {
             "released": f"the decisions and alarms of the shift detector among {self.experts} "

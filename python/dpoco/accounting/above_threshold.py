@@ -211,7 +211,7 @@ def guarantee(
         delta=0.0,
         reference="sparse vector technique, one-sided noise; docs/privacy/shift_detector.md",
         seeded=seeded,
-        conditions=("thresholds are public",),
+        conditions=("Thresholds are public.",),
         details={
             "threshold noise scale": p.threshold_noise_scale,
             "query noise scale": p.query_noise_scale,

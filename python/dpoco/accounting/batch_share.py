@@ -194,13 +194,13 @@ class BatchShareParameters(Parameters):
             details["regret bound, all losses"] = bounds.adaptive
             terms = bounds.terms_for(self.adversary)
             details.update({f"regret: {name}": value for name, value in terms.items()})
-        conditions: tuple[str, ...] = (f"{CLIPPED_LOSSES}; each round enters one sum",)
+        conditions: tuple[str, ...] = (CLIPPED_LOSSES, "Each round enters one sum.")
         claimed = None
         if self.calibration == "paper" and not isinstance(mechanism, Nothing):
             claimed = (1.0 / self.noise_scale, 0.0)
             conditions += (
-                f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {n} times: every "
-                f"round releases {n} losses, each with noise for one",
+                f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {n} times, since every "
+                f"round releases {n} losses, each with noise for one.",
             )
         return {
             "released": f"the decisions among {n} experts by weights on noisy sums of losses "

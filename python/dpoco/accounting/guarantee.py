@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpoco._validation import choice, positive_float
+from dpoco.accounting._words import PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.losses.combined import NOTHING, UNKNOWN
@@ -177,7 +178,7 @@ class Guarantee:
             horizon=horizon,
             mechanism=mechanism,
             calibration="none",
-            conditions=(f"no noise is added: {released} may reveal the data",),
+            conditions=(f"The program adds no noise: {released} may reveal the data.",),
         )
 
     @classmethod
@@ -413,8 +414,10 @@ class Guarantee:
             found = ("the noise is drawn afresh and stays secret",)
         if self.description is None:
             return found
-        nothing = self.loss.bare == NOTHING
-        found += () if nothing else meaning.promises(self.description)
+        if self.loss.bare != NOTHING:
+            promised = (text for text in self.further if text.startswith(PROMISED))
+            own = (text.removeprefix(PROMISED).rstrip(".") for text in promised)
+            found = (*found, *meaning.promises(self.description), *own)
         printed = self.calibration == "paper" and self.description.kind == "coupled_draws"
         if self.claimed is not None and (printed or not self._claim_follows()):
             epsilon, delta = self.claimed

@@ -466,9 +466,9 @@ def guarantee(
         reference="Han et al., DP-HDB, Theorem 4.1, corrected; "
         "docs/privacy/high_dimensional_bandit.md",
         conditions=(
-            f"contexts are clipped to maximum norm {p.context_bound:g}, rewards to {rewards}, what "
-            f"a record adds to maximum norm {own.leaf_bound:g}; a missing record counts as no "
-            "data, enforced",
+            f"The program clips contexts to maximum norm {p.context_bound:g}, rewards to "
+            f"{rewards}, and what a record adds to maximum norm {own.leaf_bound:g}.",
+            "The program treats a missing record as no data.",
         ),
         regret_bound=None,
         details={**without_regret(one.details), **details},

@@ -490,8 +490,8 @@ def guarantee(
         reference="adaptive Gaussian composition and post-processing; docs/privacy/linucb.md",
         seeded=seeded,
         conditions=(
-            f"contexts are clipped to l2 norm {p.context_bound:g}, rewards to "
-            f"[{-p.reward_bound:g}, {p.reward_bound:g}]; a missing one counts as no data, enforced",
+            f"The program clips contexts to l2 norm {p.context_bound:g} and rewards to "
+            f"[{-p.reward_bound:g}, {p.reward_bound:g}], and treats a missing one as no data.",
         ),
         regret_bound=stated["regret_bound"],
         details=details,

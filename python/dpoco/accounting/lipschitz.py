@@ -318,8 +318,9 @@ def guarantee(
         believed = published_sensitivity(setting.shape, counts, p.lipschitz) * column
         paper_epsilon = with_tails(Gaussian(believed / p.noise_scale), total.mass).epsilon(delta)
         claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
-    bounded = f"differences of losses on the net are bounded by {p.lipschitz:g} times the distance"
-    conditions = (f"{bounded}, enforced",) if p.enforce else ()
+    steep = f"{p.lipschitz:g} times their distance"
+    bounded = f"The program limits how far losses of two points of the net differ to {steep}."
+    conditions = (bounded,) if p.enforce else ()
     result = state(
         total,
         NEAR,

@@ -14,8 +14,8 @@ from dpoco.privacy.neighbours import Neighbours
 __all__ = ["client_guarantee", "local_guarantee"]
 
 _SCOPES = {
-    "label": "the context of every round is disclosed: only the label is protected",
-    "label_and_context": "label and context are protected: the context never leaves the device",
+    "label": "Only the label is protected: the context of every round is disclosed.",
+    "label_and_context": "Label and context are protected: the context never leaves the device.",
 }
 
 

@@ -284,9 +284,8 @@ def _slope(domain: Domain, loss: Any) -> float:
 def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:
     if statistics == "quadratic":
         return (
-            f"features are clipped to l_2 norm {record_length(domain, loss):g} and labels to "
-            f"[-{loss.label_bound:g}, {loss.label_bound:g}], enforced"
+            f"The program clips features to l_2 norm {record_length(domain, loss):g} and labels to "
+            f"[-{loss.label_bound:g}, {loss.label_bound:g}]."
         )
-    text = f"the gradient a round adds to the sum is clipped to l_2 norm {_slope(domain, loss):g}"
-    text += ", enforced"
-    return text + ("; features and labels to their declared bounds" if loss.glm else "")
+    records = ", and features and labels to their declared bounds" if loss.glm else ""
+    return f"The program clips each round's gradient to l_2 norm {_slope(domain, loss):g}{records}."

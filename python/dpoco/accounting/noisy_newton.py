@@ -255,9 +255,8 @@ def guarantee(
         delta=stated_delta(budget, p.horizon),
         reference="adaptive Gaussian composition; docs/privacy/noisy_newton.md",
         conditions=(
-            f"gradients are clipped to l_2 norm {clip:g} and second derivatives to "
-            f"[0, {total.summand.curvature:g}], enforced; features and labels to their declared "
-            "bounds",
+            f"The program clips gradients to l_2 norm {clip:g}, second derivatives to "
+            f"[0, {total.summand.curvature:g}], and features and labels to their declared bounds.",
         ),
         seeded=seeded,
         **stated,

@@ -350,7 +350,7 @@ def guarantee(
     }
     known = mechanism.loss(near)
     if not isinstance(known, Decaying):
-        nothing = "no release depends on the data: the domain is a single point"
+        nothing = "No release depends on the data: the domain is a single point."
         return state(mechanism, Neighbours(), conditions=(nothing,), **shared)
     claimed = None
     if p.calibration == "paper":

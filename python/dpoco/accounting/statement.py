@@ -14,7 +14,7 @@ from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int
 from dpoco.accounting._meaning import units
-from dpoco.accounting._words import REGRET_SCOPES
+from dpoco.accounting._words import PROMISED, REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import UNPROVED, stated_regret, without_regret
@@ -28,10 +28,9 @@ from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "expert_guarantee",
-           "expert_mechanism", "for_person", "state",
-           "stated_delta"]  # fmt: skip
+           "expert_mechanism", "for_person", "promised", "state", "stated_delta"]  # fmt: skip
 
-CLIPPED_LOSSES = "losses are clipped to their declared range, enforced"
+CLIPPED_LOSSES = "The program clips losses to their declared range."
 _LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
 
@@ -130,6 +129,11 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     if said and 0.0 < ideal.rho < math.inf:
         return (Zcdp(ideal.rho), *rest)
     return rest or ideal.bounds
+
+
+def promised(clause: str) -> str:
+    """Return the condition that somebody keeps what nothing enforces."""
+    return f"{PROMISED}{clause}."
 
 
 def for_person(
@@ -321,15 +325,15 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         The same privacy under one more condition; without a bound on regret, which is proved for
         feedback that comes at once.
     """
-    condition = (
-        "feedback is delayed: which of it arrives, when and in which order, depends on the data "
-        f"through {seen} only; neighbouring streams differ in the protected records, at their "
-        "places in the order of arrival"
+    late = (
+        "Feedback is delayed: a record counts in the round in which its feedback arrives, and "
+        "which feedback arrives, when and in which order depends on the data through "
+        f"{seen} only."
     )
     details = without_regret(immediate.details)
     if immediate.regret_bound is not None or UNPROVED in immediate.details:
         details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)
-    conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
+    conditions = (*immediate.conditions, *((late,) if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
 
 

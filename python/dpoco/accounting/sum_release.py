@@ -190,5 +190,5 @@ def guarantee(
         delta=stated_delta(budget, p.horizon),
         reference="adaptive Gaussian composition; docs/privacy/continual_sum.md",
         seeded=seeded,
-        conditions=(f"every vector is clipped to {norm_name(p.norm)} norm {p.bound:g}, enforced",),
+        conditions=(f"The program clips every vector to {norm_name(p.norm)} norm {p.bound:g}.",),
     )

@@ -22,6 +22,7 @@ _HOMES = {
     "audit": "_checks.audit_command",
     "explain": "_checks.explain_command",
     "verify": "_checks.verify_command",
+    "sign": "_sign.sign_command",
     "journal": "_journals.journal_app",
     "serve": "_serve.serve_command",
     "table": "_lists.table_app",

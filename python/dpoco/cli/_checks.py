@@ -21,11 +21,13 @@ from dpoco._state import FRAME_SIGNATURE
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
 from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.cli import _support as shell
 from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
 from dpoco.cli._plan_report import PLAN_SCHEMA
+from dpoco.cli._signing import about_file, opened, origin_of, signer_of
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.losses.combined import Unknown
 
@@ -190,10 +192,10 @@ def explain_command(
     ----------
     file : argument FILE
         JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or what
-        dpoco plan --json, dpoco run --json and dpoco publish write.
+        dpoco sign, dpoco plan --json, dpoco run --json and dpoco publish write.
     plain : --plain
-        One page for lawyers, auditors and those concerned, without terms; with a warning if epsilon
-        is above 10, or delta above one over the number of people.
+        A statement for lawyers, auditors and those concerned, without terms; with a warning if
+        epsilon is above 10, or delta above one over the number of people.
     people
         With --plain: how many people there are. [default: as many as rounds]
     """
@@ -202,12 +204,13 @@ def explain_command(
             record: Any = of_json(file.read_bytes())
         except StateError:
             raise ValueError(f"{file} is not a JSON text, or says something twice") from None
-        if _kind(record) is None:
+        record, signed = opened(record)
+        if kind_of(record) is None:
             try:
-                record = _held(record)
-            except _NotOneError as error:
+                record = held_by(record)
+            except NotOneError as error:
                 raise ValueError(f"{file}: {error}") from None
-        ledger = Ledger.from_dict(record) if _kind(record) == "dpoco.ledger" else None
+        ledger = Ledger.from_dict(record) if kind_of(record) == "dpoco.ledger" else None
         held = record if isinstance(record, Guarantee) else None
         guarantee = held or (Guarantee.from_dict(record) if ledger is None else ledger.guarantee)
         if as_json:
@@ -224,9 +227,14 @@ def explain_command(
                     "remaining": None if left is None else left.to_dict(),
                     "charges": [entry.label for entry in ledger.entries],
                 }
+            if signed is not None:
+                shown["signed"] = signed.about()
             shell.print_json(shown)
             return
-        text = explain(guarantee, plain=plain, people=people)
+        about = about_file(file, signed)
+        if not plain and signed is not None:
+            typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
+        text = explain(guarantee, plain=plain, people=people, about=about)
         if ledger is not None:  # whose charges say what the sum alone does not
             *_, total = _of_ledger(ledger, _verified)
             typer.echo(total.verdict.sentence)
@@ -239,8 +247,8 @@ def explain_command(
 
 _VERIFICATION = "dpoco.verification/1"
 # The worst of several comes first; kinds of verdicts have their own codes.
-_EXIT = {"refuted": 1, "not covered": 1, "not verified": 1, "not one": 2, "unreadable": 2,
-         "not protected": 6, "only if": 5, "verified": 0}  # fmt: skip
+_EXIT = {"signature refuted": 7, "refuted": 1, "not covered": 1, "not verified": 1, "not one": 2,
+         "unreadable": 2, "not protected": 6, "only if": 5, "verified": 0}  # fmt: skip
 # What else a plan holds than its guarantee; other documents of dpoco are read by themselves.
 _PLAN = {"schema", "learner", "class", "problem", "budget", "regret", "regret_bound_per_round",
          "useful", "noise", "memory", "notes", "parameters", "guarantee"}  # fmt: skip
@@ -250,7 +258,7 @@ _CONFIGURED = (
 )
 
 
-class _NotOneError(Exception):
+class NotOneError(Exception):
     """The file is no guarantee, state, ledger or journal."""
 
 
@@ -285,7 +293,10 @@ _Judge = Callable[[Any], _Statement]
 
 @shell.documented_options
 def verify_command(
-    files: list[Path], independent: bool = False, as_json: shell.JsonFlag = False
+    files: list[Path],
+    independent: bool = False,
+    signer: str | None = None,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """Say whether anything is protected, from what files describe; refuse what does not follow.
 
@@ -297,7 +308,8 @@ def verify_command(
     Exit codes: 0 everything is proved, and what it rests on is enforced; 5 something holds only if
     a promise is kept, which the first line names; 6 something is NOT PROTECTED as configured, such
     as seeded noise, or none; 1 something is refuted, not covered, or has no description; 2 a file
-    is none of these, or its key is missing.
+    is none of these, or its key is missing; 7 the key of --signer did not sign a file, or a signed
+    file was changed.
 
     For example:
 
@@ -316,10 +328,14 @@ def verify_command(
         Prove every certificate by a program that shares no code with dpoco, in intervals that
         contain the exact values (extra verify); what it has no formula for is not covered. Of a
         ledger the charges are proved, and not their sum.
+    signer : PUBLIC_KEY
+        Every file must be signed by this key (dpoco sign), which you got from the signer and not
+        with the file: the text ed25519:..., or a file that holds it.
     """
     judge = _independent_judge() if independent else _verified
     with shell.errors_in_one_line():
-        rows = [_row(file, judge) for file in files]
+        public = None if signer is None else signer_of(signer)
+        rows = [_row(file, judge, public) for file in files]
     if as_json:
         shown = [row | {"certificates": [each.to_dict() for each in found]} for row, found in rows]
         shell.print_json({"schema": _VERIFICATION, "files": shown})
@@ -330,22 +346,27 @@ def verify_command(
     raise typer.Exit(next((_EXIT[name] for name in _EXIT if name in verdicts), 0))
 
 
-def _row(file: Path, judge: _Judge) -> tuple[dict[str, Any], list[_Statement]]:
+def _row(
+    file: Path, judge: _Judge, signer: PublicKey | None = None
+) -> tuple[dict[str, Any], list[_Statement]]:
     """Return what is known of a file, as the command prints it, and its statements."""
     row: dict[str, Any] = {"file": str(file), "statements": None, "reason": ""}
     found: list[_Statement] = []
     try:
+        origin = _origin(file, signer)
         found = list(_statements(file, judge))
         kind = worst([each.verdict.kind for each in found])
         sentence = next(each.verdict.sentence for each in found if each.verdict.kind == kind)
         row["statements"] = [each.words for each in found]
         row["verdict"] = "verified" if kind == "protected" else kind
-        row |= {"sentence": sentence, "origin": _origin(file)}
-    except (_NotOneError, OSError) as error:
+        row |= {"sentence": sentence, "origin": origin}
+    except (NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
     except UnreadableError as error:
         row |= {"verdict": "unreadable", "reason": str(error)}
+    except SignatureError as error:
+        row |= {"verdict": "signature refuted", "reason": str(error)}
     except (StateError, BudgetExceeded) as error:
         row |= {"verdict": "refuted", "reason": str(error)}
     except _NotCoveredError as error:
@@ -353,9 +374,16 @@ def _row(file: Path, judge: _Judge) -> tuple[dict[str, Any], list[_Statement]]:
     return row, found if row["statements"] is not None else []
 
 
-def _origin(file: Path) -> str:
-    """Return who can have written a file: without a signature, anybody."""
-    return "anybody can have written this file"
+def _origin(file: Path, signer: PublicKey | None) -> str:
+    """Return who can have written a file; `SignatureError` unless it is who was asked for."""
+    data = file.read_bytes()
+    try:
+        record = of_json(data)
+    except StateError:
+        if signer is not None and data.lstrip()[:1] == b"{":
+            raise SignatureError("the file is no JSON text: it was cut short or changed") from None
+        record = None  # a state or a journal, which nobody signs
+    return origin_of(opened(record)[1], signer)
 
 
 def _lines(row: dict[str, Any], found: list[_Statement]) -> Iterator[str]:
@@ -435,7 +463,7 @@ def _independent_judge() -> _Judge:
         try:
             result, found = checker.check({n: v for n, v in record.items() if n in held})
         except (checker.MalformedError, RecursionError) as error:
-            raise _NotOneError(str(error)) from None
+            raise NotOneError(str(error)) from None
         if result == "not proved":
             raise StateError(f"{result}: {found}")
         if result == "not covered":
@@ -455,17 +483,17 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
         yield _of_learner(dpoco.load(file, key=shell.state_key()), judge)
     elif (journal := is_journal(file)) is not None:
         if not journal:
-            raise _NotOneError("a database, but no journal")
+            raise NotOneError("a database, but no journal")
         yield from _of_journal(file, judge)
     else:
         try:
             record = of_json(data)
         except StateError:
-            raise _NotOneError("no guarantee, state, ledger or journal") from None
+            raise NotOneError("no guarantee, state, ledger or journal") from None
         yield from _of_record(record, judge)
 
 
-def _kind(record: Any) -> Any:
+def kind_of(record: Any) -> Any:
     return record.get("kind") if isinstance(record, dict) else None
 
 
@@ -473,15 +501,17 @@ def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
     if isinstance(record, list) and record and not any(isinstance(each, list) for each in record):
         for each in record:
             yield from _of_record(each, judge)
-    elif _kind(record) == "dpoco.guarantee":
+    elif kind_of(record) == "dpoco.guarantee":
         yield judge(record)
-    elif _kind(record) == "dpoco.ledger":
+    elif is_signed(record):
+        yield from _of_record(opened(record)[0], judge)
+    elif kind_of(record) == "dpoco.ledger":
         yield from _of_ledger(Ledger.from_dict(record), judge)
     else:
-        yield judge(_held(record))
+        yield judge(held_by(record))
 
 
-def _held(record: Any) -> Any:
+def held_by(record: Any) -> Any:
     """Return the guarantee that a document of dpoco holds; anybody else's fields are refused."""
     schema = str(record.get("schema")) if isinstance(record, dict) else ""
     if schema.startswith("dpoco.model/"):
@@ -493,9 +523,9 @@ def _held(record: Any) -> Any:
         elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
             raise ValueError("no guarantee, state, ledger or journal")
     except ValueError as error:
-        raise _NotOneError(str(error)) from None
-    if _kind(record.get("guarantee")) != "dpoco.guarantee":
-        raise _NotOneError("it holds no guarantee")
+        raise NotOneError(str(error)) from None
+    if kind_of(record.get("guarantee")) != "dpoco.guarantee":
+        raise NotOneError("it holds no guarantee")
     return record["guarantee"]
 
 
