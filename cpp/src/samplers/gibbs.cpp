@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "cutting_planes.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "gibbs_envelope.hpp"
 #include "gibbs_line.hpp"
@@ -19,6 +20,16 @@ using losses::LossSum;
 using random::Source;
 
 namespace {
+
+// Above this residual of the mode the losses have kinks there.
+constexpr double kSmooth = 1e-6;
+// What the best tangent under kinks may miss, in nats of the log density.
+constexpr double kGap = 0.1;
+// Planes for an envelope, whose acceptance depends on the gap, and for the start of a chain.
+constexpr int kMostPlanes = 2000;
+constexpr int kFewPlanes = 200;
+// Proposals after which a chain takes over; a user's losses are slow to ask.
+constexpr std::uint64_t kMostProposals = 100000;
 
 GibbsSettings checked(GibbsSettings settings) {
   const auto positive = [](double x) { return x > 0.0 && std::isfinite(x); };
@@ -44,11 +55,15 @@ struct GibbsSampler::Work {
         lam(settings.regularization),
         flat(body),
         modes(body, lam),
+        planes(body, lam),
+        secants(body, beta, lam),
         envelope(body, beta, lam),
         line(beta, lam),
         walk(body, beta, lam, settings.tolerance),
         langevin(body, beta, lam, settings.tolerance),
         metric(body.dimension()),
+        below(body.dimension()),
+        bend(body.dimension(), body.dimension()),
         hessian(body.dimension(), body.dimension()),
         at(body.dimension()),
         slope(body.dimension()),
@@ -60,7 +75,11 @@ struct GibbsSampler::Work {
   void prepare_flat(Source& source, const LossSum& sum);
   void prepare_gaussian(const LossSum& sum);
   void prepare_chain(const LossSum& sum);
+  void prepare_kinks(const LossSum& sum);
+  void prepare_chain_on_kinks(const LossSum& sum);
   void sample(Source& source, const LossSum& sum);  // into draw
+  bool sample_envelope(Source& source, const LossSum& sum);
+  std::uint64_t most_proposals(const LossSum& sum) const;
 
   Body body;
   GibbsSettings settings;
@@ -68,6 +87,8 @@ struct GibbsSampler::Work {
   double lam;
   FlatSampler flat;
   ModeSolver modes;
+  CuttingPlanes planes;
+  SecantCurvature secants;
   Envelope envelope;
   LineSampler line;
   HitAndRun walk;
@@ -75,6 +96,9 @@ struct GibbsSampler::Work {
   Whitening metric;
   double condition = 1.0;
   double scale = 1.0;
+  bool kinks = false;  // `below` belongs to the sum
+  Minorant below;
+  Matrix bend;
   Matrix hessian;
   Vector at;     // the Gaussian's mean, or the mode
   Vector slope;  // scratch; in one dimension the step of the line
@@ -88,20 +112,21 @@ void GibbsSampler::Work::prepare(Source& source, const LossSum& sum) {
     throw std::invalid_argument("the sum and the sampler differ in dimension");
   }
   report = {};
+  kinks = false;
   if (sum.empty() || sum.kind() == LossSum::Kind::linear) {
     return prepare_flat(source, sum);
   }
   if (sum.kind() == LossSum::Kind::quadratic && body.kind() == Body::Kind::space) {
     return prepare_gaussian(sum);
   }
-  modes.solve(sum, at);
+  if (!sum.has_hessian() || modes.solve(sum, at) > kSmooth) return prepare_kinks(sum);
   sum.hessian(at.data(), hessian.data());
   if (body.dimension() == 1) {
     report.method = GibbsMethod::line;
     slope[0] = 1.0 / std::sqrt(beta * (hessian(0, 0) + lam));
     return;
   }
-  envelope.build(sum, at, hessian);
+  envelope.build(sum, at, hessian, false);
   report.method = GibbsMethod::envelope;
   report.predicted_acceptance = elementary::exp(envelope.log_acceptance());
   if (settings.exact_only) return;
@@ -156,12 +181,71 @@ void GibbsSampler::Work::prepare_chain(const LossSum& sum) {
   }
 }
 
+// Values and subgradients suffice: a combination of tangents in the place of the mode's.
+void GibbsSampler::Work::prepare_kinks(const LossSum& sum) {
+  kinks = true;
+  const int most = settings.exact_only ? kMostPlanes : kFewPlanes;
+  planes.solve(sum, kGap / beta, most, below);
+  if (body.dimension() == 1) {
+    report.method = GibbsMethod::line;
+    at = below.at;
+    double curvature = 0.0;
+    draw.setOnes();
+    slope[0] = secants.width(sum, 0.95 * at, draw, curvature);
+    return;
+  }
+  envelope.build(below);
+  report.method = GibbsMethod::envelope;
+}
+
+// The metric is the curvature over a standard deviation of the law: a Hessian knows nothing of kinks
+// around it.
+void GibbsSampler::Work::prepare_chain_on_kinks(const LossSum& sum) {
+  if (!kinks) planes.solve(sum, kGap / beta, kFewPlanes, below);
+  const bool space = body.kind() == Body::Kind::space;
+  secants.measure(sum, space ? below.at : Vector(0.95 * below.at), bend);
+  modes.central(below, bend, beta, metric.centre, hessian);
+  metric.factor.compute(hessian);
+  if (metric.factor.info() != Eigen::Success || !hessian.allFinite()) {
+    metric.centre = 0.9 * below.at;
+    metric.factor.compute(beta * lam * Matrix::Identity(hessian.rows(), hessian.cols()));
+  }
+  report.method = GibbsMethod::hit_and_run;
+}
+
+std::uint64_t GibbsSampler::Work::most_proposals(const LossSum& sum) const {
+  if (settings.exact_only) return settings.most_proposals;
+  const std::uint64_t steps = HitAndRun::steps(body.dimension(), settings.tolerance);
+  if (kinks) return steps;
+  return sum.kind() == LossSum::Kind::custom ? 4 * steps : kMostProposals;
+}
+
+// False if a chain has to take over.
+bool GibbsSampler::Work::sample_envelope(Source& source, const LossSum& sum) {
+  const std::uint64_t most = most_proposals(sum);
+  bool accepted = false;
+  report.proposals += envelope.sample(source, sum, draw, most, accepted);
+  if (!accepted && settings.exact_only && envelope.whole()) {
+    envelope.build(sum, at, hessian, true);
+    report.proposals += envelope.sample(source, sum, draw, most, accepted);
+  }
+  report.accepted += accepted ? 1 : 0;
+  return accepted || settings.exact_only;
+}
+
 void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
   switch (report.method) {
-    case GibbsMethod::truncated_gaussian:
-      report.proposals += flat.sample(source, at, scale, draw);
-      ++report.accepted;
-      return;
+    case GibbsMethod::truncated_gaussian: {
+      const bool patient = settings.exact_only;
+      bool inside = false;
+      report.proposals += flat.sample(source, at, scale, draw,
+                                      patient ? settings.most_proposals : kMostProposals, inside);
+      report.accepted += inside ? 1 : 0;
+      if (inside || patient) return;
+      prepare_chain(sum);
+      if (report.method == GibbsMethod::truncated_gaussian) prepare_chain_on_kinks(sum);
+      return sample(source, sum);
+    }
     case GibbsMethod::gaussian:
       source.fill(random::Variate::gaussian, draw.data(), static_cast<std::size_t>(draw.size()));
       factor.matrixU().solveInPlace(draw);
@@ -180,9 +264,9 @@ void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
       return;
     }
     case GibbsMethod::envelope:
-      report.proposals += envelope.sample(source, sum, draw);
-      ++report.accepted;
-      return;
+      if (sample_envelope(source, sum)) return;
+      prepare_chain_on_kinks(sum);
+      return sample(source, sum);
     case GibbsMethod::hit_and_run: {
       const std::uint64_t steps = walk.sample(source, sum, metric, draw);
       report.proposals += steps;

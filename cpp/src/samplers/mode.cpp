@@ -13,6 +13,9 @@ using losses::LossSum;
 namespace {
 
 constexpr int kMostRounds = 200;
+// Rounds that do not halve the residual show kinks; a user's losses are slow to ask.
+constexpr int kIdleRounds = 40;
+constexpr int kIdleCustomRounds = 8;
 
 }  // namespace
 
@@ -85,6 +88,8 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
   best_ = u;
   double best = std::numeric_limits<double>::infinity();
   int stalled = 0;
+  const bool custom = sum.kind() == LossSum::Kind::custom;
+  const int most_idle = custom ? kIdleCustomRounds : kIdleRounds;
   for (int round = 0; round < kMostRounds; ++round) {
     scratch_ = gradient_ - regularization_ * u;
     const double size = std::max(start, scratch_.norm());
@@ -97,6 +102,7 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
       ++stalled;
     }
     if (here <= 1e-14 || (best <= 1e-11 && stalled >= 4)) break;
+    if (stalled >= most_idle) break;
     model_.minimize(hessian_, gradient_, u, regularization_, target_);
     step_ = target_ - u;
     const double slope = gradient_.dot(step_);
@@ -117,22 +123,58 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
   return best;
 }
 
+// Without a barrier: beta J's own Hessian at the mode, which is pulled in from the walls.
+void ModeSolver::widen(double inverse_temperature, Vector& u, Matrix& hessian) const {
+  hessian = inverse_temperature * hessian_;
+  if (body_.kind() == Body::Kind::space) return;
+  u *= 0.9;
+  hessian.diagonal().array() += 1.0 / (body_.extent() * body_.extent());
+}
+
 void ModeSolver::central(const LossSum& sum, double inverse_temperature, Vector& u,
                          Matrix& hessian) {
-  const double beta = inverse_temperature;
-  if (!barrier_) {
-    solve(sum, u);
-    const bool space = body_.kind() == Body::Kind::space;
-    if (!space) u *= 0.9;
-    derivatives(sum, u);
-    hessian = beta * hessian_;
-    if (!space) hessian.diagonal().array() += 1.0 / (body_.extent() * body_.extent());
+  if (barrier_) {
+    descend(
+        inverse_temperature, u, hessian, [&](const Vector& at) { return value(sum, at); },
+        [&](const Vector& at) { derivatives(sum, at); });
     return;
   }
+  solve(sum, u);
+  derivatives(sum, body_.kind() == Body::Kind::space ? u : Vector(0.9 * u));
+  widen(inverse_temperature, u, hessian);
+}
+
+void ModeSolver::central(const Minorant& tangent, const Matrix& bend, double inverse_temperature,
+                         Vector& u, Matrix& hessian) {
+  hessian_ = bend;
+  hessian_.diagonal().array() += regularization_;
+  if (!barrier_) {
+    u = tangent.at;
+    widen(inverse_temperature, u, hessian);
+    return;
+  }
+  descend(
+      inverse_temperature, u, hessian,
+      [&](const Vector& at) {
+        target_ = at - tangent.at;
+        return tangent.slope.dot(target_) + 0.5 * target_.dot(bend * target_) +
+               0.5 * regularization_ * at.squaredNorm();
+      },
+      [&](const Vector& at) {
+        gradient_ = tangent.slope + bend * (at - tangent.at) + regularization_ * at;
+      });
+}
+
+// Newton's method on beta J plus the barrier, from the centre. `derivatives` fills gradient_ and
+// hessian_.
+template <class Value, class Derivatives>
+void ModeSolver::descend(double inverse_temperature, Vector& u, Matrix& hessian, Value energy,
+                         Derivatives derivatives) {
+  const double beta = inverse_temperature;
   u.setZero();
-  double now = beta * value(sum, u) + barrier_->value(u);
+  double now = beta * energy(u) + barrier_->value(u);
   for (int round = 0;; ++round) {
-    derivatives(sum, u);
+    derivatives(u);
     barrier_->gradient(u, step_);
     barrier_->hessian(u, barrier_hessian_);
     gradient_ = beta * gradient_ + step_;
@@ -149,7 +191,7 @@ void ModeSolver::central(const LossSum& sum, double inverse_temperature, Vector&
     double length = std::min(1.0, 0.95 * barrier_->distance(u, step_));
     for (; length > 1e-12; length *= 0.5) {
       trial_ = u + length * step_;
-      const double reached = beta * value(sum, trial_) + barrier_->value(trial_);
+      const double reached = beta * energy(trial_) + barrier_->value(trial_);
       if (reached <= now - 0.1 * length * decrement) {
         now = reached;
         break;

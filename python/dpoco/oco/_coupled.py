@@ -52,6 +52,7 @@ class CoupledLearner(RecordLearner):
     _mechanism: CoupledDraws
 
     _noise: ClassVar[str] = "ideal_fresh"
+    _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
 
     @classmethod
     def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
@@ -144,8 +145,10 @@ class CoupledLearner(RecordLearner):
         ----------
         record : array_like of shape (d,) or (d, d), or a loss object
             Features for a generalised linear loss, the gradient for a `LinearLoss`, the matrix for
-            a `QuadraticLoss`; for a `CustomLoss` an object with ``value(theta) -> float``,
-            ``gradient(theta) -> (d,)`` and ``hessian(theta) -> (d, d)``, kept until the horizon.
+            a `QuadraticLoss`; for a `CustomLoss` an object with ``value(theta) -> float`` and
+            ``gradient(theta) -> (d,)``, any subgradient at a kink, kept until the horizon. A
+            `CoupledRegularizedLeader` also needs ``hessian(theta) -> (d, d)``; without it the other
+            learner takes the loss to have kinks.
         label : float or array_like of shape (d,), optional
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
         person : int, str or bytes
@@ -191,8 +194,9 @@ class CoupledLearner(RecordLearner):
             super().observe(record, label, person=person)
 
     def _observe_custom(self, record: Any, turn: int, decision: FloatArray, asks: Asks) -> None:
-        if not all(hasattr(record, name) for name in ("value", "gradient", "hessian")):
-            raise TypeError("a custom loss must have methods value, gradient and hessian")
+        if not all(hasattr(record, name) for name in self._methods):
+            *first, last = self._methods
+            raise TypeError(f"a custom loss must have methods {', '.join(first)} and {last}")
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
@@ -459,6 +463,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     """
 
     parameters: CoupledRegularizedLeaderParameters
+    _methods: ClassVar[tuple[str, ...]] = ("value", "gradient", "hessian")
     _accountant: ClassVar[ModuleType] = coupled_regularized_leader
 
     def __init__(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "dpoco/core/types.hpp"
@@ -19,6 +20,9 @@ struct GibbsSettings {
   double chain_below = 1e-4;
   // The dimension above which the chain may be Metropolis-adjusted Langevin.
   Index langevin_above = 50;
+  // exact_only: proposals of one draw after which the last one counts. Whoever bounds the acceptance
+  // by a from public numbers states 750 / a, which changes the law by less than 1e-325.
+  std::uint64_t most_proposals = std::numeric_limits<std::uint64_t>::max();
 };
 
 enum class GibbsMethod : std::uint8_t {
@@ -44,9 +48,13 @@ struct GibbsReport {
 // exact_only, a Markov chain in whitened coordinates where the predicted acceptance is below
 // `chain_below`.
 //
-// All but the chains are exact in real arithmetic. Their running time is random and its law depends
-// on F, so timing is a side channel; nothing but accept tests decides over it, and a rejection
-// never gives up. docs/privacy/gibbs_sampling.md has the proofs and what the chains assume.
+// F may have kinks: where the Newton search for the mode finds one, or there is no Hessian, cutting
+// planes find it from values and subgradients, and a combination of tangents replaces the tangent.
+//
+// All but the chains are exact in real arithmetic. Running time is random and its law depends on F,
+// so timing is a side channel. The work of a draw is bounded by public numbers: where chains are
+// allowed, one takes over after a fixed number of rejected proposals, within the declared total
+// variation. docs/privacy/gibbs_sampling.md has the proofs and what the chains assume.
 class GibbsSampler {
  public:
   // Throws std::invalid_argument unless beta, lam > 0 are finite and the tolerance is in (0, 1).
