@@ -248,6 +248,8 @@ class GibbsSettings(CoupledSettings):
     regularization: float
     exact_only: bool
     sampler_tolerance: float
+    most_planes: int
+    most_proposals: int
     factor_range: float
     anchors: int
     clip_error: float

@@ -88,14 +88,14 @@ void CuttingPlanes::weigh(double enough) {
   }
 }
 
-double CuttingPlanes::solve(const LossSum& sum, double enough, int most, Minorant& out) {
+double CuttingPlanes::solve(const LossSum& sum, double enough, std::uint64_t most, Minorant& out) {
   double best = std::numeric_limits<double>::infinity();
   double gap = 0.0;
   double height = 0.0;
   count_ = 0;
   at_.setZero();
   slope_.setZero();
-  for (int k = 0; k <= most; ++k) {
+  for (std::uint64_t k = 0; k <= most; ++k) {
     const double value = sum.value(at_.data());
     if (k > 0) {
       gap = value - height;

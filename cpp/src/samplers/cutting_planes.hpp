@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "dpoco/core/eigen_solvers.hpp"
 #include "dpoco/core/types.hpp"
 #include "dpoco/domains/body.hpp"
@@ -18,7 +20,7 @@ class CuttingPlanes {
   // Looks at F until J(at) - min (l + lam |u|^2 / 2) <= enough, at most `most` times: for F with
   // Lipschitz constant A that gap is at most 27 A^2 / (lam (most + 2)). Returns the least gap seen,
   // and the minorant with it.
-  double solve(const losses::LossSum& sum, double enough, int most, Minorant& out);
+  double solve(const losses::LossSum& sum, double enough, std::uint64_t most, Minorant& out);
 
  private:
   static constexpr Index kPlanes = 64;

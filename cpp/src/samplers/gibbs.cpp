@@ -25,9 +25,9 @@ namespace {
 constexpr double kSmooth = 1e-6;
 // What the best tangent under kinks may miss, in nats of the log density.
 constexpr double kGap = 0.1;
-// Planes for an envelope, whose acceptance depends on the gap, and for the start of a chain.
-constexpr int kMostPlanes = 2000;
-constexpr int kFewPlanes = 200;
+// Planes for the start of a chain, and for a mode.
+constexpr std::uint64_t kFewPlanes = 200;
+constexpr std::uint64_t kMostPlanes = 2000;
 // Proposals after which a chain takes over; a user's losses are slow to ask.
 constexpr std::uint64_t kMostProposals = 100000;
 
@@ -184,7 +184,7 @@ void GibbsSampler::Work::prepare_chain(const LossSum& sum) {
 // Values and subgradients suffice: a combination of tangents in the place of the mode's.
 void GibbsSampler::Work::prepare_kinks(const LossSum& sum) {
   kinks = true;
-  const int most = settings.exact_only ? kMostPlanes : kFewPlanes;
+  const std::uint64_t most = settings.exact_only ? settings.most_planes : kFewPlanes;
   planes.solve(sum, kGap / beta, most, below);
   if (body.dimension() == 1) {
     report.method = GibbsMethod::line;
@@ -198,8 +198,8 @@ void GibbsSampler::Work::prepare_kinks(const LossSum& sum) {
   report.method = GibbsMethod::envelope;
 }
 
-// The metric is the curvature over a standard deviation of the law: a Hessian knows nothing of kinks
-// around it.
+// The metric is the curvature over a standard deviation of the law: a Hessian knows nothing of
+// kinks around it.
 void GibbsSampler::Work::prepare_chain_on_kinks(const LossSum& sum) {
   if (!kinks) planes.solve(sum, kGap / beta, kFewPlanes, below);
   const bool space = body.kind() == Body::Kind::space;
@@ -297,7 +297,12 @@ void GibbsSampler::sample_many(Source& source, const LossSum& sum, Index count, 
 }
 
 double GibbsSampler::mode(const LossSum& sum, double* u) {
-  const double residual = work_->modes.solve(sum, work_->at);
+  const bool smooth = sum.has_hessian();
+  double residual = smooth ? work_->modes.solve(sum, work_->at) : 1.0;
+  if (residual > kSmooth) {
+    residual = work_->planes.solve(sum, 0.0, kMostPlanes, work_->below);
+    work_->at = work_->below.at;
+  }
   std::copy(work_->at.begin(), work_->at.end(), u);
   return residual;
 }

@@ -18,8 +18,8 @@ class FlatSampler {
  public:
   explicit FlatSampler(const domains::Body& body);
 
-  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and whether
-  // it is a draw is `inside`.
+  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and
+  // whether it is a draw is `inside`.
   std::uint64_t sample(random::Source& source, const Vector& mean, double scale, Vector& out,
                        std::uint64_t most, bool& inside);
 
@@ -63,8 +63,8 @@ class Envelope {
   // and for the matrix the share of its Gaussian inside the body, crudely.
   double log_acceptance() const noexcept { return log_acceptance_; }
 
-  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and whether
-  // it is a draw is `accepted`.
+  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and
+  // whether it is a draw is `accepted`.
   std::uint64_t sample(random::Source& source, const losses::LossSum& sum, Vector& out,
                        std::uint64_t most, bool& accepted);
 

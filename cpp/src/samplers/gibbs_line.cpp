@@ -141,7 +141,8 @@ void LineSampler::refine(const LossSum& sum) {
   const double at_high = value(sum, high);
   const double top = std::max(at_low, at_high);
   const double left = fall(sum, low, std::isfinite(low_) ? low_ : tangents_[0].at, top);
-  const double right = fall(sum, high, std::isfinite(high_) ? high_ : tangents_[count_ - 1].at, top);
+  const double right =
+      fall(sum, high, std::isfinite(high_) ? high_ : tangents_[count_ - 1].at, top);
   count_ = 0;
   insert(sum, low, at_low);
   insert(sum, high, at_high);

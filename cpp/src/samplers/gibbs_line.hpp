@@ -23,8 +23,8 @@ std::size_t piece_at(std::span<const double> masses, double total, double share,
 // Adaptive rejection sampling (Gilks and Wild, 1992): propose from the piecewise exponential of the
 // tangents, and let every rejected point bring a tangent. Exact wherever the tangents touch. Should
 // they all be used up, they are placed anew around the mode, so that a proposal is accepted with
-// probability .35; after kMostProposals of them, which no concave density brings about, the last one
-// counts.
+// probability .35; after kMostProposals of them, which no concave density brings about, the last
+// one counts.
 class LineSampler {
  public:
   LineSampler(double inverse_temperature, double regularization)

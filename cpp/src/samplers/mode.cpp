@@ -13,7 +13,7 @@ using losses::LossSum;
 namespace {
 
 constexpr int kMostRounds = 200;
-// Rounds that do not halve the residual show kinks; a user's losses are slow to ask.
+// Rounds that do not halve the residual show kinks.
 constexpr int kIdleRounds = 40;
 constexpr int kIdleCustomRounds = 8;
 
@@ -53,7 +53,8 @@ double ModeSolver::residual(const Vector& u) {
 }
 
 // The length in (0, 1] at which J along u + length * step_ is least, slope < 0 being J's at 0. By
-// bisection on the slope, which rounding disturbs less than the value.
+// bisection on the slope, which rounding disturbs less than the value. 0 where a user's loss shows
+// a kink there: it is slow to ask, and further steps lead nowhere.
 double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
   sum.prepare_line(u.data(), step_.data());
   const double cross = u.dot(step_);
@@ -61,6 +62,7 @@ double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
   const auto slope_at = [&](double t) {
     return sum.line_slope(t) + regularization_ * (cross + t * square);
   };
+  const bool custom = sum.kind() == LossSum::Kind::custom;
   double low = 0.0;
   double high = 1.0;
   double slope_low = slope;
@@ -69,6 +71,8 @@ double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
   for (int k = 0; k < 60 && high - low > 1e-12; ++k) {
     // The secant, kept away from the ends so that the bracket shrinks.
     const double width = high - low;
+    const bool jumps = std::min(slope_high, -slope_low) >= 0.1 * -slope;
+    if (custom && width < 1e-4 && jumps) return 0.0;
     double t = low + width * (slope_low / (slope_low - slope_high));
     if (k % 3 == 2 || !(t > low + 0.01 * width) || !(t < high - 0.01 * width)) {
       t = low + 0.5 * width;
@@ -112,6 +116,7 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
     if (!(slope < hidden)) break;
     const bool whole = slope > -hidden || value(sum, target_) <= now + 0.1 * slope;
     const double length = whole ? 1.0 : search(sum, u, slope);
+    if (length == 0.0) return std::numeric_limits<double>::infinity();
     if (length == 1.0) {
       u = target_;
     } else {

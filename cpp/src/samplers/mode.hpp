@@ -54,7 +54,7 @@ class ModeSolver {
  public:
   ModeSolver(domains::Body body, double regularization);
 
-  // Returns the residual that GibbsSampler::mode describes.
+  // Returns the residual that GibbsSampler::mode describes, infinite where a kink ended the search.
   double solve(const losses::LossSum& sum, Vector& u);
 
   // The minimiser of beta J plus the body's barrier, roughly, and the Hessian there. Near active

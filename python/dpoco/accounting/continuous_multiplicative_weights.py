@@ -52,6 +52,10 @@ _Parameters = ContinuousMultiplicativeWeightsParameters
 
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
+# What planes under kinks may miss, in nats; rejections in a row that never happen; and the work of
+# one draw beyond which exact draws are refused.
+_GAP, _PATIENCE_LOG, _MOST_WORK = 0.1, math.log(750.0), 750e9
+_MOST_PLANES, _LARGEST_LOG = 2.0**30, 42.0
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
 # Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
@@ -144,6 +148,22 @@ def envelope_acceptance(
     return math.exp(-0.5 * p.dimension * math.log1p(curvature))
 
 
+def exact_work(p: ContinuousMultiplicativeWeightsParameters) -> tuple[int, int]:
+    """Return how many planes and proposals a draw by rejection may take, whatever the losses.
+
+    With so many planes the affine minorant of losses with kinks is within 0.1 nats of the best;
+    the chance that so many proposals are all rejected is then below exp(-750):
+    ``docs/privacy/gibbs_sampling.md``.
+    """
+    n, far = p.dimension, p.ratios[0] * p.horizon
+    c = 2.0 * far  # E exp(-c X), X of a chi law with n degrees of freedom, from below
+    chi = math.lgamma(n) - math.lgamma(0.5 * n) + (1.0 - 0.5 * n) * math.log(2.0)
+    chi -= n * math.log(c) + n * (n + 1) / (2.0 * c * c)
+    accepted = max(chi, -c * math.sqrt(n)) - _GAP
+    proposals = math.exp(min(_PATIENCE_LOG - accepted, _LARGEST_LOG))
+    return math.ceil(min(27.0 * far * far / _GAP, _MOST_PLANES)), math.ceil(proposals)
+
+
 def calibrate(
     domain: Domain,
     loss: Loss,
@@ -169,8 +189,8 @@ def calibrate(
         linear losses on a Euclidean ball, a box or R^d, "dartboard" and "anchored" for bounded
         decisions.
     sampler : {"auto", "exact", "mcmc"}
-        "exact" never uses a Markov chain, at whatever cost; "auto" does not where the losses are
-        linear, or where a public bound says that one proposal in a thousand is accepted, and
+        "exact" never uses a Markov chain, and is refused where a draw might take 10^9 proposals;
+        "auto" uses none where the losses are linear, or where a public bound says that one proposal in a thousand is accepted, and
         otherwise uses a chain for draws that would be slow.
 
     Returns
@@ -206,6 +226,15 @@ def calibrate(
     if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
         p = calibrated(setting, *asked)
         fair = p.max_switches == 0 or envelope_acceptance(p, problem) >= _FAIR_ACCEPTANCE
+        closed = problem.family == "linear" or problem.dimension == 1 or p.max_switches == 0
+        smooth = problem.enforced and 750.0 / envelope_acceptance(p, problem) <= _MOST_WORK
+        if sampler == "exact" and not closed and not smooth:
+            work = exact_work(p)[1]
+            if work > _MOST_WORK:
+                raise ValueError(
+                    f"an exact draw from these laws may take {work:.0e} evaluations: use "
+                    "sampler='auto', or less budget, a shorter horizon or fewer dimensions"
+                )
         if sampler == "exact" or fair:
             return p
     chained = {"sampler": "mcmc", "sampler_tolerance": _SMALLEST_TOLERANCE}

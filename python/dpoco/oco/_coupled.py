@@ -284,10 +284,11 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     max_switches : float, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
     sampler : {"auto", "exact", "mcmc"}
-        "exact": only samplers whose draws have the stated distribution, at whatever cost. "auto"
-        (default): exact for linear losses and wherever a public bound says that rejection is fast.
-        Otherwise it uses a Markov chain for slow draws. The guarantee then charges an assumed total
-        variation and is not certified.
+        "exact": only samplers whose draws have the stated distribution; refused where one might
+        take 10^9 evaluations of the losses. "auto" (default): exact for linear losses and wherever
+        a public bound says that rejection is fast. Otherwise it uses a Markov chain for slow draws.
+        The guarantee then charges an assumed total variation and is not certified. With either, a
+        public number bounds the work of a draw.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
@@ -364,12 +365,15 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
         p, draw, keep = self.parameters, self._mechanism.draw, self._mechanism.keep
         assert isinstance(draw, GibbsDraw)
+        planes, proposals = continuous_multiplicative_weights.exact_work(p)
         settings: _core.GibbsSettings = {
             **self._rule_settings(claim),
             "inverse_temperature": draw.inverse_temperature,
             "regularization": draw.regularization,
             "exact_only": draw.tolerance == 0.0,
             "sampler_tolerance": draw.tolerance or 1e-12,
+            "most_planes": planes,
+            "most_proposals": proposals,
             "factor_range": keep.span if isinstance(keep, Dartboard) else 0.0,
             "anchors": p.anchors,
             "clip_error": _clip_error(p),

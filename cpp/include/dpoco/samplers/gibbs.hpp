@@ -20,8 +20,10 @@ struct GibbsSettings {
   double chain_below = 1e-4;
   // The dimension above which the chain may be Metropolis-adjusted Langevin.
   Index langevin_above = 50;
-  // exact_only: proposals of one draw after which the last one counts. Whoever bounds the acceptance
-  // by a from public numbers states 750 / a, which changes the law by less than 1e-325.
+  // exact_only: planes under kinks, after which they are used whatever they miss, and proposals of
+  // one draw, after which the last one counts. From a public lower bound a of the acceptance, 750/a
+  // proposals change the law by less than 1e-325.
+  std::uint64_t most_planes = 2000;
   std::uint64_t most_proposals = std::numeric_limits<std::uint64_t>::max();
 };
 
@@ -71,7 +73,8 @@ class GibbsSampler {
 
   // The mode over the body, to high accuracy; for tests and for non-private use. Returns the
   // optimality residual |u - P(u - L^-1 gradient)| L relative to the size of the gradient of F,
-  // L the trace of the Hessian; below 1e-8 unless F is not differentiable.
+  // L the trace of the Hessian, below 1e-8; where F has a kink there, how far its value is from
+  // the least one at most.
   double mode(const losses::LossSum& sum, double* u);
 
   const GibbsReport& nonprivate_report() const noexcept;
