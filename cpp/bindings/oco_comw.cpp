@@ -17,7 +17,7 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
                                     const py::object& losses, const py::object& settings) {
   return read_whole({settings, "continuous multiplicative weights"}, [&](Fields& from) {
     const auto rounds = from.read<std::uint64_t>("rounds");
-    const ContinuousMultiplicativeWeightsSettings own{
+    ContinuousMultiplicativeWeightsSettings own{
         .rule = read_switches(from, rounds, "max_switches"),
         .coupling =
             from.read_name<Coupling>("coupling", {{"density_ratio", Coupling::density_ratio},
@@ -28,9 +28,7 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
         .gibbs = {.inverse_temperature = from.read<double>("inverse_temperature"),
                   .regularization = from.read<double>("regularization"),
                   .exact_only = from.read<bool>("exact_only"),
-                  .tolerance = from.read<double>("sampler_tolerance"),
-                  .most_planes = from.read<std::uint64_t>("most_planes"),
-                  .most_proposals = from.read<std::uint64_t>("most_proposals")},
+                  .tolerance = from.read<double>("sampler_tolerance")},
         .clip_high = from.read<double>("clip_high"),
         .clip_low = from.read<double>("clip_low"),
         .factor_range = from.read<double>("factor_range"),
@@ -38,6 +36,10 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
         .lipschitz = from.read<double>("lipschitz"),
         .clip_error = from.read<double>("clip_error"),
         .smoothness = from.read<double>("smoothness")};
+    for (const auto& [name, limit] : {std::pair{"most_planes", &own.gibbs.most_planes},
+                                      {"most_proposals", &own.gibbs.most_proposals}}) {
+      if (from.has(name)) from.read(name, *limit);
+    }
     return std::make_unique<Engine>(make_loss_sum(std::move(domain), {losses, "a sum of losses"}),
                                     own, read_source(from));
   });

@@ -248,8 +248,8 @@ class GibbsSettings(CoupledSettings):
     regularization: float
     exact_only: bool
     sampler_tolerance: float
-    most_planes: int
-    most_proposals: int
+    most_planes: NotRequired[int]
+    most_proposals: NotRequired[int]
     factor_range: float
     anchors: int
     clip_error: float

@@ -190,8 +190,8 @@ def calibrate(
         decisions.
     sampler : {"auto", "exact", "mcmc"}
         "exact" never uses a Markov chain, and is refused where a draw might take 10^9 proposals;
-        "auto" uses none where the losses are linear, or where a public bound says that one proposal in a thousand is accepted, and
-        otherwise uses a chain for draws that would be slow.
+        "auto" uses none where the losses are linear, or where a public bound says that one proposal
+        in a thousand is accepted, and otherwise uses a chain for draws that would be slow.
 
     Returns
     -------
