@@ -36,6 +36,8 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
         .lipschitz = from.read<double>("lipschitz"),
         .clip_error = from.read<double>("clip_error"),
         .smoothness = from.read<double>("smoothness")};
+    if (from.has("chain")) own.gibbs.chain = chain_named(from.read<std::string>("chain"));
+    own.gibbs.lipschitz = own.lipschitz * static_cast<double>(rounds);
     for (const auto& [name, limit] : {std::pair{"most_planes", &own.gibbs.most_planes},
                                       {"most_proposals", &own.gibbs.most_proposals}}) {
       if (from.has(name)) from.read(name, *limit);

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "cutting_planes.hpp"
+#include "dpoco/core/errors.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "gibbs_envelope.hpp"
 #include "gibbs_line.hpp"
 #include "hit_and_run.hpp"
 #include "mala.hpp"
 #include "mode.hpp"
+#include "proximal.hpp"
 
 namespace dpoco::samplers {
 
@@ -60,7 +62,8 @@ struct GibbsSampler::Work {
         envelope(body, beta, lam),
         line(beta, lam),
         walk(body, beta, lam, settings.tolerance),
-        langevin(body, beta, lam, settings.tolerance),
+        langevin(body, beta, lam),
+        proximal(body, beta, lam, settings.lipschitz),
         metric(body.dimension()),
         below(body.dimension()),
         bend(body.dimension(), body.dimension()),
@@ -76,6 +79,7 @@ struct GibbsSampler::Work {
   void prepare_gaussian(const LossSum& sum);
   void prepare_chain(const LossSum& sum);
   void prepare_kinks(const LossSum& sum);
+  void prepare_chosen_chain(const LossSum& sum);
   void prepare_chain_on_kinks(const LossSum& sum);
   void sample(Source& source, const LossSum& sum);  // into draw
   bool sample_envelope(Source& source, const LossSum& sum);
@@ -93,8 +97,9 @@ struct GibbsSampler::Work {
   LineSampler line;
   HitAndRun walk;
   Langevin langevin;
+  Proximal proximal;
   Whitening metric;
-  double condition = 1.0;
+  std::uint64_t length = 0;  // of a Langevin chain
   double scale = 1.0;
   bool kinks = false;  // `below` belongs to the sum
   Minorant below;
@@ -113,6 +118,7 @@ void GibbsSampler::Work::prepare(Source& source, const LossSum& sum) {
   }
   report = {};
   kinks = false;
+  if (settings.chain != GibbsChain::automatic) return prepare_chosen_chain(sum);
   if (sum.empty() || sum.kind() == LossSum::Kind::linear) {
     return prepare_flat(source, sum);
   }
@@ -171,14 +177,28 @@ void GibbsSampler::Work::prepare_chain(const LossSum& sum) {
   report.method = GibbsMethod::hit_and_run;
   const bool smooth = sum.kind() != LossSum::Kind::custom;
   if (body.dimension() > settings.langevin_above && smooth) {
-    condition = langevin.condition(sum, metric);
+    const double condition = langevin.condition(sum, metric);
     const auto walks = HitAndRun::steps(body.dimension(), settings.tolerance);
     // Its length grows with the condition number; a step costs about as much as one of the other.
-    if (Langevin::steps(body.dimension(), settings.tolerance, condition) <=
-        static_cast<double>(walks)) {
+    const double steps = Langevin::steps(body.dimension(), settings.tolerance, condition);
+    if (steps <= static_cast<double>(walks)) {
       report.method = GibbsMethod::langevin;
+      length = static_cast<std::uint64_t>(steps);
     }
   }
+}
+
+void GibbsSampler::Work::prepare_chosen_chain(const LossSum& sum) {
+  length = GibbsSampler::chosen_length(body, settings);
+  if (settings.chain == GibbsChain::proximal) {
+    report.method = GibbsMethod::proximal;
+    return;
+  }
+  report.method = GibbsMethod::envelope;
+  if (sum.kind() != LossSum::Kind::custom) prepare_chain(sum);
+  if (report.method == GibbsMethod::envelope) prepare_chain_on_kinks(sum);
+  const bool langevin_asked = settings.chain == GibbsChain::langevin;
+  report.method = langevin_asked ? GibbsMethod::langevin : GibbsMethod::hit_and_run;
 }
 
 // Values and subgradients suffice: a combination of tangents in the place of the mode's.
@@ -274,7 +294,15 @@ void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
       return;
     }
     case GibbsMethod::langevin:
-      report.proposals += langevin.sample(source, sum, metric, condition, draw, report.accepted);
+      report.proposals += length;
+      report.accepted += langevin.sample(source, sum, metric, length, draw);
+      return;
+    case GibbsMethod::proximal:
+      proximal.start(source, sum, draw);
+      for (std::uint64_t k = 0; k < length; ++k) {
+        report.proposals += proximal.step(source, sum, draw);
+        ++report.accepted;
+      }
       return;
   }
 }
@@ -308,6 +336,70 @@ double GibbsSampler::mode(const LossSum& sum, double* u) {
 }
 
 const GibbsReport& GibbsSampler::nonprivate_report() const noexcept { return work_->report; }
+
+void GibbsSampler::walk(Source& source, const LossSum& sum, Index count, std::uint64_t steps,
+                        ChainState& state, double* out) {
+  Work& work = *work_;
+  if (work.settings.chain == GibbsChain::automatic) {
+    throw std::invalid_argument("only a chosen chain can be walked");
+  }
+  work.prepare(source, sum);
+  const Index n = work.body.dimension();
+  const GibbsMethod method = work.report.method;
+  const bool begun = !state.position.empty();
+  if (begun) {
+    if (!work.body.contains(state.position.data(), 1e-9)) {
+      throw StateError("state holds no point of the domain");
+    }
+    work.draw = Eigen::Map<const Vector>(state.position.data(), n);
+    work.langevin.set_step_size(state.step_size);
+  } else if (method == GibbsMethod::langevin) {
+    work.langevin.start(source, sum, work.metric, work.draw);
+  } else if (method == GibbsMethod::proximal) {
+    work.proximal.start(source, sum, work.draw);
+  } else {
+    work.draw = work.metric.centre;
+  }
+  for (Index i = 0; i < count; ++i) {
+    if (method == GibbsMethod::langevin) {
+      work.report.proposals += steps;
+      work.report.accepted += work.langevin.walk(source, sum, work.metric, steps, work.draw);
+    } else {
+      for (std::uint64_t k = 0; k < steps; ++k) {
+        ++work.report.accepted;
+        if (method == GibbsMethod::proximal) {
+          work.report.proposals += work.proximal.step(source, sum, work.draw);
+        } else {
+          ++work.report.proposals;
+          work.walk.resume(work.metric, work.draw);
+          work.walk.step(source, sum, work.metric, work.draw);
+        }
+      }
+    }
+    std::copy(work.draw.begin(), work.draw.end(), out + i * n);
+  }
+  state.position.assign(work.draw.begin(), work.draw.end());
+  state.step_size = work.langevin.step_size();
+}
+
+std::uint64_t GibbsSampler::chosen_length(const Body& body, const GibbsSettings& settings) {
+  const GibbsSettings own = checked(settings);
+  if (own.chain != GibbsChain::proximal) return HitAndRun::steps(body.dimension(), own.tolerance);
+  if (body.kind() == Body::Kind::space || !(own.lipschitz > 0.0)) {
+    throw std::invalid_argument("the proximal sampler needs a bounded set and Lipschitz losses");
+  }
+  constexpr double kMost = 1e15;
+  return static_cast<std::uint64_t>(
+      std::min(proximal_steps(body.dimension(), body.radius(), own.inverse_temperature,
+                              own.regularization, own.lipschitz, own.tolerance),
+               kMost));
+}
+
+double proximal_steps(Index dimension, double radius, double inverse_temperature,
+                      double regularization, double lipschitz, double tolerance) {
+  return Proximal::steps(dimension, radius, inverse_temperature, regularization, lipschitz,
+                         tolerance);
+}
 
 std::uint64_t GibbsSampler::chain_length(Index dimension, double tolerance) {
   return HitAndRun::steps(dimension, tolerance);

@@ -21,9 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from dpoco import _core
 from dpoco._validation import choice
 from dpoco.accounting import published
 from dpoco.accounting._coupled_parameters import (
+    CHAINS,
     COUPLINGS,
     NO_SAMPLER,
     ContinuousMultiplicativeWeightsParameters,
@@ -46,7 +48,14 @@ from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_ter
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 
-__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = [
+    "CHAINS",
+    "ContinuousMultiplicativeWeightsParameters",
+    "calibrate",
+    "exact_work",
+    "guarantee",
+    "mechanism_of",
+]
 
 _Parameters = ContinuousMultiplicativeWeightsParameters
 
@@ -56,6 +65,8 @@ _FAIR_ACCEPTANCE = 1e-3
 # one draw beyond which exact draws are refused.
 _GAP, _PATIENCE_LOG, _MOST_WORK = 0.1, math.log(750.0), 750e9
 _MOST_PLANES, _LARGEST_LOG = 2.0**30, 42.0
+# The same of a chain of proved distance, in steps.
+_MOST_STEPS = 1e8
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
 # Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
@@ -114,7 +125,7 @@ class _Setting(Setting[_Parameters]):
 
     def finish(self, p: _Parameters, **changes: Any) -> _Parameters:
         p = tried(p, **changes)
-        chained = p.sampler == "mcmc"
+        chained = p.sampler != "exact"
         return super().finish(p, sampler_tolerance=self.chain_tolerance(p) if chained else 0.0)
 
     def chain_tolerance(self, p: _Parameters) -> float:
@@ -188,10 +199,11 @@ def calibrate(
         As of `dpoco.oco.ContinuousMultiplicativeWeights`. "density_ratio" and "maximal" are for
         linear losses on a Euclidean ball, a box or R^d, "dartboard" and "anchored" for bounded
         decisions.
-    sampler : {"auto", "exact", "mcmc"}
+    sampler : {"auto", "exact", "mcmc", "hit_and_run", "langevin", "proximal"}
         "exact" never uses a Markov chain, and is refused where a draw might take 10^9 proposals;
         "auto" uses none where the losses are linear, or where a public bound says that one proposal
-        in a thousand is accepted, and otherwise uses a chain for draws that would be slow.
+        in a thousand is accepted, and otherwise uses a chain for draws that would be slow. A chain's
+        name: that one for all draws. "proximal" is refused where a draw takes over 10^8 steps.
 
     Returns
     -------
@@ -211,7 +223,9 @@ def calibrate(
     Deterministic; about 0.1 to 0.5 s.
     """
     problem = euclidean_problem(domain, loss, unbounded)
-    choice("sampler", sampler, ("auto", "exact", "mcmc"))
+    choice("sampler", sampler, ("auto", "exact", "mcmc", *CHAINS))
+    if sampler == "proximal" and problem.unbounded:
+        raise ValueError("sampler 'proximal' needs bounded decisions")
     if sampler == "exact" and not problem.linear_sampler:
         raise ValueError(f"{NO_SAMPLER}: use sampler='mcmc'")
     known = ("density_ratio",) if problem.exact_normalizer else ()
@@ -237,5 +251,17 @@ def calibrate(
                 )
         if sampler == "exact" or fair:
             return p
-    chained = {"sampler": "mcmc", "sampler_tolerance": _SMALLEST_TOLERANCE}
-    return calibrated(replace(setting, own=chained), *asked)
+    name = sampler if sampler in CHAINS else "mcmc"
+    chained = {"sampler": name, "sampler_tolerance": _SMALLEST_TOLERANCE}
+    p = calibrated(replace(setting, own=chained), *asked)
+    if name == "proximal" and p.max_switches != 0:
+        steps = _core.proximal_steps(
+            p.dimension, p.radius, p.inverse_temperature, p.regularization,
+            p.lipschitz * p.horizon, p.sampler_tolerance,
+        )  # fmt: skip
+        if steps > _MOST_STEPS:
+            raise ValueError(
+                f"a draw within the proved distance takes {steps:.0e} steps: use sampler='auto', "
+                "or less budget, a shorter horizon or fewer dimensions"
+            )
+    return p

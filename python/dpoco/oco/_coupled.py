@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._clipping import record_clipper
+from dpoco._loss_sums import loss_sum_settings
 from dpoco._participation import Participation
 from dpoco._record_learner import Asks, RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting.continuous_multiplicative_weights import (
+    CHAINS,
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
@@ -107,26 +108,11 @@ class CoupledLearner(RecordLearner):
 
     def _loss_settings(self) -> dict[str, Any]:
         """Return what the compiled sum of losses is built from."""
-        domain, loss, draw = self._domain, self._loss, self._mechanism.draw
         # Tilted minima are charged alike on R^d and in a domain.
-        unbounded = self._parameters.unbounded
+        draw, unbounded = self._mechanism.draw, self._parameters.unbounded
         if isinstance(draw, GibbsDraw):
             unbounded = draw.half_width == math.inf
-        settings: dict[str, Any] = {"unbounded": unbounded, "kind": "custom"}
-        if isinstance(loss, losses.QuadraticLoss):
-            settings.update(
-                kind="quadratic",
-                lipschitz=loss.lipschitz_bound,
-                smoothness=loss.smoothness_bound,
-                radius=math.inf if unbounded else domain.radius_from_center(),
-            )
-        elif isinstance(loss, losses.LinearLoss):
-            clipper = record_clipper(domain, loss.gradient_bound, loss.gradient_bound_l2)
-            settings.update(kind="linear", clipper=clipper)
-        elif isinstance(loss, losses.GlmLoss):
-            clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
-            settings.update(kind="glm", clipper=clipper, glm=loss._glm_engine)
-        return settings
+        return loss_sum_settings(self._domain, self._loss, unbounded)
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -283,12 +269,14 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         this works only for losses that are Lipschitz on all of R^d.
     max_switches : float, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
-    sampler : {"auto", "exact", "mcmc"}
+    sampler : {"auto", "exact", "mcmc", "hit_and_run", "langevin", "proximal"}
         "exact": only samplers whose draws have the stated distribution; refused where one might
         take 10^9 evaluations of the losses. "auto" (default): exact for linear losses and wherever
         a public bound says that rejection is fast. Otherwise it uses a Markov chain for slow draws.
-        The guarantee then charges an assumed total variation and is not certified. With either, a
-        public number bounds the work of a draw.
+        The guarantee then charges an assumed total variation and is not certified. "hit_and_run"
+        and "langevin" use that chain for every draw, with the same assumption; the total variation
+        of "proximal", which is charged as well, is proved. With all of them a public number bounds
+        the work of a draw: ``docs/samplers.md``.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
@@ -372,6 +360,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
             "regularization": draw.regularization,
             "exact_only": draw.tolerance == 0.0,
             "sampler_tolerance": draw.tolerance or 1e-12,
+            "chain": p.sampler if p.sampler in CHAINS else "automatic",
             "most_planes": planes,
             "most_proposals": proposals,
             "factor_range": keep.span if isinstance(keep, Dartboard) else 0.0,
