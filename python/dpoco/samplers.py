@@ -361,7 +361,9 @@ class ExactSampler:
 
     def draw(self, size: int = 1) -> FloatArray:
         """Return independent draws, shape (size, d)."""
-        out = np.empty((positive_int("size", size, maximum=_LARGEST_SIZE), self.law.domain.dimension))
+        out = np.empty(
+            (positive_int("size", size, maximum=_LARGEST_SIZE), self.law.domain.dimension)
+        )
         with self._source._drawing() as engine:
             self._engine.fill(engine, out)
         return out

@@ -65,8 +65,8 @@ _FAIR_ACCEPTANCE = 1e-3
 # one draw beyond which exact draws are refused.
 _GAP, _PATIENCE_LOG, _MOST_WORK = 0.1, math.log(750.0), 750e9
 _MOST_PLANES, _LARGEST_LOG = 2.0**30, 42.0
-# The same of a chain of proved distance, in steps.
-_MOST_STEPS = 1e8
+# The same of a chain of proved distance, in steps times records.
+_MOST_LOOKS = 1e9
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
 # Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
@@ -203,7 +203,7 @@ def calibrate(
         "exact" never uses a Markov chain, and is refused where a draw might take 10^9 proposals;
         "auto" uses none where the losses are linear, or where a public bound says that one proposal
         in a thousand is accepted, and otherwise uses a chain for draws that would be slow. A chain's
-        name: that one for all draws. "proximal" is refused where a draw takes over 10^8 steps.
+        name: that one for all draws. "proximal" is refused where steps times rounds exceed 10^9.
 
     Returns
     -------
@@ -259,7 +259,7 @@ def calibrate(
             p.dimension, p.radius, p.inverse_temperature, p.regularization,
             p.lipschitz * p.horizon, p.sampler_tolerance,
         )  # fmt: skip
-        if steps > _MOST_STEPS:
+        if steps * p.horizon > _MOST_LOOKS:
             raise ValueError(
                 f"a draw within the proved distance takes {steps:.0e} steps: use sampler='auto', "
                 "or less budget, a shorter horizon or fewer dimensions"
