@@ -202,7 +202,7 @@ def calibrate(
     sampler : {"auto", "exact", "mcmc", "hit_and_run", "langevin", "proximal"}
         "exact" never uses a Markov chain, and is refused where a draw might take 10^9 proposals;
         "auto" uses none where the losses are linear, or where a public bound says that one proposal
-        in a thousand is accepted, and otherwise uses a chain for draws that would be slow. A chain's
+        in a thousand is accepted, and otherwise a chain for draws that would be slow. A chain's
         name: that one for all draws. "proximal" is refused where steps times rounds exceed 10^9.
 
     Returns
