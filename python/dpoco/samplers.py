@@ -453,8 +453,9 @@ class HitAndRun(_Chain):
 class MetropolisLangevin(_Chain):
     """Metropolis-adjusted Langevin (MALA) in whitened coordinates, kept within the set.
 
-    Steps out of the set are refused. 300 steps of warm-up set the step size, which is then frozen: the law is invariant. For
-    differentiable losses; with kinks the law stays invariant and acceptance falls. The distance
+    Steps out of the set are refused. 300 steps of warm-up set the step size, which is then frozen:
+    the law is invariant. For differentiable losses; with kinks the law stays invariant and
+    acceptance falls. The distance
     after `steps` is not proved (`distance` is None).
 
     Parameters
