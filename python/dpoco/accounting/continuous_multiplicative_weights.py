@@ -65,7 +65,10 @@ _FAIR_ACCEPTANCE = 1e-3
 # one draw beyond which exact draws are refused.
 _GAP, _PATIENCE_LOG, _MOST_WORK = 0.1, math.log(750.0), 750e9
 _MOST_PLANES, _LARGEST_LOG = 2.0**30, 42.0
-# The same of a chain of proved distance, in steps times records.
+# Smooth losses are accepted far more often than their bound says, which takes all of them at their
+# largest curvature.
+_LEAST_ACCEPTANCE = 1e-18
+# The most work of a chain of proved distance, in steps times records.
 _MOST_LOOKS = 1e9
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
@@ -241,7 +244,7 @@ def calibrate(
         p = calibrated(setting, *asked)
         fair = p.max_switches == 0 or envelope_acceptance(p, problem) >= _FAIR_ACCEPTANCE
         closed = problem.family == "linear" or problem.dimension == 1 or p.max_switches == 0
-        smooth = problem.enforced and 750.0 / envelope_acceptance(p, problem) <= _MOST_WORK
+        smooth = problem.enforced and envelope_acceptance(p, problem) >= _LEAST_ACCEPTANCE
         if sampler == "exact" and not closed and not smooth:
             work = exact_work(p)[1]
             if work > _MOST_WORK:
