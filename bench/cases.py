@@ -12,7 +12,6 @@ from pathlib import Path
 
 import audit_cases
 import bandit_cases
-import batch_cases
 import comw_cases
 import ctrl_cases
 import discrete_cases
@@ -67,7 +66,6 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         discrete_cases.rows(pairs, shrink),
         lattice_cases.rows(pairs, shrink),
         expert_cases.rows(pairs, shrink),
-        batch_cases.rows(pairs, shrink),
         bandit_cases.rows(pairs, shrink),
         local_cases.rows(pairs, shrink),
         local_server_cases.rows(pairs, shrink),

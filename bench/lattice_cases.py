@@ -110,17 +110,6 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
 
         return run
 
-    def batch(cls: type, numerics: str, **options: Any) -> Callable[[], Any]:
-        first = cls(ball, dpoco.losses.SquaredLoss(), budget=BUDGET, records=rounds,
-                    numerics=numerics, **options)  # fmt: skip
-
-        def run() -> Any:  # calibrated once
-            made = cls(ball, dpoco.losses.SquaredLoss(), budget=BUDGET, parameters=first.parameters)
-            return made.fit(features, labels)
-
-        return run
-
-    fits = dpoco.frank_wolfe
     made: dict[str, Callable[..., Any]] = {
         "blt sum": lambda numerics: total("blt", numerics),
         "tree sum": lambda numerics: total("tree", numerics),
@@ -130,11 +119,6 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
         "PrefixHedge": hedge,
         "BatchShare, Gaussian": lambda numerics: share("gaussian", numerics),
         "BatchShare, Laplace": lambda numerics: share("laplace", numerics),
-        "NoisyFrankWolfe": lambda numerics: batch(fits.NoisyFrankWolfe, numerics),
-        "NoisySGD, a step a record": lambda numerics: batch(fits.NoisySGD, numerics, steps=rounds),
-        "LocalizedMirrorDescent, 5 passes": lambda numerics: batch(
-            fits.LocalizedMirrorDescent, numerics, steps=5
-        ),
     }
     if d <= 50:  # quadratic statistics
         made["LinUCB"] = bandit

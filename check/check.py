@@ -436,58 +436,6 @@ def tracker(record: Record) -> Known:
     return Known(lambda e: ways(e, total, moments=moments), pure=total, moments=moments)
 
 
-# -- Gaussian releases of secret records -----------------------------------------------------------
-
-
-def sampled_law(n: int, mu: arb, cells: int) -> tuple[list[tuple[arb, arb, arb]], arb]:
-    """Return points (log y, y, mass under Q) of one step's law, and the mass under P beyond them.
-
-    Mass and mean of e^x go to the ends of cells, which are narrow near 0, where the mass is.
-    """
-    growth, reach = 2.5, 8.0 + float(mu.mid())
-    width = float(mu.mid()) * reach / math.sinh(growth)
-    ends = [arb(width * math.sinh(growth * k / cells)) for k in range(cells + 1)]
-    below = [normal(-x / mu - mu / 2) for x in ends]  # mass of Q above x
-    grown = [normal(-x / mu + mu / 2) for x in ends]  # mean of e^x above x
-    masses = [arb(0)] * cells + [below[cells]]
-    for k in range(cells):
-        mass, mean = below[k] - below[k + 1], grown[k] - grown[k + 1]
-        low, high = ends[k].exp(), ends[k + 1].exp()
-        upper = (mean - mass * low) / (high - low)
-        masses[k] += mass - upper
-        masses[k + 1] += upper
-    tail = (grown[cells] - ends[cells].exp() * below[cells]) / n
-    ratios = [1 + x.expm1() / n for x in ends]
-    rows = list(zip(ratios, masses, strict=True))
-    return [(y.log(), y, q) for y, q in rows[1:]], tail  # the first has loss 0
-
-
-def sampled(record: Record) -> Known:
-    """Return what is told by steps on a record drawn with replacement (batch_baselines.md).
-
-    One more Gaussian release, which can only add, makes the integrand fall off.
-    """
-    n, steps, mu = record["records"], record["steps"], 1 / arb(record["multiplier"])
-    plainly = bell({"mu": mu * arb(steps).sqrt()})
-    if n == 1:
-        return plainly
-    covered(steps >= max(1000, 8 * n), "sampled steps so few that their loss has not spread")
-    points, tail = sampled_law(n, mu, 448)
-    spread = (steps * total_of(q * (1 + y) * x**2 for x, y, q in points)).sqrt()
-    added = arb(float(spread.mid()) / 400.0)
-
-    def delta(epsilon: float) -> arb:
-        def transform(z: Any) -> Any:
-            one: Any = arb(1)
-            for x, y, q in points:
-                one += q * (y * (z * x).exp() + (-z * x).exp() - 1 - y)
-            return one**steps * (added * added * z * (z + 1) / 2 - z * epsilon).exp()
-
-        return plainly.curve(epsilon).min(inverted(transform, added) + steps * tail)
-
-    return plainly._replace(curve=delta)
-
-
 # -- Local reports ---------------------------------------------------------------------------------
 
 
@@ -555,7 +503,7 @@ def least_of(record: Record) -> Known:
 LOSSES: dict[str, Callable[[Record], Known]] = {
     "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled, "renyi": tilted,
     "renyi_of_person": tilted, "bounded_range": ranged, "selections": decaying,
-    "selections_of_person": decaying, "tracker": tracker, "sampled_gaussian": sampled,
+    "selections_of_person": decaying, "tracker": tracker,
     "local_reports": reports, "group": grouped, "together": together, "least": least_of,
 }  # fmt: skip
 
@@ -960,44 +908,6 @@ def batch_loss(own: Any, near: Near) -> Loss:
     return loss_of("gdp", mass, mu=moved * arb(full * crowd**2 + rest**2).sqrt() / own.scale)
 
 
-def phase_movement(phase: Any, d: int) -> arb:
-    """Return how far apart in l2 two records' releases of a phase are (batch_baselines.md)."""
-    if phase.kind != "iterate_phase":
-        exact = phase.grid == 0 or math.frexp(float(phase.grid))[0] == 0.5
-        covered(exact, "a lattice of such spacing")
-        up = 1 + arb(2) ** -46 if phase.grid > 0 else 1
-        moved = (2 * phase.bound + arb(d).sqrt() * phase.grid) * up
-        several = phase.kind == "summed_phase"
-        return moved * arb(phase.releases).sqrt() / phase.records if several else moved
-    stays = phase.step * phase.smoothness <= 2 * (1 + arb(2) ** -50)
-    covered(stays and phase.projection in ("clip", "search"), "steps that may expand")
-    units = arb(4 * d + 64)
-    if phase.projection == "search":
-        units = (4 * arb(d) ** 1.5 + 64).max(arb(2) ** 12)
-    farthest = phase.radius + phase.step * phase.lipschitz
-    rounding = 2 * phase.records * units * arb(2) ** -52 * farthest
-    return 2 * phase.lipschitz * phase.step + rounding
-
-
-def fit_loss(own: Any, near: Near) -> Loss | None:
-    """Return the loss of sampled steps, or of the worst of some phases (batch_baselines.md)."""
-    covered(near.change == "replace", "fits for another change than replaced records")
-    d, worst, mass = own.dimension, arb(0), arb(0)
-    phases = own.phases if own.kind == "gaussian_phases" else [own]
-    if not all(phase.scale > 0 for phase in phases):
-        return None
-    for phase in phases:
-        tail = d * (EXACT_TAIL if getattr(phase, "grid", 0) > 0 else TAIL)
-        draws = getattr(phase, "releases", 1) * getattr(phase, "copies", 1)
-        moved = phase_movement(phase, d)
-        worst, mass = worst.max(moved / phase.scale), mass + draws * tail
-    if own.kind == "gaussian_phases":
-        return group(loss_of("gdp", mass, mu=worst), near.rounds)
-    crowd = max(1, own.records // near.rounds)
-    steps = {"records": crowd, "multiplier": own.scale / moved, "steps": own.steps}
-    return loss_of("sampled_gaussian", own.steps * mass, **steps)
-
-
 # -- Decisions that are kept or drawn afresh -------------------------------------------------------
 
 
@@ -1207,8 +1117,8 @@ def parts_loss(own: Any, near: Near) -> Loss | None:
 
 
 MECHANISMS: dict[str, Callable[[Any, Near], Loss | None]] = {
-    "gaussian_sum": sum_loss, "batch_release": batch_loss, "sampled_gaussian": fit_loss,
-    "gaussian_phases": fit_loss, "coupled_draws": coupled_loss, "selections": selections_loss,
+    "gaussian_sum": sum_loss, "batch_release": batch_loss,
+    "coupled_draws": coupled_loss, "selections": selections_loss,
     "threshold_tests": tests_loss, "tracker_draws": tracker_loss, "local_report": reports_loss,
     "declared": declared_loss, "nothing": lambda own, near: NOTHING, "parts": parts_loss,
     "open": lambda own, near: None,
@@ -1229,8 +1139,6 @@ def longest(own: Any) -> float:
         return extent(own)[1] if own.pushes else math.inf
     if own.kind == "parts":
         return sum(map(longest, own.parts)) if own.how == "one_of" else math.inf
-    if own.kind in ("sampled_gaussian", "gaussian_phases"):
-        return 1
     if own.kind == "selections" and own.scores.kind != "promised_scores":
         batch = getattr(own.scores, "batch", math.inf)  # sums of losses are of any number
         return (own.rounds + 1) * batch
@@ -1268,10 +1176,6 @@ FIELDS = {
     "tree": "combined b", "square_root": "",
     "gaussian_sum": "summand d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, "
     "limit n0, growth s-?", "batch_release": "experts n, law s, scale, batch n, grid x0",
-    "sampled_gaussian": "records n, steps n, dimension n, bound, scale x0, grid x0",
-    "summed_phase": "records n, bound, scale x0, grid x0, releases n, copies n",
-    "iterate_phase": "records n, lipschitz, smoothness, step, radius, projection s, "
-    "scale x0", "gaussian_phases": "dimension n, phases D",
     "smooth_losses": "dimension n, lipschitz, smoothness x0i, rank n0, enforced b",
     "scheduled": "", "density_ratio": "forced x0, high x0, low x0",
     "dartboard": "forced x0, span", "anchored": "forced x0, width", "maximal": "forced x0",

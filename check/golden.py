@@ -170,16 +170,8 @@ def cases() -> Iterator[Case]:
         yield from streams(horizon, budget)
         yield from corners(horizon, budget)
     for records in (200, 5000):
-        for kind in (
-            fw.NoisySGD,
-            fw.PhasedSGD,
-            fw.NoisyFrankWolfe,
-            fw.LocalizedMirrorDescent,
-        ):
-            more: dict[str, Any] = {"budget": BUDGETS[1], "records": records}
-            if kind is fw.NoisySGD:
-                more["steps"] = 40_000
-            yield kind, (LpBall(3, 2.0), LogisticLoss(1.0)), more
+        problem = (LpBall(3, 2.0), SquaredLoss(1.0, 1.0))
+        yield fw.SufficientStatistics, problem, {"budget": BUDGETS[1], "records": records}
 
 
 def name_of(case: Case) -> str:

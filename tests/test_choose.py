@@ -306,3 +306,20 @@ def test_numbers_are_off_where_no_decision_explains_labels_but_the_order_is_usef
             (first, predicted), *others = played(name, rounds, d, epsilon)
             assert first <= 3.0 * min(regret for regret, _ in others)
             assert low < first / predicted < high
+
+
+def test_bounds_of_frank_wolfe_learners_and_reasons_of_the_bandit_are_told():
+    ball, squared = dpoco.domains.LpBall(10, p=1.0), dpoco.losses.SquaredLoss(1.0, 1.0)
+    records = dpoco.choose((ball, squared), horizon=10**7, budget=dpoco.Budget(1.0, 1e-9))
+    told = [each for each in records if each.learner.startswith("frank_wolfe.")]
+    assert len(told) == 2
+    for each in told:
+        assert each.useful
+        assert each.scope == "stochastic"
+        assert each.unproved is None
+        assert f"proved bound {each.regret_bound:.3g} for stochastic losses" in str(each)
+    arms = dpoco.choose((2, 10), horizon=10**5, budget=dpoco.Budget(1.0, 1e-6))
+    reasons = {each.learner: each.unproved for each in arms}
+    assert reasons["bandits.LinUCB"] is None
+    assert "no bound is proved, because" in reasons["bandits.HighDimensionalBandit"]
+    assert any(reasons["bandits.HighDimensionalBandit"] in str(each) for each in arms)

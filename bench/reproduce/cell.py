@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench.reproduce.batch_methods import METHODS
 
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
@@ -20,7 +21,6 @@ from dpoco.datasets import Stream, linear_regression_stream
 from dpoco.domains import LpBall
 from dpoco.errors import NoiseDominatesWarning
 from dpoco.frank_wolfe import TreeFrankWolfe
-from dpoco.learners import learner_named
 from dpoco.losses import SquaredLoss
 from dpoco.random import Source
 
@@ -241,7 +241,7 @@ def _deviation(values: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
-    """A batch method in one cell, at exactly (1, 1/T), beside the printed result.
+    """A batch method in one cell, at a budget of (1, 1/T), beside the printed result.
 
     Attributes
     ----------
@@ -288,18 +288,10 @@ def baseline_rows(cell: Cell, printed: dict[str, PrintedCell], seconds: float) -
 
 
 def _run(cell: Cell, name: str, seconds: float) -> Outcome:
-    method = learner_named(name).load()
-    parameters = method(
-        cell.domain, cell.loss, budget=cell.budget, records=cell.horizon
-    ).parameters  # calibrated once
-
     def fit(stream: Stream, seed: int) -> FloatArray:
-        head = slice(cell.horizon)
-        learner = method(
-            cell.domain, cell.loss, budget=None, parameters=parameters, source=Source.seeded(seed)
-        )
-        theta: FloatArray = learner.fit(stream.features[head], stream.labels[head]).theta
-        return theta
+        x, y = stream.features[: cell.horizon], stream.labels[: cell.horizon]
+        rng, clipped = np.random.default_rng(seed), np.clip(y, -LABEL_BOUND, LABEL_BOUND)
+        return METHODS[name](x, clipped, cell.domain, LABEL_BOUND, cell.budget, rng)
 
     return Outcome.of(cell.measure(fit, seconds))
 

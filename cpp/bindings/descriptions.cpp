@@ -12,8 +12,8 @@
 #include "dpoco/experts/oblivious_tracker.hpp"
 #include "dpoco/experts/prefix_hedge.hpp"
 #include "dpoco/experts/shift_detector.hpp"
-#include "dpoco/frank_wolfe/batch_fit.hpp"
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
+#include "dpoco/frank_wolfe/sufficient_statistics.hpp"
 #include "dpoco/mechanisms/answers.hpp"
 #include "dpoco/oco/continuous_multiplicative_weights.hpp"
 #include "dpoco/oco/coupled_regularized_leader.hpp"
@@ -302,34 +302,15 @@ py::dict describe(const oco::ContinuousMultiplicativeWeights& self) {
   return coupled_of(self, draw, keep());
 }
 
-// Vectors are the clipped records'; a fit refuses statements about them that are too small.
-py::dict describe(const frank_wolfe::BatchFit& self) {
-  const std::vector<frank_wolfe::HeldNoise> held = self.held();
-  const frank_wolfe::HeldNoise& first = held.front();
-  if (self.weight() > 0.0) {
-    const losses::RecordClipper& clipper = self.records().clipper();
-    const py::dict summand =
-        moments_of(clipper, largest_label(self.records().loss()), self.weight(), 1);
-    return py::dict("kind"_a = "gaussian_sum", "pushes"_a = 1, "growth"_a = py::none(),
-                    "limit"_a = 0, "batch"_a = first.records, "scale"_a = first.scale,
-                    "grid"_a = first.grid, "summand"_a = summand);
+py::dict describe(const frank_wolfe::SufficientStatistics& self) {
+  const frank_wolfe::StatisticsSettings& held = self.settings();
+  if (self.noise().strength() != held.noise_scale) {
+    throw std::logic_error("a sum has other noise than it was built with");
   }
-  if (self.sampled()) {
-    return py::dict("kind"_a = "sampled_gaussian", "dimension"_a = self.dimension(),
-                    "records"_a = first.records, "steps"_a = first.releases,
-                    "scale"_a = first.scale, "grid"_a = first.grid);
-  }
-  py::tuple phases(held.size());
-  for (std::size_t i = 0; i < held.size(); ++i) {
-    const frank_wolfe::HeldNoise& one = held[i];
-    py::dict phase("kind"_a = one.step_size > 0.0 ? "iterate_phase" : "summed_phase",
-                   "records"_a = one.records, "scale"_a = one.scale, "grid"_a = one.grid,
-                   "releases"_a = one.releases, "copies"_a = one.copies);
-    if (one.step_size > 0.0) phase["step"] = one.step_size;
-    phases[i] = phase;
-  }
-  return py::dict("kind"_a = "gaussian_phases", "dimension"_a = self.dimension(),
-                  "phases"_a = phases);
+  return py::dict(
+      "kind"_a = "gaussian_sum", "pushes"_a = 1, "growth"_a = py::none(), "limit"_a = 0,
+      "batch"_a = held.records, "scale"_a = held.noise_scale, "grid"_a = self.noise().grid(),
+      "summand"_a = moments_of(self.clipper(), largest_label(self.loss()), held.weight, 1));
 }
 
 template <class... Engines>
@@ -346,7 +327,7 @@ void register_descriptions(py::module_& m) {
          mechanisms::Answers<NoisyMax>, mechanisms::Answers<AboveThreshold>, experts::EpochSelector,
          experts::ShiftDetector, experts::ObliviousTracker, experts::BatchShare,
          oco::CoupledRegularizedLeader, oco::ContinuousMultiplicativeWeights,
-         frank_wolfe::BatchFit>(m);
+         frank_wolfe::SufficientStatistics>(m);
 }
 
 }  // namespace dpoco::bindings

@@ -1,12 +1,17 @@
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 
+#include <limits>
+
+#include "dpoco/core/statements.hpp"
 #include "dpoco/domains/vertex_set.hpp"
+#include "dpoco/frank_wolfe/sufficient_statistics.hpp"
 #include "registrars.hpp"
 #include "settings.hpp"
 
 namespace dpoco::bindings {
 
 using frank_wolfe::FrankWolfe;
+using frank_wolfe::SufficientStatistics;
 using frank_wolfe::VertexRule;
 using mechanisms::SelectionNoise;
 using mechanisms::VertexSelection;
@@ -69,7 +74,63 @@ std::unique_ptr<FrankWolfe> make_frank_wolfe(std::shared_ptr<const domains::Doma
   });
 }
 
+namespace {
+
+std::unique_ptr<SufficientStatistics> make_statistics(const losses::GlmLoss& loss,
+                                                      const losses::RecordClipper& clipper,
+                                                      const py::object& from) {
+  return read_whole({from, "a fit"}, [&](Fields& own) {
+    constexpr double kLargest = std::numeric_limits<double>::max();
+    const double label = std::max(loss.clip_label(kLargest), -loss.clip_label(-kLargest));
+    refuse_smaller(own.read<double>("label"), label, "the bound on labels");
+    const frank_wolfe::StatisticsSettings settings{.records = own.read<std::uint64_t>("records"),
+                                                   .size = own.read<std::uint64_t>("size"),
+                                                   .weight = own.read<double>("weight"),
+                                                   .noise_scale = own.read<double>("noise_scale")};
+    return std::make_unique<SufficientStatistics>(clipper, loss, settings, read_source(own));
+  });
+}
+
+std::span<const double> entries(const Array& array) {
+  return {array.data(), static_cast<std::size_t>(array.size())};
+}
+
+void register_statistics(py::module_& m) {
+  py::class_<SufficientStatistics>(m, "SufficientStatistics", py::is_final())
+      .def(py::init(&make_statistics), "loss"_a, "clipper"_a, "settings"_a)
+      .def(
+          "add",
+          [](SufficientStatistics& self, const Array& features, const Array& labels) {
+            const auto x = entries(features), y = entries(labels);
+            const py::gil_scoped_release unlocked;
+            self.add(x, y);
+          },
+          "features"_a.noconvert(), "labels"_a.noconvert())
+      .def("release",
+           [](SufficientStatistics& self) {
+             const std::size_t n = self.size();
+             return read_only(static_cast<py::ssize_t>(n),
+                              [&](double* out) { self.release({out, n}); });
+           })
+      .def("nonprivate_sum",
+           [](const SufficientStatistics& self) {
+             const std::size_t n = self.size();
+             return read_only(static_cast<py::ssize_t>(n),
+                              [&](double* out) { self.nonprivate_sum({out, n}); });
+           })
+      .def("variates_drawn", [](const SufficientStatistics& self) {
+        std::vector<std::uint64_t> positions;
+        for (unsigned kind = 0; kind < random::kVariates; ++kind) {
+          positions.push_back(self.source().position(static_cast<random::Variate>(kind)));
+        }
+        return positions;
+      });
+}
+
+}  // namespace
+
 void register_frank_wolfe(py::module_& m) {
+  register_statistics(m);
   py::class_<domains::VertexSet, domains::Domain, std::shared_ptr<domains::VertexSet>>(
       m, "VertexSet", py::is_final())
       .def(py::init(&make_vertex_set), "vertices"_a.noconvert());

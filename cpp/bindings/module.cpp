@@ -50,7 +50,6 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   register_nets(m);
   register_record_learners(m);
   register_frank_wolfe(m);
-  register_batch_fits(m);
   register_noisy_ftrl(m);
   register_noisy_newton(m);
   register_coupled_regularized_leader(m);

@@ -27,7 +27,6 @@ void register_prefix_hedge(py::module_& m);
 void register_nets(py::module_& m);
 void register_record_learners(py::module_& m);
 void register_frank_wolfe(py::module_& m);
-void register_batch_fits(py::module_& m);
 void register_noisy_ftrl(py::module_& m);
 void register_noisy_newton(py::module_& m);
 void register_coupled_regularized_leader(py::module_& m);

@@ -28,6 +28,7 @@ from dpoco.errors import (
     ReplayMismatch,
     RoundOrderError,
     StateError,
+    UnspentBudgetWarning,
 )
 
 __version__: str = _core.__version__
@@ -63,6 +64,7 @@ __all__ = [
     "StateError",
     "Ticket",
     "Trace",
+    "UnspentBudgetWarning",
     "__version__",
     "accounting",
     "adapters",

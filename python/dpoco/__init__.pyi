@@ -42,6 +42,7 @@ from dpoco.errors import NoiseDominatesWarning as NoiseDominatesWarning
 from dpoco.errors import ReplayMismatch as ReplayMismatch
 from dpoco.errors import RoundOrderError as RoundOrderError
 from dpoco.errors import StateError as StateError
+from dpoco.errors import UnspentBudgetWarning as UnspentBudgetWarning
 from dpoco.trace import RecordShares as RecordShares
 from dpoco.trace import Trace as Trace
 

@@ -30,6 +30,7 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget
 from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.accounting.regret_bounds import UNPROVED
 from dpoco.domains import Domain, LpBall, Simplex, VertexSet
 from dpoco.errors import CalibrationError
 from dpoco.learners import learner_named
@@ -160,7 +161,15 @@ class Choice:
         if self.useful:
             text += f"; proved bound {self.regret_bound:.3g}"
             text += "" if self.scope is None else f" for {self.scope} losses"
+        if self.unproved is not None:
+            text += f"; {self.unproved}"
         return text
+
+    @property
+    def unproved(self) -> str | None:
+        """Why no regret bound is proved of the learner; None if one is, or horizon is None."""
+        why = self.guarantee.details.get(UNPROVED)
+        return why if isinstance(why, str) else None
 
 
 def choose(

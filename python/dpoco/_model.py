@@ -92,7 +92,7 @@ class Model:
 
         Parameters
         ----------
-        learner : learner of records, or a batch baseline that was fitted
+        learner : learner of records, or a one-time fit that was fitted
             After at least one round.
         stream : Stream
             What it learned from, for the names of columns and their public scaling.

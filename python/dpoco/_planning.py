@@ -19,7 +19,10 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco._participation import for_people
-from dpoco.errors import CalibrationError, NoiseDominatesWarning
+from dpoco._validation import MissingHorizonError
+from dpoco.accounting.truncation import unspent_note
+from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
+from dpoco.learners import LEARNERS, learner_of
 
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
 
@@ -113,6 +116,15 @@ def options_of(constructed: type) -> dict[str, Option]:
     return found
 
 
+def endless_advice(constructed: type) -> str:
+    """Return what to do instead of giving this constructor no horizon."""
+    own = learner_of(constructed)
+    others = [each for each in LEARNERS if own is not None and each.plays == own.plays]
+    names = [f"dpoco.{each.path}" for each in others if each.endless]
+    take = f"take {' or '.join(names)}" if names else "give a horizon that is long enough"
+    return f"for a stream without end {take}"
+
+
 class Planned:
     """Base of objects that are built from parameters, calibrated or given.
 
@@ -121,6 +133,7 @@ class Planned:
     """
 
     _accountant: ClassVar[ModuleType]
+    _guarantee: Any
     _parameters: Any
     _parameters_class: ClassVar[type]
     _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
@@ -145,7 +158,12 @@ class Planned:
         """
         options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
         try:
+            own: Any = cls
+            if options.get("horizon", 1) is None and "None" not in options_of(own)["horizon"].kinds:
+                raise MissingHorizonError
             return cls._calibrated(arguments.get("participation"), options, problem)
+        except MissingHorizonError as error:
+            raise ValueError(f"{error}; {endless_advice(cls)}") from None
         except ArithmeticError:
             raise CalibrationError(
                 "bounds, horizon and budget are so large or small that doubles cannot hold what "
@@ -201,12 +219,22 @@ class Planned:
                 raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")
 
     def _warn(self, arguments: Mapping[str, Any]) -> None:
-        """Warn a constructor's caller of a delta that is too large, and of noise that is."""
+        """Warn a caller of a delta or noise that is too large, and of budget left over."""
         if arguments["budget"] is not None:
             arguments["budget"].doubt(arguments.get("horizon"), stacklevel=4)
+            self._warn_unspent(arguments, stacklevel=5)
         note = self._noise_note()
         if note is not None:
             warnings.warn(note, NoiseDominatesWarning, stacklevel=4)
+
+    def _warn_unspent(self, arguments: Mapping[str, Any], *, stacklevel: int) -> None:
+        """Warn if calibration left part of the budget, for which no smaller noise is proved."""
+        budget, stated = arguments["budget"], self._guarantee
+        if budget is None or arguments["parameters"] is not None:
+            return
+        note = unspent_note(budget, stated.epsilon, stated.truncation_mass)
+        if note is not None:
+            warnings.warn(note, UnspentBudgetWarning, stacklevel=stacklevel)
 
     def _noise_note(self) -> str | None:
         """Return why hardly any learning is to be expected, from public numbers only; or None."""

@@ -128,6 +128,13 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> str:
     return str(value)
 
 
+class MissingHorizonError(ValueError):
+    """A calibration needs a number of rounds; constructors add what to take instead."""
+
+    def __init__(self, why: str = "the noise depends on the number of rounds") -> None:
+        super().__init__(f"horizon must be an int: {why}")
+
+
 def unknown(what: str, given: str, known: Collection[str]) -> str:
     """Return the message for a name that is not known, with what was probably meant."""
     import difflib  # only for a message

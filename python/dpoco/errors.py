@@ -8,7 +8,8 @@ from __future__ import annotations
 
 __all__ = ["BudgetExceeded", "CalibrationError", "DpocoError", "HorizonExceeded",
            "JournalFenced", "LargeDeltaWarning", "NoiseDominatesWarning",
-           "ReplayMismatch", "RoundOrderError", "StateError"]  # fmt: skip
+           "ReplayMismatch", "RoundOrderError", "StateError",
+           "UnspentBudgetWarning"]  # fmt: skip
 
 
 class DpocoError(Exception):
@@ -49,3 +50,7 @@ class LargeDeltaWarning(UserWarning):
 
 class NoiseDominatesWarning(UserWarning):
     """The predicted error of the noise exceeds what any data could teach in this horizon."""
+
+
+class UnspentBudgetWarning(UserWarning):
+    """Part of a budget is left unspent: no smaller noise is proved to keep to it."""

@@ -38,10 +38,10 @@ class Learner:
     replay, likelihood : str
         Module and class below ``dpoco.audit`` which plays it, and which knows its likelihoods;
         empty where there is none.
-    also : tuple of str
-        Further names, besides that of the class.
     ball : float or None
         Exponent p of the ball of coefficients with which it learns linear models, if it does.
+    endless : bool
+        Whether it is planned for streams without end: ``horizon=None`` and nothing more.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Learner:
     about: str
     replay: str = ""
     likelihood: str = ""
-    also: tuple[str, ...] = ()
     ball: float | None = None
+    endless: bool = False
 
     @property
     def class_name(self) -> str:
@@ -82,7 +82,7 @@ LEARNERS = (
     Learner(
         "tree-frank-wolfe", "frank_wolfe.TreeFrankWolfe", "records",
         "online Frank-Wolfe on privately summed gradients (DP-TOFW), l_p geometry",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
     ),
     Learner(
         "polyhedral-frank-wolfe", "frank_wolfe.PolyhedralFrankWolfe", "records",
@@ -92,12 +92,12 @@ LEARNERS = (
     Learner(
         "noisy-ftrl", "oco.NoisyFTRL", "records",
         "follow the regularized leader on privately summed gradients (DP-FTRL)",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
     ),
     Learner(
         "noisy-newton", "oco.NoisyNewton", "records",
         "Newton steps on privately summed gradients and curvatures, logistic and Huber losses",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0,
+        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
     ),
     Learner(
         "ctrl", "oco.CoupledRegularizedLeader", "records",
@@ -122,17 +122,17 @@ LEARNERS = (
     Learner(
         "epoch-selector", "experts.EpochSelector", "experts",
         "a private choice at the end of doubling epochs, stationary losses",
-        "_selections.Epochs", "_selections.EpochTranscripts",
+        "_selections.Epochs", "_selections.EpochTranscripts", endless=True,
     ),
     Learner(
         "window-selector", "experts.WindowSelector", "experts",
         "a private choice at the end of windows of bounded length, losses of a law that shifts",
-        "_selections.Epochs", "_selections.EpochTranscripts",
+        "_selections.Epochs", "_selections.EpochTranscripts", endless=True,
     ),
     Learner(
         "shift-detector", "experts.ShiftDetector", "experts",
         "restarts on private alarms, losses of a law that shifts",
-        "_selections.EpochsWithAlarms", "_selections.EpochTranscripts",
+        "_selections.EpochsWithAlarms", "_selections.EpochTranscripts", endless=True,
     ),
     Learner(
         "oblivious-tracker", "experts.ObliviousTracker", "experts",
@@ -155,34 +155,14 @@ LEARNERS = (
         "_bandits.Arms", "_bandits.ArmReleases",
     ),
     Learner(
-        "noisy-frank-wolfe", "frank_wolfe.NoisyFrankWolfe", "batch",
-        "batch baseline: variance-reduced noisy Frank-Wolfe, one fit",
-        "_fits.BatchFits", "_fits.FitReleases", also=("NoisySFW",),
-    ),
-    Learner(
-        "noisy-sgd", "frank_wolfe.NoisySGD", "batch",
-        "batch baseline: noisy stochastic gradients with replacement, one fit",
-        "_fits.BatchFits", "_fits.FitReleases",
-    ),
-    Learner(
-        "localized-mirror-descent", "frank_wolfe.LocalizedMirrorDescent", "batch",
-        "batch baseline: mirror descent in shrinking phases, one fit",
-        "_fits.BatchFits", "_fits.FitReleases",
-    ),
-    Learner(
-        "phased-sgd", "frank_wolfe.PhasedSGD", "batch",
-        "batch baseline: one pass of stochastic gradients in phases, one fit",
-        "_fits.BatchFits", "_fits.FitReleases",
-    ),
-    Learner(
         "sufficient-statistics", "frank_wolfe.SufficientStatistics", "batch",
-        "batch baseline: ridge regression on second moments released once, squared loss",
-        "_fits.BatchFits", "_fits.FitReleases",
+        "ridge regression on second moments released once, squared loss, no stream",
+        "_fits.Fits", "_fits.FitReleases",
     ),
     Learner(
         "continual-sum", "mechanisms.ContinualSum", "sums",
         "running sums of vectors, each with noise",
-        "_sums.Vectors", "_sum_noise.ReleasedSums",
+        "_sums.Vectors", "_sum_noise.ReleasedSums", endless=True,
     ),
     Learner(
         "noisy-max", "mechanisms.NoisyMax", "scores",
@@ -236,7 +216,7 @@ def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
     known = [each.name for each in LEARNERS if plays is None or each.plays in plays]
     wanted = _plain(name)
     for learner in LEARNERS:
-        if wanted in map(_plain, (learner.name, learner.class_name, *learner.also)):
+        if wanted in map(_plain, (learner.name, learner.class_name)):
             if learner.name not in known:
                 raise ValueError(f"{name} is not for this; it is one of: {', '.join(known)}")
             return learner

@@ -12,8 +12,8 @@ import pytest
 from dpoco.accounting import Budget
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError, LargeDeltaWarning, StateError
-from dpoco.frank_wolfe import NoisySGD
-from dpoco.losses import LinearLoss, LogisticLoss
+from dpoco.frank_wolfe import SufficientStatistics
+from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import NoisyFTRL
 
@@ -87,7 +87,7 @@ def test_a_delta_above_one_over_the_horizon_is_doubted():
 
     def fit(horizon, delta):
         budget = Budget.from_dict({"epsilon": 8.0, "delta": delta})
-        return NoisySGD(LpBall(2), LogisticLoss(1.0), records=horizon, budget=budget)
+        return SufficientStatistics(LpBall(2), SquaredLoss(), records=horizon, budget=budget)
 
     for make in (learner, total, fit):
         with pytest.warns(LargeDeltaWarning, match="horizon of 2000") as caught:

@@ -15,7 +15,7 @@ from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.pools import pool_guarantee
 from dpoco.domains import LpBall
-from dpoco.losses import LinearLoss, LogisticLoss
+from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.neighbours import Neighbours
@@ -247,7 +247,7 @@ def test_records_of_no_stream_are_not_capped_by_its_length():
             best.for_person(None, 5)
     alarms = dpoco.mechanisms.AboveThreshold(horizon=5, budget=Budget(1.0, 0.0)).guarantee
     assert alarms.for_person(10).epsilon == pytest.approx(10.0, rel=1e-9)
-    fit = dpoco.frank_wolfe.PhasedSGD(LpBall(3), LogisticLoss(), budget=BUDGET)
+    fit = dpoco.frank_wolfe.SufficientStatistics(LpBall(3), SquaredLoss(), budget=BUDGET)
     fit.fit([[0.1, 0.2, 0.3]] * 50, [0.0, 1.0] * 25)
     assert fit.guarantee.for_person(5).mu == pytest.approx(5.0 * fit.guarantee.mu, rel=1e-9)
 

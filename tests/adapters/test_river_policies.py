@@ -97,7 +97,7 @@ def test_rivers_offline_evaluation_of_the_contextual_bandit():
 
 
 def test_rounds_are_in_order():
-    policy = PrivateContextualBandit(ARMS, ("a", "b"), horizon=200, budget=dpoco.Budget(50.0, 1e-6))
+    policy = PrivateContextualBandit(ARMS, ("a", "b"), horizon=200, budget=dpoco.Budget(45.0, 1e-6))
     x, other = {"a": 0.5}, {"a": 0.25}
     with pytest.raises(RoundOrderError, match="without a decision"):
         policy.update("x", x, 1.0)

@@ -384,7 +384,7 @@ def test_sparse_rows_are_learned_as_dense_ones(monkeypatch):
     rng = np.random.default_rng(8)
     X = rng.uniform(-0.4, 0.4, (300, 4)) * (rng.random((300, 4)) < 0.3)
     y = X[:, 0] > 0.0
-    model = classifier(budget=Budget(50.0, 1e-6), random_state=3)
+    model = classifier(budget=Budget(45.0, 1e-6), random_state=3)
     fitted = [clone(model).fit(rows, y) for rows in (X, sparse.csr_array(X))]
     assert np.array_equal(fitted[0].coef_, fitted[1].coef_)
     odds = [fitted[0].predict_proba(rows) for rows in (X, sparse.coo_array(X))]

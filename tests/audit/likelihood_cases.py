@@ -230,10 +230,6 @@ def fits(cls, records=N, **options):
 
 
 FITS = {
-    "NoisyFrankWolfe": fits(fw.NoisyFrankWolfe),
-    "PhasedSGD": fits(fw.PhasedSGD),
-    "NoisySGD": fits(fw.NoisySGD, records=2, steps=6),
-    "LocalizedMirrorDescent": fits(fw.LocalizedMirrorDescent, steps=4),
     "SufficientStatistics": fits(fw.SufficientStatistics),
 }
 CASES = {**SUMS, **SELECTIONS, **EXPERTS, **ARMS, **FITS}

@@ -124,11 +124,7 @@ CASES = {
         of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="honaker"),
         (X, Y), RECORDS,
     ),
-    "NoisyFrankWolfe": (batch(fw.NoisyFrankWolfe), (X, Y), RECORDS),
-    "NoisySGD": (batch(fw.NoisySGD, steps=50, noise_scale=20.0), (X, Y), RECORDS),
-    "PhasedSGD": (batch(fw.PhasedSGD), (X, Y), RECORDS),
     "SufficientStatistics": (batch(fw.SufficientStatistics), (X, Y), RECORDS),
-    "LocalizedMirrorDescent": (batch(fw.LocalizedMirrorDescent, steps=10), (X, Y), RECORDS),
     "CoupledRegularizedLeader": (coupled("leader density_ratio ball linear"), X, ROWS),
     "CoupledRegularizedLeader, logistic": (
         coupled("leader density_ratio box logistic"), (X, Y), RECORDS

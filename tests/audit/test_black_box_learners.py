@@ -57,7 +57,7 @@ MAKERS = {
     "AboveThreshold": of(AboveThreshold, budget=PURE),
 }
 # Noise of twenty times the budget shows in frequencies, but for these.
-HARD = {"noisy-sgd", "oblivious-tracker", "above-threshold"}
+HARD = {"oblivious-tracker", "above-threshold"}
 
 
 def audit(make, stream, neighbour, claim, trials=6000):

@@ -82,10 +82,6 @@ def test_arms_that_share_their_noise_are_caught(name):
 @pytest.mark.parametrize(
     ("name", "field"),
     [
-        ("NoisyFrankWolfe", "first_scale"),
-        ("PhasedSGD", "noise_multiplier"),
-        ("NoisySGD", "noise_scale"),
-        ("LocalizedMirrorDescent", "noise_multiplier"),
         ("SufficientStatistics", "noise_scale"),
     ],
 )

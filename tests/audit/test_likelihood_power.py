@@ -72,7 +72,7 @@ PLAIN = [
 CLAIMS = {
     **{name: (4.0, 300) for name in PLAIN},
     **{name: (4.0, cases.CASES[name][3]) for name in cases.FITS},
-    "PhasedSGD": (8.0, 200), "PolyhedralFrankWolfe": (10.0, 500),
+    "PolyhedralFrankWolfe": (10.0, 500),
     "PolyhedralFrankWolfe, points": (10.0, 500), "LinUCB, lattice": (4.0, 150),
     "HighDimensionalBandit, no schedule": (4.0, 200), "HighDimensionalBandit, tree": (4.0, 200),
     "EpochSelector, exponential": (2.0, 350), "EpochSelector, gumbel": (2.0, 350),

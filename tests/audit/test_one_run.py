@@ -238,7 +238,7 @@ def test_arguments_that_make_no_audit():
             audit(rounds=rounds)
     with pytest.raises(ValueError, match="one record for each of 2 canaries"):
         audit(first=np.eye(2)[:1])
-    for name in ("noisy-sgd", "noisy-max"):
+    for name in ("sufficient-statistics", "noisy-max"):
         with pytest.raises(ValueError, match=r"rounds|queries"):
             standard_one_run(standard_case(name), canaries=1)
     with pytest.raises(ValueError, match="nothing is claimed"):
@@ -251,7 +251,7 @@ def test_under_zero_out_one_of_the_records_is_empty_and_a_score_of_ones_own_coun
     domain, loss = LpBall(2, 2.0), LinearLoss(1.0)
 
     def make(source):
-        budget = dpoco.Budget._derived(60.0, 1e-3)
+        budget = dpoco.Budget._derived(50.0, 1e-3)
         return NoisyFTRL(
             domain, loss, horizon=200, budget=budget, relation="zero_out", source=source
         )

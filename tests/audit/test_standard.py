@@ -44,7 +44,7 @@ def test_every_learner_and_mechanism_has_a_case():
     assert {learner_named(name).class_name for name in standard_names()} == found
 
 
-@pytest.mark.parametrize("name", [name for name in standard_names() if name != "noisy-sgd"])
+@pytest.mark.parametrize("name", standard_names())
 def test_pairs_reach_the_bound_and_nothing_is_violated(name):
     case = standard_case(name)
     assert type(case.make_learner(Source.seeded(1))).__name__ == case.learner

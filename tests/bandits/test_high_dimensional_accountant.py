@@ -159,9 +159,11 @@ def test_records_and_texts():
     g = accountant.guarantee(3, BALL, p, budget=BUDGET)
     assert dpoco.Guarantee.from_json(g.to_json()) == g
     text = str(g)
-    for words in ("a log of all actions is not covered", "OTHER users", "no bound is claimed"):
+    reason = "no bound is proved, because"
+    for words in ("a log of all actions is not covered", "OTHER users", reason):
         assert words in text
     assert g.regret_bound is None
+    assert not any(name.startswith("regret") and name != "regret" for name in g.details)
     assert not accountant.guarantee(3, BALL, p, seeded=True).certified
 
 

@@ -119,5 +119,5 @@ def test_one_run_states_its_power_first_and_is_refused_without(invoke):
         ("--one-run", "--canaries", 0),
     ):
         invoke("audit", "noisy-ftrl", *options, code=2)
-    for name in ("noisy-max", "noisy-sgd"):
+    for name in ("noisy-max", "sufficient-statistics"):
         invoke("audit", name, "--one-run", "--canaries", 1, code=2)

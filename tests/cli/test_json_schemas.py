@@ -18,7 +18,9 @@ TABLE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10", 
 # Command line: its schema.
 PRINTED = {
     ("run", *TABLE, "--no-figure", "--json"): "dpoco.run-report/1",
-    ("run", *TABLE, "--learner", "phased-sgd", "--no-figure", "--json"): "dpoco.fit-report/1",
+    ("run", *TABLE, "--learner", "sufficient-statistics", "--loss", "squared", "--range",
+     "alarm=0:1", "--no-figure",
+     "--json"): "dpoco.fit-report/1",
     ("compare", *TABLE, *PLAYED, "--json"): "dpoco.comparison/1",
     ("plan", "noisy-ftrl", "--horizon", 1000, "--dimension", 3, "--json"): "dpoco.plan/1",
     ("plan", "experts", "--horizon", 1000, "--experts", 3, "--json"): "dpoco.plan-experts/1",
@@ -34,10 +36,6 @@ PRINTED = {
      "--canaries", 900, "--json"): "dpoco.one-run-audit/1",
     ("audit", "--list", "--json"): "dpoco.audit-names/1",
     ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",
-    ("sweep", "noisy-ftrl", "--horizon", 50, "--dimension", 2, "--seeds", 2, "--json"):
-        "dpoco.sweep/1",
-    ("bench", "--learners", "prefix-hedge", "--rounds", 100, "--pairs", 1, "--json"):
-        "dpoco.bench/1",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dpoco._model import _checksum
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
-from dpoco.frank_wolfe import NoisySGD, TreeFrankWolfe
+from dpoco.frank_wolfe import SufficientStatistics, TreeFrankWolfe
 from dpoco.losses import LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
@@ -64,7 +64,7 @@ def test_regressions_are_in_the_labels_units():
 def test_a_fit_is_a_model_too():
     stream = Stream("s", TABLE, (TABLE[:, 0] > 5.0).astype(float), ("a", "b"), "classification")
     scaled = stream.scaled(SCALING)
-    fit = NoisySGD(LpBall(3, 2.0, 2.0), LogisticLoss(2.0), records=600, budget=BUDGET)
+    fit = SufficientStatistics(LpBall(3, 2.0, 2.0), SquaredLoss(2.0), records=600, budget=BUDGET)
     fit.fit(scaled.features, scaled.labels)
     model = Model.of(fit, scaled, "y")
     assert np.array_equal(model.decision, fit.theta)

@@ -100,3 +100,30 @@ def test_auto_ranks_what_is_chosen(answer, invoke, loss, domain):
         text = invoke(*asked, "--rounds-per-person", 3, "--separation", 10).stdout
         assert choices[0].learner in text
         assert "one person" in text
+
+
+def test_plans_of_frank_wolfe_state_bounds_and_the_bandit_says_why_it_has_none(invoke):
+    sizes = ("--horizon", 10**6, "--dimension", 5, "--epsilon", 1, "--delta", 1e-7)
+    for name in ("tree-frank-wolfe", "polyhedral-frank-wolfe"):
+        report = json.loads(invoke("plan", name, *sizes, "--json").stdout)
+        parameters, stated = report["parameters"], report["guarantee"]["regret_bound"]
+        share = stated / (10**6 * parameters["loss_range"])
+        assert report["regret_bound_per_round"] == pytest.approx(share)
+        assert report["regret"]["scope"] == "stochastic"
+        assert f"{share:.6g} G D a round (stochastic losses)" in invoke("plan", name, *sizes).stdout
+    bandit = ("plan", "high-dimensional-bandit", *sizes, "--arms", 2)
+    report = json.loads(invoke(*bandit, "--json").stdout)
+    assert report["regret_bound_per_round"] is None
+    assert "no bound is proved, because" in report["regret"]["unproved"]
+    assert "no bound is proved, because" in " ".join(invoke(*bandit).stdout.split())
+
+
+def test_a_plan_notes_the_budget_that_nothing_can_spend(invoke):
+    sizes = ("--horizon", 1000, "--dimension", 5, "--delta", 1e-5)
+    assert "only" in invoke("plan", "tree-frank-wolfe", *sizes, "--epsilon", 60).stdout
+    report = json.loads(
+        invoke("plan", "tree-frank-wolfe", *sizes, "--epsilon", 60, "--json").stdout
+    )
+    assert any("no larger epsilon allows less noise" in note for note in report["notes"])
+    report = json.loads(invoke("plan", "tree-frank-wolfe", *sizes, "--epsilon", 8, "--json").stdout)
+    assert not any("no larger epsilon" in note for note in report["notes"])

@@ -306,7 +306,9 @@ def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
     rows = {"skipped": 0, "played": 70, "beyond_horizon": 50}
     assert report_of()["rows"] == rows
     # Nothing is kept: rows that the caller's own --horizon leaves out are said, and no failure.
-    for more in ((), ("--learner", "phased-sgd"), ("--learner", "linucb"),
+    for more in ((), ("--learner", "sufficient-statistics", "--loss", "squared", "--range",
+                      "alarm=0:1"),
+                 ("--learner", "linucb"),
                  ("--learner", "lipschitz", "--label-range", "0,1")):  # fmt: skip
         scaled = () if "lipschitz" in more else ("--feature-range", "0,10")
         result = invoke("run", *FILE[:4], *scaled, "--horizon", 100, "--seed", 1, "--no-figure",

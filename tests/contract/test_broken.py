@@ -14,7 +14,7 @@ from dpoco._tickets import TicketBook
 from dpoco.accounting import Guarantee
 from dpoco.audit import _contract_copies, check_learner, contract_checks
 from dpoco.experts import PrefixHedge
-from dpoco.frank_wolfe import PhasedSGD
+from dpoco.frank_wolfe import SufficientStatistics
 from dpoco.mechanisms import ContinualSum
 from dpoco.random import Source
 
@@ -287,7 +287,7 @@ def replays_move_no_more_than_stated(build):
     return loose
 
 
-@fault(PhasedSGD, "fit")
+@fault(SufficientStatistics, "fit")
 def one_fit_is_one_release(fit):
     def again(self, *data, **more):
         self._fitted = False
@@ -296,7 +296,7 @@ def one_fit_is_one_release(fit):
     return again
 
 
-@fault(PhasedSGD, "fit")
+@fault(SufficientStatistics, "fit")
 def malformed_data_spend_nothing(fit):
     def lenient(self, rows, labels, **more):
         return fit(self, rows, np.zeros(len(rows)) if labels is None else labels, **more)
@@ -304,12 +304,12 @@ def malformed_data_spend_nothing(fit):
     return lenient
 
 
-@fault(PhasedSGD, "__getstate__")
+@fault(SufficientStatistics, "__getstate__")
 def fitted_models_are_values(_):
     return lambda self: {**self.__dict__, "_fitted": False}
 
 
-@fault(PhasedSGD, "fit")
+@fault(SufficientStatistics, "fit")
 def threads_fit_once(fit):
     def lenient(self, *data, **more):
         try:
@@ -327,7 +327,9 @@ def test_every_check_has_its_fault():
 @pytest.mark.parametrize("check", FAULTS)
 def test_a_broken_learner_is_caught(check, monkeypatch):
     target, attribute, build = FAULTS[check]
-    name = {PhasedSGD: "phased-sgd", ContinualSum: "continual-sum"}.get(target, "prefix-hedge")
+    name = {SufficientStatistics: "sufficient-statistics", ContinualSum: "continual-sum"}.get(
+        target, "prefix-hedge"
+    )
     assert check_learner(name, checks=[check]) == (check,)
     monkeypatch.setattr(target, attribute, build(getattr(target, attribute, None)), raising=False)
     monkeypatch.setattr(_contract_copies, "_PATIENCE", 0.5)  # for a deadlock, which one fault is

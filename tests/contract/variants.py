@@ -180,13 +180,6 @@ VARIANTS = {
     "max, gumbel": of(mechanisms.NoisyMax, 4, noise="gumbel", one_directional=True),
     "max, laplace": of(mechanisms.NoisyMax, 4, noise="laplace", largest=False, sensitivity=2.0),
     "above, spread": of(mechanisms.AboveThreshold, spread=1.5, alarms=5, stream=np.full(25, -99.0)),
-    "frank-wolfe, lattice": of(
-        frank_wolfe.NoisyFrankWolfe, BALL, HuberLoss(1.0, 1.0), numerics="lattice"
-    ),
-    "frank-wolfe, l_1.5": of(frank_wolfe.NoisyFrankWolfe, LpBall(D, 1.5), LogisticLoss()),
-    "sgd, lattice": of(frank_wolfe.NoisySGD, BALL, LogisticLoss(), steps=50, numerics="lattice"),
-    "sgd, few steps": of(frank_wolfe.NoisySGD, BOX, SquaredLoss(), steps=200, start=[0.1] * D),
-    "mirror, l_1.5": of(frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), LogisticLoss()),
     # Without a budget, and where a budget buys nothing: then no noise is drawn.
     "polyhedral, free": of(POLYHEDRAL, L1, SquaredLoss(), budget=None, weights="paper", batch=4),
     "polyhedral, one point": of(POLYHEDRAL, Box([0.5] * D, [0.5] * D), LogisticLoss()),
@@ -203,16 +196,10 @@ VARIANTS = {
     "tracker, idle": of(experts.ObliviousTracker, 4, budget=TINY, switches=30, prior="at_most"),
     "hedge, free": of(experts.PrefixHedge, 4, budget=None, loss_range=(-2.0, 6.0)),
     "lipschitz, free": of(oco.LipschitzLearner, LpBall(2), budget=None, lipschitz=1.0),
-    "frank-wolfe, free": of(frank_wolfe.NoisyFrankWolfe, BALL, SquaredLoss(), budget=None),
     "statistics, free": of(
         frank_wolfe.SufficientStatistics, Box([-0.2] * D, [0.1, 0.2, 0.3]),
         SquaredLoss(3.0, 1.0), budget=None,
     ),
-    "sgd, free": of(frank_wolfe.NoisySGD, BALL, SquaredLoss(), steps=60, budget=None),
-    "mirror, free": of(
-        frank_wolfe.LocalizedMirrorDescent, LpBall(D, 1.5), SquaredLoss(), budget=None
-    ),
-    "phased, free": of(frank_wolfe.PhasedSGD, BALL, SquaredLoss(), budget=None),
     # Nets of other shapes; problems that end elsewhere.
     "lipschitz, flat": of(
         oco.LipschitzLearner, Box([0.0, 0.5], [1.0, 0.5]), lipschitz=1.0, resolution=5
@@ -228,14 +215,9 @@ VARIANTS = {
     "statistics, box": of(
         frank_wolfe.SufficientStatistics, Box([-0.2] * D, [0.1, 0.2, 0.3]), SquaredLoss(1.0, 1.0)
     ),
-    "phased, box": of(frank_wolfe.PhasedSGD, BOX, HuberLoss(1.0, 1.0), start=[0.1] * D),
-    "frank-wolfe, started": of(
-        frank_wolfe.NoisyFrankWolfe, SIMPLEX, SquaredLoss(), start=[0.2, 0.3, 0.5]
-    ),
 }  # fmt: skip
 # Played for their releases only: the contract plays more than one net with records of one, and
 # takes clipping and noise for granted.
 RELEASED = {
-    "frank-wolfe, free", "lipschitz, disc", "lipschitz, free", "lipschitz, point",
-    "lipschitz, segment", "mirror, free", "phased, free", "sgd, free",
+    "lipschitz, disc", "lipschitz, free", "lipschitz, point", "lipschitz, segment",
 }  # fmt: skip

@@ -16,7 +16,6 @@
 #include "dpoco/mechanisms/additive_noise.hpp"
 #include "dpoco/mechanisms/coordinate_response.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
-#include "dpoco/mechanisms/sampled_gaussian.hpp"
 #include "dpoco/mechanisms/switch_rule.hpp"
 #include "dpoco/mechanisms/vertex_selection.hpp"
 #include "dpoco/noise/discrete.hpp"
@@ -239,61 +238,6 @@ TEST_CASE("a response on one coordinate has the bit and the place of its variate
     CHECK_THROWS_AS(make_coordinate_response(epsilon, 2), std::invalid_argument);
   }
   CHECK_THROWS_AS(make_coordinate_response(1.0, 0), std::invalid_argument);
-}
-
-TEST_CASE("a sampled vector is released as any other, and an index has 1/n to the last word") {
-  for (const double scale : {0.0, 0x1.8p-30, 1.3, 0x1p20}) {
-    for (const bool exact : {false, true}) {
-      if (exact && scale == 0.0) continue;
-      for (const std::size_t d : {1, 70}) {
-        const double grid = exact ? std::ldexp(1.0, std::ilogb(scale) - (d == 1 ? 20 : 12)) : 0.0;
-        SampledGaussian sampled(5, static_cast<Index>(d), scale, grid);
-        CHECK(sampled.scale() == scale);
-        CHECK(sampled.grid() == grid);
-        const auto law = scale > 0.0 ? AdditiveLaw::gaussian : AdditiveLaw::none;
-        const auto other = make_additive_noise(law, scale, static_cast<Index>(d), grid);
-        Source source = fresh(), same = fresh();
-        const Reals x = entries(d, scale > 0.0 ? scale : 1.0);
-        for (int k = 0; k < 3; ++k) {
-          Reals out = x, expected(d), admitted = x;
-          sampled.release(out.data(), source, out.data());
-          other->release(x.data(), same, expected.data());
-          CHECK(out == expected);
-          CHECK(positions_of(source) == positions_of(same));
-          sampled.admit(admitted.data(), admitted.data());
-          Reals apart(d);
-          sampled.admit(x.data(), apart.data());
-          CHECK(apart == admitted);
-          for (std::size_t i = 0; i < d; ++i) {
-            const double units = std::clamp(x[i] / grid, 1.0 - 0x1p51, 0x1p51 - 1.0);
-            CHECK(admitted[i] == (exact ? std::nearbyint(units) * grid : x[i]));
-          }
-        }
-      }
-    }
-  }
-  for (const std::uint64_t n : {1ULL, 3ULL, 1ULL << 63, (1ULL << 63) + 1, ~0ULL}) {
-    const SampledGaussian sampled(n, 1, 1.0);
-    Source source = fresh(), same = fresh();
-    for (int k = 0; k < 40; ++k) {
-      // The last 2^64 mod n words are drawn once more.
-      const std::uint64_t over = (~0ULL % n + 1) % n;
-      std::uint64_t word = same.word();
-      while (word > ~0ULL - over) word = same.word();
-      CHECK(sampled.draw(source) == word % n);
-    }
-    CHECK(positions_of(source) == positions_of(same));
-  }
-  const auto refuses = [](std::uint64_t records, Index d, double scale, double grid) {
-    CHECK_THROWS_AS(SampledGaussian(records, d, scale, grid), std::invalid_argument);
-  };
-  refuses(0, 1, 1.0, 0.0);
-  refuses(1, 0, 1.0, 0.0);
-  for (const double scale : {-1.0, kNan, kInfinity}) refuses(1, 1, scale, 0.0);
-  refuses(1, 1, 0.0, 0x1p-20);
-  for (const double grid : {-0x1p-20, 0x1.8p-20, kNan, kInfinity}) refuses(1, 1, 1.0, grid);
-  CHECK(SampledGaussian(1, 1, 0x1p-1003, 0x1p-1023).grid() == 0x1p-1023);
-  refuses(1, 1, 0x1p-1004, 0x1p-1024);  // whose inverse is infinite
 }
 
 TEST_CASE("a selected vertex is the winner of the documented race") {

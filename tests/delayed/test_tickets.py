@@ -147,7 +147,8 @@ def test_the_guarantee_names_the_condition_and_withdraws_regret():
         assert seen in condition
         assert condition in str(after)
         assert after.regret_bound is None
-        assert not any(name.startswith("regret") for name in after.details)
+        assert [name for name in after.details if name.startswith("regret")] == ["regret"]
+        assert "feedback that comes at once" in str(after)
         assert (after.epsilon, after.delta, after.mu) == (before.epsilon, before.delta, before.mu)
         assert dpoco.Guarantee.from_json(after.to_json()) == after
     free = hedge(budget=None)

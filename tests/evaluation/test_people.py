@@ -14,8 +14,6 @@ from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import SquaredLoss
 from dpoco.oco import LipschitzLearner, NoisyFTRL
 from dpoco.random import Source
-from dpoco.scale import StreamRun
-from dpoco.scale._sweep_records import cells_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
@@ -85,17 +83,6 @@ def test_windows_judge_all_records_and_learn_from_those_that_pass(name, monkeypa
     trace = other.run(*data, persons=WHO)
     assert one._payload() == other._payload()
     assert found.overall["loss"] == pytest.approx(trace.losses.mean(), rel=1e-12)
-
-
-@pytest.mark.parametrize("persons", [WHO, lambda cell: WHO])
-def test_cells_of_a_sweep_name_the_people(persons):
-    (cell,) = cells_of({"horizon": [T - 10]}, 1, 0)
-    run = StreamRun(lambda cell: NoisyFTRL(*PROBLEM, **TERMS, source=cell.source()), STREAM)
-    with pytest.raises(TypeError, match=r"^persons must"):
-        run(cell)
-    found = StreamRun(run.make, STREAM, persons)(cell)
-    trace = run.make(cell).run(STREAM.features[:-10], STREAM.labels[:-10], persons=WHO[:-10])
-    assert found["average_loss"] == trace.average_loss
 
 
 def test_worlds_tell_whose_rounds_they_are():

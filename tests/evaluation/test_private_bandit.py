@@ -23,7 +23,7 @@ BUDGET = dpoco.Budget(4.0, 1e-5)
 def play(learner=LinUCB, **options):
     defaults = {"budget": BUDGET, "seed": 7, "context_bound": 1.5, "exploration": 0.1}
     if learner is not LinUCB:
-        budget = dpoco.Budget(40.0, 1e-5)  # for so few rounds
+        budget = dpoco.Budget(22.0, 1e-5)  # for so few rounds
         defaults = {"budget": budget, "seed": 7, "domain": LpBall(D, 1.0, 1.0)}
     return compare_private_bandit(CONTEXTS, REWARDS, learner, **{**defaults, **options})
 

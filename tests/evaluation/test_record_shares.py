@@ -134,10 +134,17 @@ def test_reports_count_the_rows_that_were_played():
     rows = np.tile([[0.5, 0.5], [0.5, 9.0], [NAN, 0.5], [0.5, 0.5]], (50, 1))
     stream = stream_of(np.concatenate([rows, np.full((100, 2), 77.0)]), np.zeros(300), 0.0, 1.0)
     domain, loss = LpBall(3, 2.0, 1.0), losses.LogisticLoss(2.0)
+    squared = losses.SquaredLoss(2.0, 1.0)
     budget = dpoco.Budget(1.0, 1e-5)
     report = evaluation.compare_private(stream, domain, loss, budget=budget, horizon=200, seed=1)
     fit = evaluation.compare_private_fit(
-        stream, domain, loss, dpoco.frank_wolfe.PhasedSGD, budget=budget, records=200, seed=1
+        stream,
+        domain,
+        squared,
+        dpoco.frank_wolfe.SufficientStatistics,
+        budget=budget,
+        records=200,
+        seed=1,
     )
     for read in (report.nonprivate_records, fit.nonprivate_records):
         assert read["records"] == 200

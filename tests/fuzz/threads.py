@@ -185,8 +185,8 @@ def local_reports() -> None:
 
 
 def fits() -> None:
-    """Batch learners on the same data: one fit of a model, many models."""
-    make, (X, y), _ = _cases.CASES["NoisyFrankWolfe"]
+    """Fits to the same data: one fit of a model, many models."""
+    make, (X, y), _ = _cases.CASES["SufficientStatistics"]
     model = make(Source.seeded(1))
 
     def fit() -> int:

@@ -103,13 +103,11 @@ def test_the_leader_needs_less_noise_and_reports_the_logistic_loss():
 @pytest.mark.parametrize(
     "kind",
     [dpoco.frank_wolfe.TreeFrankWolfe, dpoco.frank_wolfe.PolyhedralFrankWolfe,
-     dpoco.oco.CoupledRegularizedLeader, dpoco.oco.ContinuousMultiplicativeWeights,
-     dpoco.frank_wolfe.NoisySGD, dpoco.frank_wolfe.PhasedSGD],
+     dpoco.oco.CoupledRegularizedLeader, dpoco.oco.ContinuousMultiplicativeWeights],
 )  # fmt: skip
 def test_others_refuse_it(kind):
-    length = {"records": 100} if hasattr(kind, "fit") else {"horizon": 100}
     domain = LpBall(3, 1.0) if kind is dpoco.frank_wolfe.PolyhedralFrankWolfe else BALL
     published = [{"weights": "paper"}] if "weights" in kind._options else []
     for options in ({}, *published):
         with pytest.raises(ValueError, match="only NoisyFTRL and NoisyNewton take a slope_bound"):
-            kind(domain, LogisticLoss(slope_bound=0.75), budget=BUDGET, **length, **options)
+            kind(domain, LogisticLoss(slope_bound=0.75), budget=BUDGET, horizon=100, **options)

@@ -97,9 +97,9 @@ def test_the_default_takes_the_lattice_and_parameters_are_not_contradicted(name)
         assert again.parameters == given.parameters
 
 
-def test_arms_of_bandits_and_batch_fits_are_doubles_and_say_so():
+def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
     from dpoco.bandits import HighDimensionalBandit
-    from dpoco.frank_wolfe import PhasedSGD
+    from dpoco.frank_wolfe import SufficientStatistics
     from dpoco.oco import LipschitzLearner
 
     cross = LpBall(3, 1.0)
@@ -107,7 +107,7 @@ def test_arms_of_bandits_and_batch_fits_are_doubles_and_say_so():
     assert learner.parameters.arm.numerics == "float"
     others = [
         learner,
-        PhasedSGD(LpBall(3, 2.0), SquaredLoss(), records=200, budget=BUDGET),
+        SufficientStatistics(LpBall(3, 2.0), SquaredLoss(), records=200, budget=BUDGET),
         LipschitzLearner(
             dpoco.domains.Box([0.0], [1.0]), lipschitz=1.0, horizon=200, budget=BUDGET
         ),

@@ -33,7 +33,7 @@ class Room:
 _PLAYED = "tests/contract/test_releases.py", "tests/state/test_same_bits.py"
 # Tests of learners that are quick, and look at more than what is released.
 _LEARNERS = (
-    "tests/experts/test_expert_learner.py", "tests/frank_wolfe/test_batch_protocol.py",
+    "tests/experts/test_expert_learner.py", "tests/frank_wolfe/test_sufficient_statistics.py",
     "tests/oco/test_lipschitz.py", "tests/oco/test_lipschitz_limits.py",
     "tests/oco/test_lipschitz_plane.py", "tests/people/test_learners.py",
     "tests/state/test_memory.py",
@@ -46,8 +46,8 @@ _ENGINES = (
     "tests/experts/test_batch_share.py", "tests/experts/test_epoch_selector.py",
     "tests/experts/test_prefix_hedge.py", "tests/experts/test_shift_detector.py",
     "tests/experts/test_shift_statistic.py", "tests/experts/test_tracker.py",
-    "tests/frank_wolfe/test_batch_audit.py", "tests/frank_wolfe/test_batch_limits.py",
-    "tests/frank_wolfe/test_batch_reference.py", "tests/frank_wolfe/test_polyhedral_audit.py",
+    "tests/frank_wolfe/test_limits.py", "tests/frank_wolfe/test_sufficient_statistics.py",
+    "tests/frank_wolfe/test_polyhedral_audit.py",
     "tests/frank_wolfe/test_polyhedral_reference.py", "tests/oco/test_comw_engine.py",
     "tests/oco/test_comw_engine_protocol.py", "tests/oco/test_comw_engine_state.py",
     "tests/oco/test_ctrl_engine.py", "tests/oco/test_ctrl_engine_law.py",
@@ -102,7 +102,7 @@ ROOMS = {
              "test_noisy_ftrl.cpp"),
             ("test_participants.cpp", "test_experts.cpp", "test_batch_share.cpp", "test_nets.cpp",
              "test_prefix_hedge.cpp", "test_linucb.cpp", "test_high_dimensional_bandit.cpp",
-             "test_frank_wolfe.cpp", "test_polyhedral.cpp", "test_batch_fit.cpp"),
+             "test_frank_wolfe.cpp", "test_polyhedral.cpp"),
         ),
     ),
 }  # fmt: skip

@@ -48,7 +48,7 @@ def test_bad_arguments_are_refused_at_construction(kind, options):
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_an_endless_stream_is_refused_by_name(kind):
-    with pytest.raises(TypeError, match="horizon must be an int"):
+    with pytest.raises(ValueError, match=r"horizon must be an int.*NoisyFTRL"):
         kind(BALL, LogisticLoss(1.0), horizon=None, budget=BUDGET)
 
 

@@ -95,6 +95,7 @@ def test_quadratic_statistics_lead_to_the_ridge(case, budget):
     features, targets = stream(case, d)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", dpoco.UnspentBudgetWarning)
         loss = SquaredLoss(1.0, 1.0, weight=0.7)
         learner = make(domain, loss, budget=budget, statistics="quadratic")
     trace = learner.run(features, targets)

@@ -82,7 +82,7 @@ def test_extras_name_each_other_rightly(settings):
     extras = settings["project"]["optional-dependencies"]
     for name, requirements in extras.items():
         assert names(requirements, extras), name
-    assert names(extras["all"], extras) >= names(["dpoco[cli,plot,data,sweep]"], extras)
+    assert names(extras["all"], extras) >= names(["dpoco[cli,plot,data,files]"], extras)
     assert names(extras["test"], extras) >= names(extras["all"], extras)
 
 
@@ -94,7 +94,7 @@ def test_what_is_imported_late_is_in_the_extra_that_its_error_names(settings):
         for path in PACKAGE.rglob("*.py")
         for package, extra in calls.findall(path.read_text(encoding="utf-8"))
     }
-    assert {"pandas", "pyarrow", "dp-accounting", "joblib", "ray"} <= {name for name, _ in found}
+    assert {"pandas", "pyarrow", "dp-accounting", "ray"} <= {name for name, _ in found}
     for package, extra in found:
         assert package in names(extras[extra], extras)
 

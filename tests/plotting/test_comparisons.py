@@ -73,7 +73,7 @@ def test_columns_are_budgets_and_marks_are_medians_with_their_range():
     assert places[0] < 0.0 < 1.0 < places[1]  # side by side in a column
 
 
-def test_batch_baselines_are_drawn_where_they_have_a_number():
+def test_fits_are_drawn_where_they_have_a_number():
     offline = ComparisonRow(
         "c", {"epsilon": 4.0, "delta": 1e-6}, (1.5, 2.5), (), (), None, access="offline"
     )

@@ -39,13 +39,13 @@ def tracker():
 
 
 @functools.cache
-def sgd(**options):
-    return dpoco.frank_wolfe.NoisySGD(
-        BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, steps=200, budget=BUDGET, **options
+def statistics(**options):
+    return dpoco.frank_wolfe.SufficientStatistics(
+        BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, budget=BUDGET, **options
     )
 
 
-MADE = [ftrl, share, tracker, sgd]
+MADE = [ftrl, share, tracker, statistics]
 
 
 def edited(make, **edits):
@@ -119,7 +119,7 @@ def test_what_is_proved_for_others_is_not_for_everyone(make):
         edited(make, view="everyone")
 
 
-@pytest.mark.parametrize("make", [ftrl, sgd, tracker, linucb, arms])
+@pytest.mark.parametrize("make", [ftrl, statistics, tracker, linucb, arms])
 def test_a_horizon_beyond_the_description_is_refused(make):
     horizon = make().guarantee.horizon
     assert edited(make, horizon=1).horizon == 1
@@ -174,7 +174,7 @@ def planted(make, **functions):
     return liar(**problem, **counts, parameters=make().parameters)
 
 
-@pytest.mark.parametrize("make", [ftrl, sgd])
+@pytest.mark.parametrize("make", [ftrl, statistics])
 def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
     honest = type(make())._accountant
 
@@ -195,13 +195,13 @@ def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_narrow_numbers_of_a_user_are_taken_as_doubles(dtype):
-    honest = sgd().parameters
-    given = replace(honest, derivative_bound=dtype(honest.derivative_bound))
-    assert type(given.derivative_bound) is float
-    learner = dpoco.frank_wolfe.NoisySGD(
+    honest = statistics().parameters
+    given = replace(honest, weight=dtype(honest.weight))
+    assert type(given.weight) is float
+    learner = dpoco.frank_wolfe.SufficientStatistics(
         BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, budget=None, parameters=given
     )
-    assert learner._mechanism.bound >= given.derivative_bound * 1.3
+    assert learner._mechanism.summand.weight == given.weight
     assert learner.guarantee.description == learner._mechanism
 
 

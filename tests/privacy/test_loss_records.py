@@ -18,7 +18,6 @@ from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure, Zcdp
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 
 BITS = {"forced_switch": 0.5, "factor_floor": 0.9, "later_bits": 2, "shift": 0.01}
@@ -103,12 +102,6 @@ RECORDS = [
         "3 randomised responses",
         {"epsilon": (0.0, math.nan), "delta": (-1e-9, 1e-9, None),
          "reports": (0, 10**6 + 1, True, 1.5)},
-    ),
-    (
-        Sampled(10, 1.0, 5),
-        {"kind": "sampled_gaussian", "records": 10, "multiplier": 1.0, "steps": 5},
-        "drawn",
-        {"records": (0, 1.5), "multiplier": (0.0, math.nan), "steps": (0, 10**14)},
     ),
 ]  # fmt: skip
 

@@ -9,19 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from dpoco.accounting._loss_words import in_words
 from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.losses.bounded_range import moment
 from dpoco.privacy.losses.combined import Group
 from dpoco.privacy.losses.decaying import Decaying, Returning
-from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Nothing, Parts
-from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian, SummedPhase
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -351,47 +347,3 @@ def _promised():
     from dpoco.privacy.mechanisms.selections import PromisedScores
 
     return PromisedScores(1.0, one_way=True)
-
-
-# -- fits ------------------------------------------------------------------------------------------
-
-STEPS = SampledGaussian(records=12, steps=2, dimension=1, bound=1.0, scale=2.5, grid=0.0)
-
-
-def test_several_sampled_records_against_a_mixture():
-    """One step by its densities: k of n records have the means 0 and 2, in either world."""
-    z = np.linspace(-30.0, 32.0, 200_001)
-    for k in (2, 3, 5, 12):
-        loss = replace(STEPS, steps=1).loss(person(k, 1)).ideal
-        q = k / 12
-        for rest in (0.0, 2.0):
-            p0, p1 = (
-                (1 - q) * norm.pdf(z, rest, 2.5) + q * norm.pdf(z, own, 2.5) for own in (0.0, 2.0)
-            )
-            for e in (0.0, 0.1, 0.5):
-                for a, b in ((p0, p1), (p1, p0)):
-                    truth = np.trapezoid(np.maximum(a - math.exp(e) * b, 0.0), z)
-                    assert truth <= loss.delta(e) * (1 + 1e-6) + 2.0**-48
-    tight = replace(STEPS, steps=1).loss(person(3, 1)).ideal
-    p0, p1 = 0.75 * norm.pdf(z, 0, 2.5) + 0.25 * norm.pdf(z, 2, 2.5), norm.pdf(z, 0, 2.5)
-    truth = np.trapezoid(np.maximum(p0 - math.exp(0.05) * p1, 0.0), z)
-    assert tight.delta(0.05) == pytest.approx(truth, rel=1e-2)
-    single = Sampled(12, 1.25, 1)
-    assert truth > 1.5 * single.delta(0.05)  # and one record is too little for three
-
-
-def test_records_of_a_person_are_drawn_more_often():
-    assert STEPS.loss(person(4, 7)).ideal == Sampled(3, 1.25, 2)
-    assert STEPS.loss(person(5, 1)).ideal == Sampled(2, 1.25, 2)  # 2.4, rounded against us
-    assert STEPS.loss(person(50, 1)).ideal == Sampled(1, 1.25, 2)
-    assert STEPS.loss(person(4, 7)).mass == STEPS.loss(person(1, 1)).mass
-
-
-def test_phases_are_a_group_wherever_her_records_are():
-    """Means of batches: records in one batch add up there, those in two add squares."""
-    phases = tuple(SummedPhase(n, 1.0, 1.0, 0.0, 1, 1) for n in (4, 5))
-    loss = GaussianPhases(3, phases).loss(person(3, 1))
-    worst = max(math.hypot(i * 2.0 / 4.0, (3 - i) * 2.0 / 5.0) for i in range(4))
-    assert loss.ideal.mu == pytest.approx(worst, rel=1e-9)
-    assert loss.ideal.mu >= worst
-    assert isinstance(loss.ideal, Gaussian)

@@ -18,7 +18,7 @@ from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.audit import replay_audit, standard_case
 from dpoco.audit._family import Family, Scorer
 from dpoco.errors import StateError
-from dpoco.frank_wolfe import NoisySGD, TreeFrankWolfe
+from dpoco.frank_wolfe import SufficientStatistics, TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_named, learner_of, own_class
 from dpoco.local import DistributionLearner, Hypotheses
 
@@ -35,7 +35,7 @@ def test_every_line_names_what_exists(listed):
     else:
         assert issubclass(listed.load_audit("replay"), Family)
         assert issubclass(listed.load_audit("likelihood"), Scorer)
-    for name in (listed.name, listed.class_name, listed.snake_name, *listed.also):
+    for name in (listed.name, listed.class_name, listed.snake_name):
         assert learner_named(name) is listed
     assert len({each.name for each in LEARNERS}) == len(LEARNERS)
 
@@ -45,8 +45,8 @@ def test_unknown_names_say_what_was_meant():
         learner_named("noisy-ftlr")
     with pytest.raises(ValueError, match="it is one of: linucb, high-dimensional-bandit"):
         learner_named("zebra", ("arms",))
-    with pytest.raises(ValueError, match="noisy-sgd is not for this"):
-        learner_named("noisy-sgd", ("arms",))
+    with pytest.raises(ValueError, match="sufficient-statistics is not for this"):
+        learner_named("sufficient-statistics", ("arms",))
 
 
 def test_importing_the_table_imports_no_learner():
@@ -83,7 +83,7 @@ def test_a_subclass_has_what_its_base_has():
 
 def test_journals_refuse_what_draws_no_noise():
     server = DistributionLearner.__new__(DistributionLearner)
-    for other in (server, NoisySGD.__new__(NoisySGD), object()):
+    for other in (server, SufficientStatistics.__new__(SufficientStatistics), object()):
         with pytest.raises(TypeError, match="a journal"):
             family_of(other)
 

@@ -2,7 +2,6 @@
 
 from dpoco.accounting import above_threshold as above_threshold
 from dpoco.accounting import attack_power as attack_power
-from dpoco.accounting import batch_baselines as batch_baselines
 from dpoco.accounting import batch_share as batch_share
 from dpoco.accounting import budget as budget
 from dpoco.accounting import continual_sum as continual_sum
@@ -13,6 +12,7 @@ from dpoco.accounting import epoch_selector as epoch_selector
 from dpoco.accounting import euclidean as euclidean
 from dpoco.accounting import events as events
 from dpoco.accounting import explanation as explanation
+from dpoco.accounting import frank_wolfe_regret as frank_wolfe_regret
 from dpoco.accounting import gaussian as gaussian
 from dpoco.accounting import generalized_gaussian as generalized_gaussian
 from dpoco.accounting import guarantee as guarantee
@@ -23,17 +23,13 @@ from dpoco.accounting import ledger as ledger
 from dpoco.accounting import linucb as linucb
 from dpoco.accounting import lipschitz as lipschitz
 from dpoco.accounting import local_reports as local_reports
-from dpoco.accounting import localized_mirror_descent as localized_mirror_descent
 from dpoco.accounting import nets as nets
-from dpoco.accounting import noisy_frank_wolfe as noisy_frank_wolfe
 from dpoco.accounting import noisy_ftrl as noisy_ftrl
 from dpoco.accounting import noisy_ftrl_regret as noisy_ftrl_regret
 from dpoco.accounting import noisy_max as noisy_max
 from dpoco.accounting import noisy_newton as noisy_newton
-from dpoco.accounting import noisy_sgd as noisy_sgd
 from dpoco.accounting import oblivious_tracker as oblivious_tracker
 from dpoco.accounting import parameters as parameters
-from dpoco.accounting import phased_sgd as phased_sgd
 from dpoco.accounting import polyhedral_frank_wolfe as polyhedral_frank_wolfe
 from dpoco.accounting import pools as pools
 from dpoco.accounting import prefix_hedge as prefix_hedge

@@ -21,7 +21,6 @@ from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism
@@ -31,9 +30,8 @@ from dpoco.privacy.records import written as description_record
 __all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
 
 _KIND, _VERSION = "dpoco.guarantee", 2
-# Relative, of numbers that are computed again: margins and other machines move them by less. Sums
-# of sampled Gaussians jitter.
-_CLOSE, _JITTER = 1e-6, 1e-2
+# Relative, of numbers that are computed again: margins and other machines move them by less.
+_CLOSE = 1e-6
 _DIGITS, _UP = 1.0 - 1e-12, 1.0 + 1e-12
 # Fields of a record, in order: those of a guarantee, with numbers of the loss instead of it.
 _ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "sensitivity",
@@ -57,8 +55,8 @@ _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
                           "numerics": None, "description": None, "person": None}  # fmt: skip
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
-                                   Pure, Responses, Returning, ReturningDraws, Sampled,
-                                   TiltedDraws, Together)  # fmt: skip
+                                   Pure, Responses, Returning, ReturningDraws, TiltedDraws,
+                                   Together)  # fmt: skip
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
 
@@ -213,10 +211,9 @@ def contradicts_itself(stated: Guarantee) -> bool:
             return True
         at = 0.25 * pure  # where rho must not say more either
         return loss.delta(at) < own.delta(at) * (1.0 - _CLOSE)
-    close = _JITTER if isinstance(most, Sampled) else _CLOSE
-    above = own.delta(stated.epsilon * (1.0 + close))
-    below = loss.delta(stated.epsilon * (1.0 - close)) if stated.epsilon > 0.0 else 1.0
-    return above > stated.delta * (1.0 + close) or below < stated.delta * (1.0 - close)
+    above = own.delta(stated.epsilon * (1.0 + _CLOSE))
+    below = loss.delta(stated.epsilon * (1.0 - _CLOSE)) if stated.epsilon > 0.0 else 1.0
+    return above > stated.delta * (1.0 + _CLOSE) or below < stated.delta * (1.0 - _CLOSE)
 
 
 def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:

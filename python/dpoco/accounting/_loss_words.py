@@ -14,7 +14,6 @@ from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
 from dpoco.privacy.losses.loss import Loss, Pure
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 
 
@@ -60,14 +59,6 @@ in_words.register(Decaying, _selections)
 @in_words.register
 def _(loss: Returning) -> str:
     return f"{_selections(loss)} for one of up to {loss.rounds} rounds of a person"
-
-
-@in_words.register
-def _(loss: Sampled) -> str:
-    return (
-        f"{loss.steps} Gaussian releases with noise multiplier {loss.multiplier:.6g}, "
-        f"each of one record of {loss.records}, drawn with replacement"
-    )
 
 
 def _bits(loss: Bits) -> str:

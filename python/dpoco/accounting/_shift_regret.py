@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 from dpoco.accounting.above_threshold import probability
 from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, LOSS_SUMS, check_first, regret_terms
 from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.regret_bounds import endless_regret
 from dpoco.accounting.statement import CLIPPED_LOSSES
 from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
@@ -181,6 +182,7 @@ class ShiftDetectorParameters(Parameters):
         bound, terms = regret_of(self, rounds, shifts)
         scope = "stationary" if self.expected_shifts is None else "shifting"
         trivial, proved = isinstance(mechanism, Nothing), math.isfinite(bound)
+        endless = proved and self.horizon is None
         said: dict[str, Any] = {}
         if self.calibration == "paper" and self.detects and self.private and not trivial:
             # As if one round moved a statistic by at most 1.
@@ -200,7 +202,7 @@ class ShiftDetectorParameters(Parameters):
             "sensitivity": 0.0 if trivial else LOSS_SUMS.width,
             "sensitivity_norm": "linf",
             "noise_scale": self.selection_scale,
-            "regret_bound": bound if proved else None,
+            "regret_bound": bound if proved and self.horizon is not None else None,
             "regret_scope": scope if proved else None,
             "details": {
                 "threshold noise scale": self.threshold_noise_scale,
@@ -210,6 +212,7 @@ class ShiftDetectorParameters(Parameters):
                 "regret bound, rounds": float(rounds),
                 "regret bound, shifts": float(shifts),
                 **{f"regret: {name}": value for name, value in terms.items()},
+                **(endless_regret(lambda _: bound, (rounds,)) if endless else {}),
             },
             **said,
         }

@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_int
+from dpoco._validation import LARGEST_HORIZON, MissingHorizonError, choice, positive_int
 from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, plan, regret_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
@@ -316,7 +316,7 @@ def calibrate(
         law = laws[0]
         moves = share_rate is None and given.switches and n > 1
         if (batch is None and law.law != "coordinate_rr") or learning_rate is None or moves:
-            raise ValueError(
+            raise MissingHorizonError(
                 "an endless stream (horizon=None) needs batch, learning_rate and, with switches, "
                 "share_rate, or a nominal_horizon to choose them for"
             )

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpoco._validation import FloatArray, choice, positive_float, positive_int
+from dpoco._validation import FloatArray, MissingHorizonError, choice, positive_float, positive_int
 from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
@@ -76,7 +76,7 @@ def resolve_horizon(horizon: int | None) -> int:
 def known_horizon(horizon: int | None) -> int:
     """Return the number of rounds, or raise `ValueError` for a stream without end."""
     if horizon is None:
-        raise ValueError("horizon must be an int: the noise depends on the number of rounds")
+        raise MissingHorizonError
     return positive_int("horizon", horizon)
 
 

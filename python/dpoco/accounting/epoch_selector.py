@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from dpoco._validation import LARGEST_HORIZON, choice, positive_int
+from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.noisy_max import mean_excess, scale_for, selection_budget
 from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.regret_bounds import endless_regret
 from dpoco.accounting.statement import check_experts, expert_guarantee, expert_mechanism
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.selections import LossSums, Selections
@@ -59,9 +60,9 @@ class EpochSelectorParameters(Parameters):
         Scale b of one noise variate, in units of losses in [0, 1]; 0 means no noise.
     first : int or None
         Expert of the first round; None draws it uniformly.
-    regret_bound : float
-        Bound on the expected regret to the best expert, for independent losses of one law in
-        [0, 1]. Derived, as is what follows.
+    regret_bound : float or None
+        Bound on the expected regret to the best expert over the horizon, for independent losses of
+        one law in [0, 1]; None without a horizon. Derived, as is what follows.
     regret_terms : dict of str to float
         Terms that add up to it, unless the number of rounds is smaller.
     regret_scope : {"stationary"}
@@ -77,7 +78,7 @@ class EpochSelectorParameters(Parameters):
     selection: str = one_of(*SELECTIONS)
     scale: float = at_least(0.0)
     first: int | None = at_least(0)
-    regret_bound: float = at_least(0.0)
+    regret_bound: float | None = at_least(0.0, default=None)
     regret_terms: dict[str, float]
     regret_scope: str = one_of("stationary", default="stationary")
 
@@ -98,9 +99,7 @@ class EpochSelectorParameters(Parameters):
 
     def regret(self, rounds: int | None = None) -> tuple[float, dict[str, float]]:
         """Return the bound on regret over `rounds` (default: the horizon), and its terms."""
-        length = LARGEST_HORIZON if self.horizon is None else self.horizon
-        if rounds is not None:
-            length = positive_int("rounds", rounds)
+        length = positive_int("rounds", self.horizon if rounds is None else rounds)
         terms = self._regret_terms(length)
         return min(float(length), math.fsum(terms.values())), terms
 
@@ -120,7 +119,7 @@ class EpochSelectorParameters(Parameters):
 
     def stated(self, mechanism: Mechanism) -> dict[str, Any]:
         """Return further fields of the guarantee."""
-        bound, terms = self.regret()
+        bound, terms = (None, {}) if self.horizon is None else self.regret()
         among = f"among {self.experts} experts ({self.selection} noise)"
         return {
             "released": f"the decisions of selection on {self.pieces} {among}",
@@ -133,8 +132,12 @@ class EpochSelectorParameters(Parameters):
             "details": {
                 **self.assumed,
                 **{f"regret: {name}": value for name, value in terms.items()},
+                **(endless_regret(lambda t: self.regret(t)[0]) if self.horizon is None else {}),
             },
         }
+
+
+Selector = TypeVar("Selector", bound=EpochSelectorParameters)
 
 
 def check_first(first: int | None, experts: int) -> None:
@@ -190,9 +193,15 @@ def calibrate(
         selection=law,
         scale=scale,
         first=first,
-        regret_bound=0.0,
         regret_terms={},
     )
+    return with_regret(bare)
+
+
+def with_regret(bare: Selector) -> Selector:
+    """Return parameters with the bound over their horizon, if they have one."""
+    if bare.horizon is None:
+        return bare
     bound, terms = bare.regret()
     return replace(bare, regret_bound=bound, regret_terms=terms)
 
@@ -200,7 +209,7 @@ def calibrate(
 def regret_bound(
     experts: int, parameters: EpochSelectorParameters, *, rounds: int | None = None
 ) -> float:
-    """Return a bound on the expected regret after `rounds` (default: the horizon).
+    """Return a bound on the expected regret after `rounds` (default: the horizon, if any).
 
     In expectation over losses that are drawn independently from one law on [0, 1]^N and over the
     learner's noise; against the expert that turns out best. Of `WindowSelectorParameters`: from a

@@ -18,6 +18,7 @@ from dpoco.accounting._loss_words import in_words
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting.regret_bounds import UNPROVED
 
 if TYPE_CHECKING:
     from dpoco.accounting._ledger_book import Book, Entry
@@ -397,6 +398,9 @@ def _utility(guarantee: Guarantee) -> list[str]:
     """Return the lines on regret and on the parameters behind the numbers."""
     lines = []
     details = dict(guarantee.details)
+    why = details.pop(UNPROVED, None)
+    if why is not None:
+        lines.append(f"  Regret:     {why}")
     if guarantee.regret_bound is not None:
         scope = details.pop("regret bound holds for", "data that do not depend on the decisions")
         per_round = guarantee.regret_bound / max(guarantee.horizon, 1)

@@ -32,13 +32,17 @@ from numpy.typing import NDArray
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import GROWING, Method, name_of
-from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.regret_bounds import RegretBound, growing_cost, stated_regret
+from dpoco.accounting.regret_bounds import (
+    RegretBound,
+    gaussian_width,
+    growing_cost,
+    stated_regret,
+)
 from dpoco.accounting.release import SumParameters
-from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
+from dpoco.domains import Domain
 from dpoco.losses import GlmLoss
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 from dpoco.privacy.neighbours import CHANGES
@@ -348,7 +352,7 @@ def run_of(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Run:
         lipschitz=lipschitz,
         radius=radius,
         diameter=float(domain.diameter(2.0)),
-        width=min(_width(domain), radius * math.sqrt(n)),
+        width=min(gaussian_width(domain), radius * math.sqrt(n)),
         linear=hasattr(loss, "gradient_bound"),
         **schedule,
     )
@@ -473,17 +477,3 @@ def regret_said(
         **{f"regret: {name}": value for name, value in regret.terms.items()},
     }
     return stated
-
-
-def _width(domain: Domain) -> float:
-    if isinstance(domain, Simplex):
-        # <xi, x - c> = scale (max_i xi_i - mean xi), and E max_i xi_i <= sqrt(2 ln d).
-        return domain.scale * math.sqrt(2.0 * math.log(domain.dimension))
-    if isinstance(domain, LpBall):
-        return domain.radius * expected_norm_bound(2.0, domain.dual_exponent, domain.dimension)
-    if isinstance(domain, (Box, Polytope)):
-        ends = (domain.lower, domain.upper) if isinstance(domain, Box) else domain.bounding_box
-        return math.sqrt(0.5 / math.pi) * float((ends[1] - ends[0]).sum())
-    raise TypeError(
-        f"domain must be an LpBall, Box, Simplex or Polytope; got {type(domain).__name__}"
-    )

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
-from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
+from dpoco._validation import LARGEST_HORIZON, MissingHorizonError, positive_int, whole_number
 from dpoco.accounting._share_regret import best_share_rate
 from dpoco.accounting._tracker_search import Comparison, Search, largest_share_rate
 from dpoco.accounting.budget import Budget
@@ -239,7 +239,7 @@ def calibrate(
         rate = 0.0
     elif rate is None and prior == "share":
         if horizon is None:
-            raise ValueError("an endless stream needs share_rate")
+            raise MissingHorizonError("an endless stream needs share_rate")
         rate = best_share_rate(n, horizon, switches)
     elif rate == 0.0 and horizon is not None and switches and min(n, horizon) > 1:
         raise ValueError("share_rate 0 never switches, but switches is positive")

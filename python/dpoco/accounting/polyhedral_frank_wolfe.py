@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import choice, positive_int
+from dpoco.accounting import frank_wolfe_regret
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import root, rounded_up
 from dpoco.accounting.guarantee import Guarantee
@@ -41,6 +42,7 @@ from dpoco.accounting.leaf_bounds import (
     published_leaf_bound,
 )
 from dpoco.accounting.parameters import Parameters, at_least, one_of
+from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.statement import check_claim, require_published, state, stated_delta
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.errors import CalibrationError
@@ -138,6 +140,11 @@ class PolyhedralFrankWolfeParameters(Parameters):
     def sensitivity(self) -> float:
         """Largest difference of a leaf between neighbours, in the maximum norm."""
         return self.leaf_bound * (2.0 if self.relation == "replace" else 1.0)
+
+    @property
+    def regret_scope(self) -> str:
+        """The records that bounds on regret hold for."""
+        return frank_wolfe_regret.SCOPE
 
     @property
     def noise_dominates(self) -> bool:
@@ -348,6 +355,17 @@ def guarantee(
         claimed = (published_factor(view, loss, p.horizon, delta) / p.scale, delta)
     elif p.calibration == "corrected" and delta > 0.0:
         claimed = (min(zcdp_epsilon(known.rho, delta), known.pure), delta)
+    run = frank_wolfe_regret.Descent(
+        domain=domain,
+        order=view.p,
+        loss=loss,
+        leaf=leaf,
+        step_scale=1.0,
+        offset=p.decay.offset,
+        batch=p.batch,
+        horizon=p.horizon,
+    )
+    forecast = frank_wolfe_regret.regret_fields(run, regret(run, p, view.excess(p.selector)))
     result = state(
         mechanism,
         near,
@@ -362,10 +380,20 @@ def guarantee(
             "noise scale of the last update": p.noise_scale_at(p.updates),
             "zCDP rho, a change in the first batch": known.rho,
             "zCDP rho, a change in the last batch": known.rho_from(p.updates),
+            **forecast["details"],
         },
+        regret_bound=forecast["regret_bound"],
         **shared,
     )
     return check_claim(result)
+
+
+def regret(
+    run: frank_wolfe_regret.Descent, parameters: PolyhedralFrankWolfeParameters, excess: float
+) -> RegretBound:
+    """Return the bound on regret of a run whose selections have a mean excess of `excess` b_k."""
+    p = parameters
+    return run.regret(frank_wolfe_regret.selection_error(p.scale, p.exponent, excess))
 
 
 def user_rho(

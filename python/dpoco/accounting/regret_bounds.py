@@ -12,12 +12,19 @@ four times smaller than the printed ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["RegretBound", "best_inverse_temperature", "best_step_size", "entropy_term",
-           "gibbs_regret", "growing_cost", "leader_regret", "stated_regret",
-           "uniform_is_as_good"]  # fmt: skip
+from dpoco.accounting.generalized_gaussian import expected_norm_bound
+from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
+
+__all__ = ["UNPROVED", "RegretBound", "best_inverse_temperature", "best_step_size",
+           "endless_regret", "entropy_term", "gaussian_width", "gibbs_regret", "growing_cost",
+           "leader_regret", "stated_regret", "uniform_is_as_good", "without_regret"]  # fmt: skip
+
+UNPROVED = "regret"  # the detail that says why there is no bound
+_ENDLESS = "no bound is stated of a stream without end, because it grows with the rounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,41 @@ def stated_regret(bound: float, still: float, largest: float = math.inf) -> dict
         "regret_bound": stated,
         "details": {"regret without learning": still} if useless else {},
     }
+
+
+def gaussian_width(domain: Domain) -> float:
+    """Return a bound on E max <xi, x - c> over the domain for xi ~ N(0, I) and some point c."""
+    if isinstance(domain, Simplex):
+        # <xi, x - c> = scale (max_i xi_i - mean xi), and E max_i xi_i <= sqrt(2 ln d).
+        return domain.scale * math.sqrt(2.0 * math.log(domain.dimension))
+    if isinstance(domain, LpBall):
+        return domain.radius * expected_norm_bound(2.0, domain.dual_exponent, domain.dimension)
+    if isinstance(domain, VertexSet):
+        return domain.radius_from_center() * math.sqrt(2.0 * math.log(len(domain.vertices)))
+    if isinstance(domain, (Box, Polytope)):
+        ends = (domain.lower, domain.upper) if isinstance(domain, Box) else domain.bounding_box
+        return math.sqrt(0.5 / math.pi) * float((ends[1] - ends[0]).sum())
+    raise TypeError(f"no width is known of a {type(domain).__name__}")
+
+
+def endless_regret(
+    bound: Callable[[int], float], rounds: Sequence[int] = (10**3, 10**6, 10**9)
+) -> dict[str, Any]:
+    """Return details on the regret of a learner without a horizon: bounds after some rounds.
+
+    Parameters
+    ----------
+    bound : callable
+        Takes a number of rounds; the learner's decisions do not depend on it.
+    rounds : sequence of int
+        The numbers.
+    """
+    return {UNPROVED: _ENDLESS, **{f"regret after {t:,} rounds": bound(t) for t in rounds}}
+
+
+def without_regret(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of a guarantee but for those on regret."""
+    return {name: value for name, value in details.items() if not name.startswith("regret")}
 
 
 def growing_cost(eta: float, square: float, width: float, s: float) -> float:

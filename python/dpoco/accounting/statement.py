@@ -17,7 +17,7 @@ from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int
 from dpoco.accounting._words import PER_ROUND, REGRET_SCOPES, TIMES, common_conditions, norm_name
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import stated_regret
+from dpoco.accounting.regret_bounds import UNPROVED, stated_regret, without_regret
 from dpoco.accounting.release import numerics_of
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING, Least, least, with_tails
@@ -34,6 +34,7 @@ __all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "e
            "stated_delta"]  # fmt: skip
 
 CLIPPED_LOSSES = "losses are clipped to their declared range, enforced"
+_LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -381,7 +382,9 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         f"through {seen} only; neighbouring streams differ in the protected records, at their "
         "places in the order of arrival"
     )
-    details = {n: v for n, v in immediate.details.items() if not n.startswith("regret")}
+    details = without_regret(immediate.details)
+    if immediate.regret_bound is not None or UNPROVED in immediate.details:
+        details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)
     conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
 

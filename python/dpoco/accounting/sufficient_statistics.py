@@ -5,7 +5,7 @@ most D = sqrt(2) X^2 (1 + u/2) in Frobenius norm for u = (a Y / X)^2 <= 2, else 
 Gaussian noise of scale sigma on every entry it is D/sigma-GDP, and so is every model that is
 computed from it.
 
-Proof: ``docs/privacy/batch_baselines.md``, ``docs/privacy/noisy_ftrl.md`` ("Quadratic
+Proof: ``docs/privacy/sufficient_statistics.md``, ``docs/privacy/noisy_ftrl.md`` ("Quadratic
 sensitivity"). Source: Vu and Slavkovic (2009); Wang, "Revisiting differentially private linear
 regression" (2018), with exact accounting.
 """
@@ -15,29 +15,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpoco._validation import choice, positive_int
-from dpoco.accounting import batch_baselines as fits
+from dpoco._validation import positive_int
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import second_moments
 from dpoco.accounting.noisy_ftrl import best_vector_scale
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.release import calibrate_noise, sum_of
+from dpoco.accounting.statement import state, stated_delta
 from dpoco.domains import Domain
-from dpoco.losses import SquaredLoss
-from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.losses import SquaredLoss, check_undamped
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["SufficientStatisticsParameters", "calibrate"]
+__all__ = ["SufficientStatisticsParameters", "calibrate", "guarantee", "mechanism_of"]
 
-guarantee, mechanism_of = fits.guarantee, fits.mechanism_of
-
-CALIBRATIONS = ("tight",)
 LARGEST_DIMENSION = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class SufficientStatisticsParameters(fits.BatchParameters):
+class SufficientStatisticsParameters(Parameters):
     """Parameters of `SufficientStatistics`.
 
     Attributes
@@ -48,50 +45,90 @@ class SufficientStatisticsParameters(fits.BatchParameters):
         a in the sum of (x x', a y x) (feature / label).
     noise_scale : float
         Standard deviation of every entry's noise [feature^2]; 0 means no privacy.
-    derivative_bound : float
-        Largest derivative in the margin of a clipped record. Derived; nothing rests on it.
-    calibration : {"tight"}
-        How the noise was found.
     """
 
     kind = "dpoco.sufficient_statistics_parameters"
     version = 1
     added = None
-    method = "ridge regression on noisy second moments"
-    reference = "Gaussian release of second moments; docs/privacy/batch_baselines.md"
-    clips_derivatives = False
-    noise = "noise_scale"
 
+    records: int
     weight: float
     noise_scale: float = at_least(0.0)
-    calibration: str = one_of(*CALIBRATIONS, default="tight")
 
-    def mechanism(self, domain: Domain, loss: Any) -> GaussianSum:
-        """Return the one sum through which data reach the model."""
-        bounds = _moments(domain, loss, self.weight)
-        return sum_of(
-            bounds, "toeplitz", 1, Neighbours(), scale=self.noise_scale, batch=self.records
-        )
 
-    def stated(
-        self, domain: Domain, found: fits.BatchBounds, mechanism: GaussianSum, delta: float
-    ) -> dict[str, Any]:
-        """Return further fields of the guarantee."""
-        return {
-            "released": ", all second moments at once",
-            "sensitivity": mechanism.summand.movement(Neighbours()),
-            "noise_scale": self.noise_scale,
-            "details": {"entries of the sum": float(mechanism.summand.size)},
-        }
+def mechanism_of(
+    domain: Domain, loss: SquaredLoss, parameters: SufficientStatisticsParameters
+) -> GaussianSum:
+    """Return the one sum through which data reach the model."""
+    bounds = second_moments(domain, loss, parameters.weight)
+    scale, records = parameters.noise_scale, parameters.records
+    return sum_of(bounds, "toeplitz", 1, Neighbours(), scale=scale, batch=records)
+
+
+def guarantee(
+    domain: Domain,
+    loss: SquaredLoss,
+    parameters: SufficientStatisticsParameters,
+    *,
+    budget: Budget | float | None = None,
+    seeded: bool = False,
+) -> Guarantee:
+    """Return what any parameters guarantee, recomputed from the noise scale and enforced bounds.
+
+    Parameters
+    ----------
+    domain, loss
+        The problem.
+    parameters : SufficientStatisticsParameters
+        Calibrated or the user's own.
+    budget : Budget, float or None
+        The delta to state epsilon at (a budget's delta); None means 1 / (10 n).
+    seeded : bool
+        Whether the noise is reproducible, which voids the guarantee.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the parameters contradict the domain or the loss.
+    """
+    check_problem(domain, loss)
+    p, what = parameters, "the model of ridge regression on noisy second moments"
+    if p.noise_scale == 0.0:
+        return Guarantee.none(1, what, unit="one record")
+    mechanism = mechanism_of(domain, loss, p)
+    result = state(
+        mechanism,
+        Neighbours(),
+        released=f"{what} (dimension {domain.dimension}, all second moments at once)",
+        horizon=1,
+        delta=stated_delta(budget, p.records),
+        reference="Gaussian release of second moments; docs/privacy/sufficient_statistics.md",
+        seeded=seeded,
+        unit="one record",
+        sensitivity=mechanism.summand.movement(Neighbours()),
+        sensitivity_norm="l2",
+        noise_scale=p.noise_scale,
+        details={"records": float(p.records), "entries of the sum": float(mechanism.summand.size)},
+    )
+    (low, high), declared = loss.label_range, loss.feature_bound_l2
+    l2 = "" if declared is None else f" and ||x||_2 <= {declared:g}"
+    conditions = (
+        f"enforced by clipping: features to ||x||_{domain.dual_exponent:g} <= "
+        f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}]",
+        "the bounds, the number of records and all parameters are public and were fixed "
+        "without looking at the data",
+        "records differ in contents, not in number; one person's data in several records are "
+        "protected per record",
+        "the model is fitted once: another fit to the same data is another release, with a "
+        "budget of its own",
+        "only the fitted model is covered: not timing, memory or a fit that was interrupted",
+        *result.conditions[-2:],
+    )
+    return replace(result, conditions=conditions)
 
 
 def calibrate(
-    domain: Domain,
-    loss: Any,
-    *,
-    records: int,
-    budget: Budget | None,
-    calibration: str = "tight",
+    domain: Domain, loss: SquaredLoss, *, records: int, budget: Budget | None
 ) -> SufficientStatisticsParameters:
     """Return the least noise with which one fit keeps to `budget`.
 
@@ -105,8 +142,6 @@ def calibrate(
         n.
     budget : Budget or None
         Target; None for no noise.
-    calibration : {"tight"}
-        Exact Gaussian accounting.
 
     Raises
     ------
@@ -115,36 +150,28 @@ def calibrate(
     CalibrationError
         If no noise scale keeps to the budget.
     """
-    choice("calibration", calibration, CALIBRATIONS)
     n = positive_int("records", records)
-    found = fits.batch_bounds(domain, loss)
-    _check_loss(loss)
-    if domain.dimension > LARGEST_DIMENSION:
-        limit = f"the domain's dimension must be at most {LARGEST_DIMENSION}"
-        raise ValueError(f"{limit} for second moments; got {domain.dimension}")
+    check_problem(domain, loss)
     plain = SufficientStatisticsParameters(
-        records=n,
-        derivative_bound=found.derivative,
-        weight=best_vector_scale(domain, loss, "replace"),
-        noise_scale=0.0,
+        records=n, weight=best_vector_scale(domain, loss, "replace"), noise_scale=0.0
     )
-    budget = fits.checked_budget(budget)
     if budget is None:
         return plain
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a dpoco.Budget or None; got {type(budget).__name__}")
+    budget.require_delta()
     total, _ = calibrate_noise(
-        plain.mechanism(domain, loss), Neighbours(), budget=budget, numerics="float"
+        mechanism_of(domain, loss, plain), Neighbours(), budget=budget, numerics="float"
     )
     # In doubles the scale that is asked for gives mu up to a rounding.
     return replace(plain, noise_scale=total.scale * (1.0 + 2.0**-50))
 
 
-def _check_loss(loss: Any) -> None:
-    """Raise `ValueError` unless all that a loss needs of records is their second moments."""
+def check_problem(domain: Domain, loss: Any) -> None:
+    """Raise `ValueError` unless second moments, of a size that fits, are all that a loss needs."""
     if not isinstance(loss, SquaredLoss):
         raise ValueError(f"second moments are for a SquaredLoss; got {type(loss).__name__}")
-
-
-def _moments(domain: Domain, loss: Any, weight: float) -> SecondMoments:
-    """Return what a clipped record adds."""
-    _check_loss(loss)
-    return second_moments(domain, loss, weight)
+    check_undamped(loss)
+    if domain.dimension > LARGEST_DIMENSION:
+        limit = f"the domain's dimension must be at most {LARGEST_DIMENSION}"
+        raise ValueError(f"{limit} for second moments; got {domain.dimension}")

@@ -17,13 +17,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpoco._validation import choice, positive_float, positive_int
-from dpoco.accounting import continual_sum, leaf_bounds, published, release, truncation
+from dpoco.accounting import (
+    continual_sum,
+    frank_wolfe_regret,
+    leaf_bounds,
+    published,
+    release,
+    truncation,
+)
 from dpoco.accounting._words import noise_in_words
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from dpoco.accounting.generalized_gaussian import expected_norm_bound, paper_order
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.statement import check_claim, require_published, state_sum, stated_delta
 from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
@@ -110,6 +118,11 @@ class TreeFrankWolfeParameters(release.SumParameters):
         if self.pushes != self.horizon // self.batch:
             raise ValueError("pushes must be horizon // batch")
         release.check_numerics(self.numerics, self.noise, self.calibration)
+
+    @property
+    def regret_scope(self) -> str:
+        """The records that bounds on regret hold for."""
+        return frank_wolfe_regret.SCOPE
 
     @property
     def noise_dominates(self) -> bool:
@@ -284,6 +297,16 @@ def guarantee(
         return Guarantee.none(p.horizon, what)
     delta, near = stated_delta(budget, p.horizon), Neighbours(p.relation)
     total = mechanism_of(domain, loss, p)
+    run = frank_wolfe_regret.Descent(
+        domain=domain,
+        order=domain.p,
+        loss=loss,
+        leaf=leaf,
+        step_scale=p.step_scale,
+        offset=1 if p.weights == "paper" else 0,
+        batch=p.batch,
+        horizon=p.horizon,
+    )
     sides = 1.0 if p.relation == "replace" else 0.5
     paper_epsilon = published.published_epsilon(
         published.tree_equivalent_scale(p.noise_scale, p.correlation, p.pushes),
@@ -309,8 +332,21 @@ def guarantee(
         seeded=seeded,
         claimed=claimed,
         paper_epsilon=paper_epsilon,
+        **frank_wolfe_regret.regret_fields(run, regret(run, p, total)),
     )
     return check_claim(result)
+
+
+def regret(
+    run: frank_wolfe_regret.Descent, parameters: TreeFrankWolfeParameters, total: GaussianSum
+) -> RegretBound:
+    """Return the bound on regret of a run whose gradients are summed by `total`."""
+    p = parameters
+    noise = frank_wolfe_regret.sum_error(run, p.correlation, p.noise_scale, p.norm_order)
+    rounding = frank_wolfe_regret.sum_rounding(
+        run, p.correlation, p.noise_scale, total.grid, total.mass
+    )
+    return run.regret(noise, rounding)
 
 
 def mechanism_of(domain: Domain, loss: Any, parameters: TreeFrankWolfeParameters) -> GaussianSum:

@@ -29,9 +29,12 @@ from dpoco.privacy.mechanisms.gaussian_sum import TAIL
 
 __all__ = ["TAIL_MASS_PER_VARIATE", "charged_delta", "charged_epsilon",
            "charged_gaussian_delta", "charged_gaussian_epsilon", "charged_gaussian_mu",
-           "reserve", "truncation_mass"]  # fmt: skip
+           "reserve", "truncation_mass", "unspent_note"]  # fmt: skip
 
 TAIL_MASS_PER_VARIATE = TAIL
+# An epsilon that misses its budget by so little is spent; a charge below this part of delta is not
+# what keeps it from being.
+_SPENT, _SMALL_CHARGE = 1.0 - 1e-3, 0.1
 
 
 def truncation_mass(variates: float) -> float:
@@ -62,6 +65,31 @@ def reserve(budget: Budget, variates: float) -> Budget:
             f"{budget.delta:.3g}; raise delta, or lower the horizon"
         )
     return Budget._derived(math.log(0.25 * budget.delta / mass - 1.0), 0.5 * budget.delta)
+
+
+def unspent_note(budget: Budget, epsilon: float, mass: float) -> str | None:
+    """Return why noise planned for `budget` spends only `epsilon` of it; None if tails are not why.
+
+    The charge (1 + e^epsilon) tau outgrows delta at some epsilon. From there on a larger one buys
+    no smaller noise.
+
+    Parameters
+    ----------
+    budget : Budget
+        What may be spent.
+    epsilon : float
+        What is spent, at the delta of the budget.
+    mass : float
+        tau.
+    """
+    spent = epsilon >= _SPENT * budget.epsilon
+    if spent or charge(budget.epsilon, mass) <= _SMALL_CHARGE * budget.delta:
+        return None
+    return (
+        f"of epsilon = {budget.epsilon:g} only {epsilon:.4g} is spent: the noise is proved to have "
+        f"its exact law but for a chance of {mass:.2g}, which is charged (1 + e^epsilon) times to "
+        f"delta = {budget.delta:g}, so no larger epsilon allows less noise"
+    )
 
 
 def charged_gaussian_delta(epsilon: float, mu: float, mass: float) -> float:

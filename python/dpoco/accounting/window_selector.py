@@ -62,10 +62,10 @@ class WindowSelectorParameters(EpochSelectorParameters):
     gap : float
         How much worse than the best expert all others are taken to be, in units of losses in
         [0, 1]; 0: nothing is.
-    regret_bound : float
-        Bound on the expected regret to the best sequence of experts with S switches, for
-        independent losses of a distribution that changes at most S times. Derived, as is what
-        follows.
+    regret_bound : float or None
+        Bound on the expected regret to the best sequence of experts with S switches over the
+        horizon, for independent losses of a distribution that changes at most S times; None without
+        a horizon. Derived, as is what follows.
     regret_terms : dict of str to float
         Terms that add up to it, unless the number of rounds is smaller.
     regret_scope : {"shifting"}
@@ -202,5 +202,4 @@ def calibrate(
         lengths = {int(2.0 ** (0.25 * i)) for i in range(int(4.0 * math.log2(rounds)) + 1)}
         plans = [replace(bare, window=length) for length in sorted({*lengths, rounds})]
         bare = min(plans, key=lambda plan: plan._pseudo_regret(rounds))
-    bound, terms = bare.regret()
-    return replace(bare, regret_bound=bound, regret_terms=terms)
+    return epoch_selector.with_regret(bare)

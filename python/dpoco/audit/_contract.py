@@ -237,7 +237,7 @@ def check_learner(
     learner : str, type or callable
         A name of `dpoco.learners`; a class, whose problem is made up from the names of its
         arguments; or a function that returns an unstarted learner. The function takes keyword
-        arguments of the constructor (``horizon``, or ``records`` for a batch method, ``source``,
+        arguments of the constructor (``horizon``, or ``records`` for a one-time fit, ``source``,
         and in some checks others). An example is ``functools.partial(MyLearner, domain, loss,
         budget=budget)``.
     stream : array_like, or tuple of array_like, optional

@@ -275,8 +275,6 @@ _OF_DOMAIN = "engines have it from the domain that they are given"
 _SINGLE = "engines without batches: every record is a push of its own"
 _ONE_SCALE = "engines with one scale for all selections, one for every record"
 _FULL = "the full batches of the engine's own rounds; constructors compare them"
-_LEAST = "the least of all phases is told, and refused below what the engine computes"
-_ONCE = "a phase that the engine has, or releases, once"
 UNREAD = {
     "second_moments.rounding": "an allowance of the proof for roundings",
     "loss_sums.width": "a consequence of losses in [0, 1], which engines clip to",
@@ -299,15 +297,6 @@ UNREAD = {
     "PolyhedralFrankWolfe.rounds": _FULL,
     "HighDimensionalBandit.parts.rounds": _FULL,
     "PolyhedralFrankWolfe.scores.slope": "1 of gradients, which no scalar multiplies",
-    "sampled_gaussian.dimension": _OF_DOMAIN,
-    "gaussian_phases.dimension": _OF_DOMAIN,
-    "LocalizedMirrorDescent.phases.bound": _LEAST,
-    "PhasedSGD.phases.lipschitz": _LEAST,
-    "PhasedSGD.phases.radius": _LEAST,
-    "PhasedSGD.phases.smoothness": _LEAST,
-    "LocalizedMirrorDescent.phases.copies": _ONCE,
-    "NoisyFrankWolfe.phases.copies": _ONCE,
-    "NoisyFrankWolfe.phases.releases": _ONCE,
 }
 
 
@@ -347,7 +336,7 @@ def _settings(s: Subject, learner: Any, mechanism: Description) -> Any:
     try:
         with patch.dict(vars(_core), {name: _StandIn(name) for name in classes}):
             if s.plays == "batch":
-                return _noted(learner._engine(*s.part(0, ROUNDS)))
+                return _noted(learner._engine())
             return _noted(learner._build_engine({"key": bytes(32), "stream": 1}))
     except (DpocoError, ValueError):
         return None

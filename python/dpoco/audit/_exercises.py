@@ -57,7 +57,7 @@ class Exercise:
     budget : Budget
         Budget, large enough for a short stream to show the distribution.
     rounds : int
-        Length of the stream, and the horizon; records for a batch method.
+        Length of the stream, and the horizon; records for a one-time fit.
     scale : float
         Size of ordinary records.
     turns : bool
@@ -312,13 +312,6 @@ def _coins(cls: type, coupling: str) -> dict[str, Any]:
     return {**changes, **window, **({"anchors": 4} if coupling == "anchored" else {})}
 
 
-def _fits(cls: type, **options: Any) -> tuple[Exercise, ...]:
-    return tuple(
-        _of(cls, LpBall(d, 2.0), _SQUARED, rounds=rounds, **options)
-        for d, rounds in ((_SMALL, 9), (_WIDE, 10))
-    )
-
-
 def _sums(cls: type) -> tuple[Exercise, ...]:
     return (
         _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float"),
@@ -369,11 +362,8 @@ _LISTED = (
           trials=150)
       for domain, selector in (
           (Box([-1.0] * 2, [1.0] * 2), "laplace"), (Simplex(_WIDE), "gumbel"))),
-    *_fits(frank_wolfe.NoisyFrankWolfe),
-    *_fits(frank_wolfe.NoisySGD, steps=3, trials=8),
-    *_fits(frank_wolfe.PhasedSGD),
-    *_fits(frank_wolfe.LocalizedMirrorDescent, steps=4),
-    *_fits(frank_wolfe.SufficientStatistics),
+    _of(frank_wolfe.SufficientStatistics, LpBall(_SMALL, 2.0), _SQUARED, rounds=9),
+    _of(frank_wolfe.SufficientStatistics, LpBall(_WIDE, 2.0), _SQUARED, rounds=10),
     *(each for cls in (oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights)
       for each in _coupled(cls, *CHOICES[cls]["coupling"])),
     _of(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float"),

@@ -145,8 +145,8 @@ def likelihood_audit(
 
     Notes
     -----
-    ``2 * trials`` runs in Python; learners on sums also need O(T^2) memory, NoisySGD O(n) time a
-    step, and detectors O(T^2) for every transcript that occurs.
+    ``2 * trials`` runs in Python; learners on sums also need O(T^2) memory, and detectors
+    O(T^2) for every transcript that occurs.
     """
     count = positive_int("trials", trials)
     level = real_in("confidence", confidence, "(0, 1)")

@@ -25,7 +25,7 @@ from dpoco.audit._family import Make, Rounds, calibrated_once, parts_of, same
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
-from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
 _ALL = ("tight", "corrected", "paper")
@@ -105,7 +105,7 @@ def standard_case(
     delta : float, optional
         Budget, in [0, 1). Default: 0 of pure learners, otherwise 1e-3, seen in some thousand runs.
     horizon : int, optional
-        Rounds, or records of a batch method, at least 3 for most. Default: a few, which is hardest,
+        Rounds, or records of a one-time fit, at least 3 for most. Default: a few, which is hardest,
         beside those of a person.
     dimension : int, optional
         Coordinates, experts, points or candidates. Default: the smallest that shows everything.
@@ -326,23 +326,16 @@ def _coupled(**tight: Any) -> Callable[[Asked], Problem]:
     return build
 
 
-# Huber's loss has its steepest slope at the starting point, in both directions.
-_STEEP = HuberLoss(1.0, 1.0, threshold=0.5)
-
-
-def _batch(loss: SquaredLoss | HuberLoss = _STEEP, **options: Any) -> Callable[[Asked], Problem]:
-    def build(asked: Asked) -> Problem:
-        rows, labels = np.zeros((asked.horizon, asked.size)), np.zeros(asked.horizon)
-        rows[0, 0], labels[0] = 1.0, 1.0
-        axis = rows[0].copy()
-        return Problem(
-            asked.maker(LpBall(asked.size, 2.0), loss, **options), (rows, labels),
-            ((0, axis, -1.0), (0, 1e6 * axis, 1e6), (1, -axis, 1.0)),
-            "the first record pulls along the first axis as hard as it may, or pushes; others are "
-            "silent",
-        )  # fmt: skip
-
-    return build
+def _fit(asked: Asked) -> Problem:
+    rows, labels = np.zeros((asked.horizon, asked.size)), np.zeros(asked.horizon)
+    rows[0, 0], labels[0] = 1.0, 1.0
+    axis = rows[0].copy()
+    return Problem(
+        asked.maker(LpBall(asked.size, 2.0), SquaredLoss(1.0, 1.0)), (rows, labels),
+        ((0, axis, -1.0), (0, 1e6 * axis, 1e6), (1, -axis, 1.0)),
+        "the first record pulls along the first axis as hard as it may, or pushes; others are "
+        "silent",
+    )  # fmt: skip
 
 
 def _continual_sum(asked: Asked) -> Problem:
@@ -427,11 +420,7 @@ CASES = {
     "noisy-newton": Kind(_newton, (6, 3), (2, 1)),
     "ctrl": Kind(_coupled(coupling="scheduled", block=3), (12, 3), (1, 1), 1e-3, _ALL),
     "comw": Kind(_coupled(coupling="scheduled"), (64, 3), (1, 1), 1e-3, _ALL),
-    "noisy-frank-wolfe": Kind(_batch(), (8, 3), (2, 1), 1e-3, _PRINTED),
-    "noisy-sgd": Kind(_batch(steps=20), (8, 3), (2, 1), 1e-3, _PRINTED),
-    "phased-sgd": Kind(_batch(), (8, 3), (2, 1), 1e-3, _PRINTED),
-    "localized-mirror-descent": Kind(_batch(steps=10), (8, 3), (2, 1)),
-    "sufficient-statistics": Kind(_batch(SquaredLoss(1.0, 1.0)), (8, 3), (2, 1)),
+    "sufficient-statistics": Kind(_fit, (8, 3), (2, 1)),
     "linucb": Kind(_linucb, (4, 3), (2, 1)),
     "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1), calibrations=_ALL),
     "continual-sum": Kind(_continual_sum, (6, 3), (2, 1)),

@@ -20,12 +20,10 @@ _HOMES = {
     "plan": "_plan.plan_app",
     "datasets": "_lists.datasets_command",
     "audit": "_checks.audit_command",
-    "sweep": "_bench.sweep_command",
     "explain": "_checks.explain_command",
     "verify": "_checks.verify_command",
     "journal": "_journals.journal_app",
     "table": "_lists.table_app",
-    "bench": "_bench.bench_command",
 }
 
 

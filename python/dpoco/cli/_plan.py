@@ -176,7 +176,7 @@ def command_of(entry: Learner) -> Callable[..., None]:
     usual = {"ctrl": "general", "comw": "linear", "sufficient-statistics": "squared"}
     defaults = {"loss": usual.get(entry.name, "logistic"),
                 "domain": "simplex" if entry.ball == 1.0 else "ball"}  # fmt: skip
-    flag("horizon", int, empty, "", "Rounds; for batch baselines, records.")
+    flag("horizon", int, empty, "", "Rounds; for one-time fits, records.")
     for name, parameter in inspect.signature(make, eval_str=True).parameters.items():
         if name in said:
             flag(name, parameter.annotation, defaults.get(name, parameter.default), *said[name])

@@ -17,9 +17,10 @@ from typing import Any
 from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
-from dpoco.cli._support import console, say, table, told
+from dpoco.accounting.regret_bounds import UNPROVED
+from dpoco.cli._support import SHOWN, console, say, table, told
 from dpoco.domains import Box, Domain, LpBall, Simplex
-from dpoco.errors import CalibrationError, NoiseDominatesWarning, StateError
+from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import Learner
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 
@@ -281,7 +282,8 @@ def plan_report(
 
     asked = budget(horizon)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", NoiseDominatesWarning)
+        for category in SHOWN:
+            warnings.simplefilter("always", category)
         if build is not None:
             learner = build(horizon, asked, options)
         else:
@@ -293,9 +295,13 @@ def plan_report(
     useful = None
     if problem.kind is not None:
         total, own = problem.bound(parameters)[0], share(parameters, horizon)
+        proved = own if problem.kind == "proven" else None
+        if proved is None and guarantee.regret_bound is not None:
+            proved = guarantee.regret_bound / (horizon * problem.bound(parameters)[1])
         regret.update(
             bound=_finite(total), per_round=_finite(total / horizon), share=_finite(own),
-            scope=getattr(parameters, "regret_scope", None),
+            scope=getattr(parameters, "regret_scope", None), proved=_finite(proved),
+            unproved=guarantee.details.get(UNPROVED),
         )  # fmt: skip
         useful = _smallest_useful(share_at, target, (horizon, own))
     return {
@@ -307,7 +313,7 @@ def plan_report(
         },
         "budget": {"epsilon": asked.epsilon, "delta": asked.delta},
         "regret": regret,
-        "regret_bound_per_round": regret.get("share") if problem.kind == "proven" else None,
+        "regret_bound_per_round": regret.get("proved"),
         "useful": {"target": target, "horizon": useful},
         "noise": _noise(parameters, guarantee),
         "memory": {
@@ -408,6 +414,15 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
+def _share_text(share: float | None, unit: str, scope: str | None) -> str:
+    if share is None:
+        return "none at this budget and horizon"
+    whose = {"trivial": "any decisions", None: ""}.get(scope, f"{scope} losses")
+    text = f"{share:.6g} {unit} a round"
+    text += f" ({whose})" if whose else ""
+    return f"{text}: says nothing" if share >= 1.0 else text
+
+
 def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
     """Print the plan to standard output."""
     shown = table([""], header=False)
@@ -417,17 +432,12 @@ def print_plan(report: dict[str, Any], guarantee: Guarantee) -> None:
     if regret["kind"] is None:
         shown.add_row("regret", "none is defined: one fit, no decisions on the way")
     else:
-        name = "regret bound" if regret["kind"] == "proven" else "predicted error"
-        share = regret["share"]
-        text = "none at this budget and horizon"
-        if share is not None:
-            text = f"{share:.6g} {regret['unit']} a round"
-            whose = {"trivial": "any decisions", None: ""}.get(
-                regret["scope"], f"{regret['scope']} losses"
-            )
-            text += f" ({whose})" if whose else ""
-            text += ": says nothing" if share >= 1.0 else ""
-        shown.add_row(name, text)
+        if regret["kind"] == "predicted":
+            shown.add_row("predicted error", _share_text(regret["share"], regret["unit"], None))
+        shown.add_row(
+            "regret bound",
+            regret["unproved"] or _share_text(regret["proved"], regret["unit"], regret["scope"]),
+        )
         reach = useful["horizon"]
         known = "none up to T = 1e12" if reach is None else f"T = {reach:,}"
         limit = f"{useful['target']:g} {regret['unit']} a round"

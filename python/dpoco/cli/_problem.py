@@ -70,7 +70,7 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     Parameters
     ----------
     entries : sequence of Learner
-        All of records (or batch baselines), of experts, of arms or of functions.
+        All of records (or one-time fits), of experts, of arms or of functions.
     asked : mapping
         Options of the command, by name, as in `UNASKED`.
     """

@@ -102,7 +102,7 @@ def run_command(
 
     It is compared with the same learner without noise and the best fixed decision and the best
     constant prediction in hindsight (of experts: the best one and a random one; of bandits: a
-    linear policy, the best arm and a random one). Batch baselines make one fit and have no regret.
+    linear policy, the best arm and a random one). One-time fits have no regret.
     The report is for evaluation: it is computed from raw records.
 
     For example:
@@ -134,8 +134,7 @@ def run_command(
         polyhedral-frank-wolfe, noisy-ftrl, noisy-newton, ctrl, comw for records; prefix-hedge,
         epoch-selector, window-selector, shift-detector, oblivious-tracker, batch-share for losses
         of experts; linucb, high-dimensional-bandit for records whose classes are arms; lipschitz
-        for a running quantile; noisy-sgd, phased-sgd, localized-mirror-descent, noisy-frank-wolfe,
-        sufficient-statistics (squared loss) for one fit to all records.
+        for a running quantile; sufficient-statistics (squared loss) for one fit to all records.
     data : FILE
         CSV, Parquet or NPZ file, one round a row, in order; several as a pattern in quotes
         ('2026-11-*.csv', sorted by name), or - for CSV on standard input.
@@ -363,7 +362,7 @@ def compare_command(
     """Compare learners on one stream, each at the same privacy: table, figure and JSON.
 
     Every learner is held to the same epsilon, delta, rounds and neighbouring relation. Medians over
-    repeated runs, with their ranges. Batch baselines, which see all records beforehand, have rows
+    repeated runs, with their ranges. One-time fits, which see all records beforehand, have rows
     of their own. For evaluation: computed from raw records.
 
     For example:
@@ -374,12 +373,12 @@ def compare_command(
 
     dpoco compare --stream shuttle --learners linucb,high-dimensional-bandit
 
-    dpoco compare --learners noisy-ftrl,noisy-sgd,phased-sgd
+    dpoco compare --learners noisy-ftrl,noisy-newton
 
     Parameters
     ----------
     learners : NAME,NAME,...
-        All of records (batch baselines too), all of experts or all bandits, as for dpoco run.
+        All of records (one-time fits too), all of experts or all bandits, as for dpoco run.
         auto is chosen for the middle one of the budgets.
         [default: auto,tree-frank-wolfe,noisy-ftrl; with pollsters or stocks
         auto,prefix-hedge,batch-share]

@@ -37,6 +37,8 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Function = TypeVar("Function", bound=Callable[..., None])
 KEY_FILE: ContextVar[Path | None] = ContextVar("KEY_FILE", default=None)
+# Warnings that commands show as notes.
+SHOWN = (dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning, dpoco.UnspentBudgetWarning)
 _WIDTH = 100
 _MANY = 20  # options that need headings
 _FIGURES = (".png", ".svg", ".pdf")
@@ -359,7 +361,7 @@ def table(left: Sequence[str] = (), right: Sequence[str] = (), *, header: bool =
 def notes(quiet: bool) -> Iterator[None]:
     """Show the library's warnings once each, as notes."""
     with warnings.catch_warnings(record=True) as caught:
-        for category in (dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning):
+        for category in SHOWN:
             warnings.simplefilter("always", category)
         try:
             yield

@@ -51,7 +51,7 @@ class ComparisonRow:
     average_losses, regrets, switches : tuple
         One entry per run: mean loss per round (for bandits: the largest declared reward minus the
         reward), total loss minus the comparator's, changes of decision. Empty if the learner was
-        refused. Batch baselines have only losses.
+        refused. One-time fits have only losses.
     guarantee : dict or None
         As from ``Guarantee.to_dict``; None if refused.
     refused : str or None
@@ -246,7 +246,7 @@ def compare(
         ``build(budget, source)`` returns an unstarted learner.
     data : tuple
         The stream, as ``run`` takes it: ``(features, labels)``, ``(losses,)`` or, for bandits,
-        ``(contexts, rewards)``; batch baselines are fitted to ``(features, labels)``.
+        ``(contexts, rewards)``; one-time fits are fitted to ``(features, labels)``.
     budgets : sequence of Budget or None
         None: without noise, which is run once.
     comparator : FixedDecision, FixedExpert, or mapping
@@ -278,7 +278,7 @@ def compare(
 
     Notes
     -----
-    A batch baseline, of `dpoco.frank_wolfe`, is built for the number of records, so that its
+    A one-time fit, of `dpoco.frank_wolfe`, is built for the number of records, so that its
     guarantee is known. If no noise scale meets a budget, the learner is refused there, and its row
     gives the reason.
     """
@@ -635,7 +635,7 @@ def compare_private_fit(
     progress: playing.Step | None = None,
     **options: Any,
 ) -> FitReport:
-    """Fit a batch baseline to a whole stream, and evaluate the decision that it releases.
+    """Fit a one-time fit to a whole stream, and evaluate the decision that it releases.
 
     The comparators are the same method without noise, the best possible decision, and predicting
     zero. There are no rounds: every decision is evaluated on the records of its fit, all of which
@@ -648,8 +648,7 @@ def compare_private_fit(
     domain, loss
         The problem; a generalised linear loss.
     learner : class
-        `dpoco.frank_wolfe.NoisySGD`, `PhasedSGD`, `LocalizedMirrorDescent`, `NoisyFrankWolfe`
-        or `SufficientStatistics`.
+        `dpoco.frank_wolfe.SufficientStatistics`.
     budget : Budget
         Budget of one fit. Each repetition spends it again.
     records : int, optional
@@ -662,7 +661,7 @@ def compare_private_fit(
     progress : callable, optional
         Called as ``progress(phase, done, total)``, in gradients.
     **options
-        Further arguments of the learner: calibration, steps, step_scale, ...
+        Further arguments of the learner.
 
     Returns
     -------

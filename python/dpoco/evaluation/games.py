@@ -61,7 +61,7 @@ class Game:
     problem : tuple
         Its first arguments.
     horizon : int
-        Rounds (for a batch baseline: records) that the guarantee covers.
+        Rounds (for a one-time fit: records) that the guarantee covers.
     options : dict
         Its further arguments.
     data : tuple of array_like
@@ -138,7 +138,7 @@ def game_of_records(
     horizon: int,
     **options: Any,
 ) -> Game:
-    """Return the game of a learner of convex losses, or of a batch baseline, on a stream.
+    """Return the game of a learner of convex losses, or of a one-time fit, on a stream.
 
     It is compared with the best fixed decision and the best constant prediction.
     """

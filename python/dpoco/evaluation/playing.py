@@ -318,7 +318,7 @@ def fits_of(
     data: tuple[Any, ...],
     progress: Progress | None,
 ) -> tuple[list[Any], tuple[float, ...], list[float]]:
-    """Fit a batch baseline for every source; return models, average losses and seconds."""
+    """Fit a one-time fit for every source; return models, average losses and seconds."""
     models, losses, seconds = [], [], []
     for number, source in enumerate(sources):
         begun = time.perf_counter()
@@ -339,7 +339,7 @@ def fit_game(
     progress: Step | None = None,
     released: Callable[[Any], None] | None = None,
 ) -> FitReport:
-    """Fit a batch baseline with and without noise, and report; as `play_game`."""
+    """Fit a one-time fit with and without noise, and report; as `play_game`."""
     started = time.perf_counter()
     count = positive_int("repeats", repeats, maximum=10**6)
     root = running.root_source(seed)

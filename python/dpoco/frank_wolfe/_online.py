@@ -183,7 +183,8 @@ class TreeFrankWolfe(LeafLearner):
     -----
     Time O(d) per round: two inner products, one linear minimisation, one noise vector. Memory about
     12 d doubles with the default sum, plus O(d log horizon) for the trees. Proof:
-    ``docs/privacy/tree_frank_wolfe.md`` (corrects Han et al., Theorem 3.1).
+    ``docs/privacy/tree_frank_wolfe.md`` (corrects Han et al., Theorem 3.1); of
+    ``guarantee.regret_bound``, for independent records: ``docs/privacy/frank_wolfe_regret.md``.
 
     Examples
     --------
@@ -302,7 +303,8 @@ class PolyhedralFrankWolfe(LeafLearner):
     -----
     Time O(d) per round, and O(d) per update: a few exponentials of 2 d scores; O(N d) for a list of
     N vertices. Memory 9 d doubles. Proof: ``docs/privacy/polyhedral_frank_wolfe.md`` (corrects Han
-    et al., Theorem 3.4).
+    et al., Theorem 3.4); of ``guarantee.regret_bound``, for independent records:
+    ``docs/privacy/frank_wolfe_regret.md``.
 
     Examples
     --------

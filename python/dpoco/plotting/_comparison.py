@@ -45,7 +45,7 @@ def plot_comparison(
     Axes
         There is one column per budget, in the order of epsilon; without privacy, marks are hollow.
         Learners are side by side in a column, so that no mark hides another. A learner that cannot
-        be calibrated to a budget is missing there, and the legend says so. Batch baselines, which
+        be calibrated to a budget is missing there, and the legend says so. One-time fits, which
         are offline, are drawn only for "average_loss".
 
     Raises
@@ -81,7 +81,7 @@ def plot_comparison(
             x, [values.min() for values in table], [values.max() for values in table],
             color=colour, linewidth=3.0, alpha=0.35, zorder=2,
         )  # fmt: skip
-        if not rows and not missing:  # a batch baseline has no regret
+        if not rows and not missing:  # a one-time fit has no regret
             continue
         label = drawing.plain(learner)
         if any(row.access == "offline" for row in rows):

@@ -17,10 +17,9 @@ from dpoco.accounting import (
     zcdp,
 )
 from dpoco.accounting.budget import Budget
-from dpoco.privacy.losses import coupled_bits, sampled
+from dpoco.privacy.losses import coupled_bits
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.losses.responses import Responses
-from dpoco.privacy.losses.sampled import Sampled
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import SquareRoot, Tree
 from dpoco.privacy.mechanisms.selections import ThresholdTests
@@ -272,12 +271,6 @@ BUGS = [
     Bug(
         "epsilon-rounded-down", the_tree, as_it_is, (stated_point,),
         Patch(Loss, "epsilon", rounded_down),
-    ),
-    Bug(
-        "amplification-counted-twice", the_samples, as_it_is, (brute_force,),
-        Patch(sampled, "_delta",
-              lambda right: lambda loss, e: right(
-                  Sampled(loss.records**2, loss.multiplier, loss.steps), e)),
     ),
     Bug(
         "lazy-switch-with-the-wrong-ratio", the_coins, as_it_is, (brute_force,),

@@ -17,7 +17,6 @@ __all__ = ["kinds", "read_mechanism"]
 def kinds() -> tuple[type[Mechanism], ...]:
     """Return all kinds but `Parts`; imported on first use, for importing dpoco stays light."""
     from dpoco.privacy.mechanisms.base import Declared, Nothing, Open
-    from dpoco.privacy.mechanisms.batch_fits import GaussianPhases, SampledGaussian
     from dpoco.privacy.mechanisms.batch_release import BatchRelease
     from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
     from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -25,7 +24,7 @@ def kinds() -> tuple[type[Mechanism], ...]:
     from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
     from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
 
-    return (Declared, Nothing, Open, SampledGaussian, GaussianPhases, BatchRelease, Selections,
+    return (Declared, Nothing, Open, BatchRelease, Selections,
             ThresholdTests, LocalReport, TrackerDraws, CoupledDraws, GaussianSum)  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dpoco/losses/glm.hpp"
+#include "dpoco/losses/record.hpp"
+#include "dpoco/mechanisms/additive_noise.hpp"
+#include "dpoco/random/source.hpp"
+
+namespace dpoco::frank_wolfe {
+
+struct StatisticsSettings {
+  std::uint64_t records = 0;
+  std::uint64_t size = 0;    // entries of the sum
+  double weight = 0.0;       // of the vectors y x
+  double noise_scale = 0.0;  // of every entry, 0 for none
+};
+
+// The sum of (x x', weight y x) over the clipped records of a data set, released once with Gaussian
+// noise on each entry: upper triangle, off-diagonal entries times sqrt(2), then the vector. Sums
+// are compensated: plain ones of two data sets that differ in one record could drift apart.
+class SufficientStatistics {
+ public:
+  // Throws std::invalid_argument for settings that are not of this problem.
+  SufficientStatistics(const losses::RecordClipper& clipper, losses::GlmLoss loss,
+                       StatisticsSettings settings, std::unique_ptr<random::Source> source);
+
+  // Adds records, row after row; each is read once. One that is not finite is a zero record.
+  // Throws StateError in a forked child, RoundOrderError for more records than declared.
+  void add(std::span<const double> features, std::span<const double> labels);
+  // The one release. Throws RoundOrderError unless all records are in, and the second time.
+  void release(std::span<double> out);
+  // What the release adds noise to, for audits. Reads private data; not a release.
+  void nonprivate_sum(std::span<double> out) const;
+
+  std::size_t dimension() const noexcept { return row_.size(); }
+  std::size_t size() const noexcept { return sum_.size(); }
+  const losses::RecordClipper& clipper() const noexcept { return clipper_; }
+  const losses::GlmLoss& loss() const noexcept { return loss_; }
+  const random::Source& source() const noexcept { return *source_; }
+  const StatisticsSettings& settings() const noexcept { return settings_; }
+  const mechanisms::VectorRelease& noise() const noexcept { return *noise_; }
+
+ private:
+  losses::RecordClipper clipper_;
+  losses::GlmLoss loss_;
+  StatisticsSettings settings_;
+  std::unique_ptr<random::Source> source_;
+  std::unique_ptr<mechanisms::VectorRelease> noise_;
+  std::uint64_t added_ = 0;
+  bool released_ = false;
+  std::vector<double> row_;
+  std::vector<double> products_;
+  std::vector<double> sum_;
+  std::vector<double> rest_;  // what rounding has lost
+};
+
+}  // namespace dpoco::frank_wolfe

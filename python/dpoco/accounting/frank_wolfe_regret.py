@@ -1,0 +1,335 @@
+"""Regret of the Frank-Wolfe learners on independent records of one law.
+
+Claim: let records be drawn independently from one law and stay within their declared bounds, and
+let the mean loss F be convex. Then h_k = E F(theta_k) - min F, theta_k the decision of batch k of m
+rounds, is at most the range R of a loss between two decisions and, with step s / (k + s) and weight
+w_k,
+
+    h_{k+1} <= k / (k + s) h_k + s / (k + s) (S_k + N_k + B_k + s beta D^2 / (2 (k + s))),
+
+S_k = W sqrt(k/m) / w_k from sampling, N_k from noise, B_k from weights k + 1 and from rounding. The
+regret, sum over all rounds of F(theta) - min F, is at most the sum of min(R, h_k).
+
+Nothing is proved for streams that do not come from one law: on three blocks of constant linear
+losses the decisions have a regret linear in T.
+
+Proof: ``docs/privacy/frank_wolfe_regret.md``. Source: Han et al., Theorems 3.2, 3.3, 3.5, 3.6 and
+Corollaries 3.1, 3.2, with the errors listed there corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpoco._validation import FloatArray
+from dpoco.accounting import continual_sum
+from dpoco.accounting.continual_sum import Method
+from dpoco.accounting.generalized_gaussian import best_order, coordinate_variance
+from dpoco.accounting.leaf_bounds import LeafBounds
+from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, stated_regret
+from dpoco.domains import Box, Domain, LpBall, Simplex, VertexSet
+from dpoco.losses import GlmLoss
+from dpoco.privacy.mechanisms.bounds import smoothness_constant
+from dpoco.privacy.mechanisms.factorisations import Normalised
+
+__all__ = ["SCOPE", "Descent", "regret_fields", "selection_error", "sum_error", "sum_rounding"]
+
+SCOPE = "stochastic"
+IN_WORDS = (
+    "independent records of one law within their declared bounds, against the decision that is "
+    "best for the law"
+)
+# Updates that are looked at one by one; later ones in groups whose ends have this ratio.
+_SINGLE, _RATIO = 4096, 1.0 + 2.0**-7
+# Factor on row norm times root of the updates, above all roundings of draws and buffers.
+_CARRIED = 64.0
+
+
+@dataclass(frozen=True)
+class Descent:
+    """One run of a Frank-Wolfe learner, as far as its regret depends on it.
+
+    Attributes
+    ----------
+    domain : Domain
+        The decision set.
+    order : float
+        p of the norm in which decisions are measured; gradients in that of its dual exponent q.
+    loss : Loss
+        The losses, with their public bounds.
+    leaf : LeafBounds
+        Bounds C on one round's leaf.
+    step_scale : float
+        s in the steps s / (k + s).
+    offset : int
+        0 for weights w_k = k, 1 for k + 1.
+    batch, horizon : int
+        m and T.
+    """
+
+    domain: Domain
+    order: float
+    loss: Any
+    leaf: LeafBounds
+    step_scale: float
+    offset: int
+    batch: int
+    horizon: int
+
+    @property
+    def updates(self) -> int:
+        """The number K of updates."""
+        return self.horizon // self.batch
+
+    @property
+    def dual(self) -> float:
+        """The dual exponent q."""
+        if self.order == 1.0:
+            return math.inf
+        return 1.0 if math.isinf(self.order) else self.order / (self.order - 1.0)
+
+    @property
+    def diameter(self) -> float:
+        """D in the norm of the decisions."""
+        return float(self.domain.diameter(self.order))
+
+    @property
+    def reach(self) -> float:
+        """A bound on the distance from some point of the domain to all others, in that norm."""
+        halved = isinstance(self.domain, LpBall | Box)
+        return 0.5 * self.diameter if halved else self.diameter
+
+    @property
+    def range(self) -> float:
+        """More than which no loss can differ between two decisions: L D, or what margins allow."""
+        largest = self._lipschitz * self.diameter
+        if isinstance(self.loss, GlmLoss):
+            largest = min(largest, _margin_range(self.loss, self.loss.margin_bound(self._geometry)))
+        return largest
+
+    @property
+    def _geometry(self) -> Any:
+        return _Geometry(self.domain, self.order, self.dual)
+
+    @property
+    def _lipschitz(self) -> float:
+        return float(self.loss.lipschitz(self._geometry))
+
+    @property
+    def sampling(self) -> float:
+        """W: how far a martingale of leaves, of mean square 1 a round, reaches in the domain."""
+        q, d, ends = self.dual, self.domain.dimension, corners(self.domain)
+        dual, reach = self.leaf.dual, self.reach
+        euclidean = min(self.leaf.l2, d ** max(0.0, 0.5 - 1.0 / q) * dual)
+        found = [float(self.domain.radius_from_center()) * euclidean]
+        if q >= 2.0:
+            kappa = smoothness_constant(best_order(q, d), q, d)
+            found.append(2.0 * reach * math.sqrt(kappa) * dual)
+            found.append(reach * dual * d ** (1.0 / q) * math.sqrt(2.0 * math.log(2.0 * d)))
+        if ends is not None and self.order == 1.0:
+            found.append(reach * dual * math.sqrt(2.0 * math.log(ends)))
+        if isinstance(self.domain, Box):
+            found.append(0.5 * float(self.domain.diameter(1.0)) * min(dual, euclidean))
+        return float(min(found))
+
+    def regret(
+        self, error: Callable[[FloatArray, FloatArray], FloatArray], rounding: Any = 0.0
+    ) -> RegretBound:
+        """Return the bound for an error of minimisation that noise adds.
+
+        Parameters
+        ----------
+        error : callable
+            Takes the first and the last updates of groups; returns the largest mean errors there.
+        rounding : callable or float
+            Likewise, of what is not independent of the decisions.
+        """
+        s, m = self.step_scale, float(self.batch)
+        starts = self.groups()
+        first = starts[:-1].astype(np.float64)
+        last = (starts[1:] - 1).astype(np.float64)
+        weight = first + self.offset
+        curvature = 0.5 * float(self.loss.smoothness(self._geometry)) * self.diameter**2
+        added = {
+            "sampling": self.sampling * np.sqrt(first / m) / weight,
+            "noise": np.asarray(error(first, last)),
+            "curvature": s * curvature / (first + s),
+            "bias": self.offset * self._lipschitz * self.diameter / weight,
+            "rounding": np.broadcast_to(
+                rounding(first, last) if callable(rounding) else rounding, first.shape
+            ),
+        }
+        # W_k = prod_{j<k} (j + s)/j turns the recursion into a sum of positive terms.
+        grown = self._growth(starts)
+        paths = {"start": np.full(len(starts), self.range) / grown}
+        for name, each in added.items():
+            sums = np.concatenate([[0.0], np.cumsum(np.diff(grown) * each)])
+            paths[name] = sums / grown
+        # In a group a term is between its value at the start and what the group moves it to.
+        several = first < last
+        held = {
+            name: np.where(several, np.maximum(path[:-1], added.get(name, 0.0)), path[:-1])
+            for name, path in paths.items()
+        }
+        total = np.sum(list(held.values()), axis=0)
+        share = m * np.diff(starts) * np.minimum(1.0, self.range / np.maximum(total, 1e-300))
+        rest = float(self.horizon - self.batch * self.updates)
+        end = math.fsum(float(path[-1]) for path in paths.values())
+        rest *= min(1.0, self.range / end) if end > 0.0 else 0.0
+        terms = {
+            name: float(held[name] @ share) + rest * float(path[-1]) for name, path in paths.items()
+        }
+        if self.range == 0.0:
+            terms = dict.fromkeys(terms, 0.0)
+        return RegretBound.of({k: v for k, v in terms.items() if v > 0.0 or k == "noise"}, SCOPE)
+
+    def groups(self) -> Any:
+        """Return the first updates of groups, and K + 1."""
+        end = self.updates + 1
+        starts = np.arange(1, min(end, _SINGLE) + 1)
+        if end > _SINGLE:
+            many = math.ceil(math.log(end / _SINGLE) / math.log(_RATIO)) + 1
+            later = np.geomspace(float(_SINGLE), float(end), many).astype(np.int64)
+            starts = np.union1d(starts, later)
+        return np.union1d(starts, [end]).astype(np.int64)
+
+    def _growth(self, k: Any) -> FloatArray:
+        s = self.step_scale
+        if s == 1.0:
+            return np.asarray(k, dtype=np.float64)
+        from scipy.special import gammaln
+
+        x = np.asarray(k, dtype=np.float64)
+        return np.asarray(np.exp(gammaln(x + s) - gammaln(x) - math.lgamma(1.0 + s)))
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """A domain with the norms of another order, as losses ask for them."""
+
+    domain: Domain
+    p: float
+    dual_exponent: float
+
+    @property
+    def dimension(self) -> int:
+        return self.domain.dimension
+
+    def diameter(self, order: float | None = None) -> float:
+        return float(self.domain.diameter(self.p if order is None else order))
+
+    def max_norm(self, order: float | None = None) -> float:
+        return float(self.domain.max_norm(self.p if order is None else order))
+
+
+def _margin_range(loss: GlmLoss, margin: float) -> float:
+    """Return the largest difference of a loss between margins of this size, for any label.
+
+    It is monotone in the label, and the loss convex in the margin: ends decide, or the least loss.
+    """
+    found = 0.0
+    for label in loss.label_range:
+        ends = np.array([-margin, margin, min(max(label, -margin), margin)])
+        values = loss.value(np.ones(1), ends[:, None], np.full(3, label))
+        found = max(found, float(values.max() - values.min()))
+    return found
+
+
+def corners(domain: Domain) -> int | None:
+    """Return the number of vertices of a domain that has listed or structured ones, else None."""
+    if isinstance(domain, LpBall) and domain.p == 1.0:
+        return 2 * domain.dimension
+    if isinstance(domain, Simplex):
+        return domain.dimension
+    return len(domain.vertices) if isinstance(domain, VertexSet) else None
+
+
+def sum_error(
+    run: Descent, method: Method, noise_scale: float, order: float
+) -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """Return the mean error of linear minimisation on a noisy sum, by groups of updates.
+
+    sigma row(k) w / (m w_k), w the Gaussian width of the domain, or for draws of another law the
+    Euclidean radius times the root of their mean square.
+    """
+    d = run.domain.dimension
+    if order == 2.0:
+        width = gaussian_width(run.domain)
+    else:
+        width = run.domain.radius_from_center() * math.sqrt(d * coordinate_variance(order, d))
+
+    def error(first: FloatArray, last: FloatArray) -> FloatArray:
+        rows = _largest_rows(method, run.updates, first, last)
+        return noise_scale * width * rows / (run.batch * (first + run.offset))
+
+    return error
+
+
+def sum_rounding(
+    run: Descent, method: Method, noise_scale: float, grid: float, mass: float
+) -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """Return what rounding of released sums to a grid, and of integers, adds, by groups."""
+    released = 0.5 * continual_sum.release_grid(noise_scale)
+    width = float(run.domain.diameter(1.0))
+    row = continual_sum.worst_row_norm(method, run.updates) if grid > 0.0 else 0.0
+
+    def error(first: FloatArray, last: FloatArray) -> FloatArray:
+        units = 0.5 * last + _CARRIED * (1.0 + row * np.sqrt(last))
+        entry = released + grid * units + (2.0**-40 * noise_scale * last if grid > 0.0 else 0.0)
+        return width * entry / (run.batch * (first + run.offset)) + run.range * mass
+
+    return error
+
+
+def selection_error(
+    scale: float, exponent: float, excess: float
+) -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """Return the mean excess of private selections with noise of scale b_k = b_1 k^-alpha."""
+    return lambda first, last: excess * scale * first**-exponent
+
+
+def regret_fields(run: Descent, bound: RegretBound) -> dict[str, Any]:
+    """Return what a guarantee says of the regret of a run: two of its fields."""
+    still = run._lipschitz * run.reach
+    if isinstance(run.loss, GlmLoss):
+        still = min(still, float(run.loss.center_regret(run.domain)))
+    said = stated_regret(bound.total, run.horizon * still, run.horizon * run.range)
+    said["details"] |= {
+        "regret bound holds for": IN_WORDS,
+        **{f"regret: {name}": value for name, value in bound.terms.items()},
+    }
+    return said
+
+
+def _largest_rows(method: Method, pushes: int, first: FloatArray, last: FloatArray) -> FloatArray:
+    """Return upper bounds on the row norms within groups of updates."""
+    low, high = first.astype(np.int64), last.astype(np.int64)
+    ends = np.asarray(continual_sum.row_norm(method, np.concatenate([low, high]), pushes))
+    rows: FloatArray = np.maximum(ends[: len(low)], ends[len(low) :])
+    own = continual_sum.factorisation(method, pushes)
+    if continual_sum.name_of(method) in ("tree", "honaker"):
+        # A row has at most one node of each level up to that of the last update.
+        every = np.asarray(continual_sum.row_norm(method, _all_ones(high), _all_ones(pushes)))
+        rows = np.where(low == high, rows, every)
+    elif isinstance(own, Normalised):
+        # Between ends of blocks the variance falls, then rises.
+        stops = np.asarray(own.ends, dtype=np.int64)
+        peaks = np.asarray(continual_sum.row_norm(method, stops, pushes))
+        for stop, peak in zip(stops.tolist(), peaks.tolist(), strict=True):
+            within = (low <= stop) & (stop <= high)
+            rows[within] = np.maximum(rows[within], peak)
+    return rows
+
+
+def _all_ones(k: Any) -> Any:
+    """Return the smallest 2^b - 1 of at least k."""
+    if isinstance(k, int):
+        return (1 << k.bit_length()) - 1
+    bits: Any = np.floor(np.log2(k.astype(np.float64) + 0.5)).astype(np.int64) + 1
+    ones: Any = 2**bits - 1
+    return ones

@@ -1,0 +1,366 @@
+"""Ridge regression on the noisy second moments of a whole data set: a fit without a stream."""
+
+from __future__ import annotations
+
+import math
+import threading
+from types import ModuleType
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from dpoco import _core, domains, losses
+from dpoco import _literals as literals
+from dpoco._calibrated import Calibrated
+from dpoco._learner import Progress
+from dpoco._validation import FloatArray, float_array, positive_int
+from dpoco.accounting import Budget, Guarantee, sufficient_statistics
+from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameters
+from dpoco.errors import BudgetExceeded, RoundOrderError
+from dpoco.mechanisms import clipper_of
+from dpoco.privacy.mechanisms.bounds import SecondMoments
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.random import Source
+
+Self = TypeVar("Self", bound="SufficientStatistics")
+
+_LONGEST_DESCENT = 10_000
+# Entries of the sum per compiled call: signals are answered between two of them.
+_CHUNK_ENTRIES = 2**21
+
+# Only one thread may start the one fit; a lock of each learner could not be pickled with it.
+_STARTING = threading.Lock()
+
+
+class SufficientStatistics(Calibrated):
+    """Ridge regression on the second moments of a whole data set, released once with noise.
+
+    A squared loss needs only the sums of x x' and y x of n records. They get Gaussian noise once.
+    The model is the least-squares solution in the domain; eigenvalues that the noise made negative
+    are cut off, and a ridge is added at the edge of the noise's spectrum. For squared losses in a
+    few dimensions this is usually far better than descent with noise at every step.
+
+    Parameters
+    ----------
+    domain : LpBall, Box, Simplex or Polytope
+        The decision set, of dimension d up to 4096.
+    loss : SquaredLoss
+        The public bounds of the data, enforced by clipping.
+    budget : Budget or None
+        The target guarantee of one fit; None: no privacy. This and all following arguments are
+        keyword-only.
+    parameters : SufficientStatisticsParameters, optional
+        Parameters to use instead of calibration; the guarantee is computed from them. They must
+        agree with `budget` if you pass one.
+    records : int, optional
+        Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
+        exactly this many. None (default): whatever `fit` is given; n counts as public.
+    on_violation : {"clip", "raise"}
+        "clip" (default): silently clip records beyond the bounds and count non-finite ones as zero.
+        "raise": raise an error instead; only for trusted experiments, since the error depends on
+        the data.
+    source : Source, optional
+        Source of randomness; None: the operating system.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, and for losses that are not squared.
+    CalibrationError
+        If no noise scale meets the budget.
+    BudgetExceeded
+        If `parameters` give less than `budget` asks for.
+
+    Notes
+    -----
+    Time O(n d^2 + d^3), memory O(d^2) beside the data. Noise does not grow with n: the excess risk
+    falls as 1/n^2 once n exceeds d times the noise scale.
+    Proof: ``docs/privacy/sufficient_statistics.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> stream = dpoco.datasets.linear_regression_stream(20_000, 3, seed=1)
+    >>> model = dpoco.frank_wolfe.SufficientStatistics(
+    ...     dpoco.domains.LpBall(3), dpoco.losses.SquaredLoss(1.0, 1.0),
+    ...     budget=dpoco.Budget(epsilon=1.0, delta=1e-6)).fit(stream.features, stream.labels)
+    >>> model.theta.shape
+    (3,)
+    """
+
+    _accountant: ClassVar[ModuleType] = sufficient_statistics
+
+    _parameters: SufficientStatisticsParameters | None = None
+    _mechanism: Any = None
+    _guarantee: Guarantee | None = None
+    _theta: FloatArray | None = None
+    _fitted: bool = False
+
+    def __init__(
+        self,
+        domain: domains.Domain,
+        loss: losses.GlmLoss,
+        *,
+        budget: Budget | None,
+        parameters: SufficientStatisticsParameters | None = None,
+        records: int | None = None,
+        on_violation: literals.Violation = "clip",
+        source: Source | None = None,
+    ) -> None:
+        self._begin(
+            SufficientStatistics, domain=domain, loss=loss, budget=budget, parameters=parameters,
+            records=records, on_violation=on_violation, source=source,
+        )  # fmt: skip
+
+    def _begin(self, constructed: type, /, **arguments: Any) -> None:
+        """Take a constructor's arguments, and calibrate if the number of records is known.
+
+        `constructed` is the class whose constructor it is; `arguments` are all that it takes.
+        """
+        domain, loss, source = (arguments[k] for k in ("domain", "loss", "source"))
+        if not isinstance(domain, domains.Domain):
+            raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
+        if not isinstance(loss, losses.GlmLoss):
+            raise TypeError(
+                "loss must be a squared, logistic or Huber loss of dpoco.losses; got "
+                f"{type(loss).__name__}"
+            )
+        self._check_common(arguments)
+        self._domain: domains.Domain = domain
+        self._loss: losses.GlmLoss = loss
+        self._source: Source | None = source
+        self._is_seeded = source is not None and source.is_seeded
+        self._arguments = arguments
+        parameters, records, budget = (arguments[k] for k in ("parameters", "records", "budget"))
+        if parameters is not None:
+            self._settle(self._check_given(constructed, arguments))
+            return
+        if records is not None:
+            records = positive_int("records", records)
+        if budget is not None:
+            budget.require_delta()
+            budget.doubt(records, stacklevel=3)
+        # Bad options are refused now, even if the number of records is not yet known.
+        self._plan(1000, None)
+        if records is not None:
+            self._settle(self._plan(records, budget))
+
+    def _plan(self, records: int, budget: Budget | None) -> Any:
+        """Return the parameters for so many records."""
+        known = {"records": records, "budget": budget}
+        return self._planned(self._arguments, self._domain, self._loss, **known)
+
+    def _settle(self, parameters: Any) -> None:
+        """Take parameters, once they are known to keep to the budget."""
+        budget = self._arguments["budget"]
+        guarantee = self._accountant.guarantee(
+            self._domain, self._loss, parameters, budget=budget, seeded=self._is_seeded
+        )
+        if budget is not None:
+            guarantee.require(budget)
+        mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
+        self._check_described(guarantee, mechanism)
+        self._mechanism = mechanism
+        self._parameters, self._guarantee = parameters, guarantee
+        self._warn_unspent(self._arguments, stacklevel=5)
+
+    def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
+        """Fit the model to a data set, once.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, d)
+            One record per row. The number of rows n counts as public.
+        y : array_like of shape (n,)
+            Labels.
+        progress : callable, optional
+            Called as ``progress(done, total)``, in records, between chunks of work.
+
+        Returns
+        -------
+        self
+            The fitted learner: a released value, with `theta` and `predict`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the learner has been fitted already, since a second fit is a second release. `clone`
+            makes another learner with its own budget.
+        ValueError, TypeError
+            For a wrong shape or dtype; nothing is drawn or released. With ``on_violation="raise"``
+            also for records beyond the bounds.
+        CalibrationError
+            If n records do not allow the budget to be met.
+
+        Notes
+        -----
+        Records beyond the bounds are silently clipped, and non-finite ones count as zero. The
+        interpreter lock is released. A fit that is interrupted (Ctrl-C) releases nothing and may be
+        repeated. Time: see the class.
+        """
+        d = self._domain.dimension
+        features = float_array("X", X, (None, d))
+        labels = float_array("y", y, (features.shape[0],))
+        if features.shape[0] < 1:
+            raise ValueError("X must have at least one row")
+        with _STARTING:
+            if self._fitted:
+                raise BudgetExceeded(
+                    "the model has been fitted: a second fit is a second release; use clone()"
+                )
+            self._fitted = True
+        before = self._parameters, self._guarantee, self._mechanism
+        try:
+            self._theta = self._run(features, labels, progress)
+        except BaseException:
+            self._parameters, self._guarantee, self._mechanism = before
+            self._fitted = False  # nothing was released
+            raise
+        self._source = None  # a fitted model holds no randomness
+        self._arguments = {**self._arguments, "source": None}
+        return self
+
+    def _run(
+        self, features: FloatArray, labels: FloatArray, progress: Progress | None
+    ) -> FloatArray:
+        n, d = features.shape
+        if self._parameters is None:
+            self._settle(self._plan(n, self._arguments["budget"]))
+        elif self._parameters.records != n:
+            raise ValueError(f"X must have {self._parameters.records} rows; got {n}")
+        if self._arguments["on_violation"] == "raise":
+            row = self._loss._first_violation(self._domain, features, labels)
+            if row is not None:
+                raise ValueError(f"record {row} is outside the declared bounds or not finite")
+        engine = self._engine()
+        self._check_built(self._mechanism, engine)
+        chunk = max(1, _CHUNK_ENTRIES // max(16, d * d))
+        for first in range(0, n, chunk):
+            part = slice(first, first + chunk)
+            engine.add(features[part], labels[part])
+            if progress is not None:
+                progress(min(first + chunk, n), n)
+        theta = self._model(engine.release())
+        theta.flags.writeable = False
+        return theta
+
+    def _engine(self) -> _core.SufficientStatistics:
+        """Return an empty compiled sum on a stream of the source that nothing else gets."""
+        m: GaussianSum = self._mechanism
+        moments = m.summand
+        assert isinstance(moments, SecondMoments)
+        if (m.order, m.grid, m.limit) != (2.0, 0.0, 0):
+            raise ValueError("the compiled sum has Gaussian noise, in doubles")
+        settings = {
+            "records": m.batch * m.pushes,
+            "size": moments.size,
+            "label": moments.label,
+            "weight": moments.weight,
+            "noise_scale": m.scale,
+            **(Source() if self._source is None else self._source)._claim(),
+        }
+        return _core.SufficientStatistics(self._loss._glm_engine, clipper_of(moments), settings)
+
+    def _model(self, released: FloatArray) -> FloatArray:
+        """Return the minimiser of x'Ax - 2 b'x in the domain, with A of eigenvalues above 0."""
+        d, m = self._domain.dimension, self._mechanism
+        upper = np.triu_indices(d)
+        matrix = np.zeros((d, d))
+        matrix[upper] = released[:-d] * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+        values, vectors = np.linalg.eigh(matrix, UPLO="U")
+        # The spectral norm of the noise is about sqrt(2 d) scales.
+        ridge = max(math.sqrt(2.0 * d) * m.scale, 1e-9 * m.batch * m.summand.features**2 / d)
+        values = np.maximum(values, 0.0) + ridge
+        linear = released[-d:] / m.summand.weight + ridge * self._domain.center
+        theta = vectors @ (vectors.T @ linear / values)
+        found: FloatArray = np.array(self._domain.project(theta))
+        if np.array_equal(found, theta):
+            return found
+        # Accelerated projected gradients, started afresh where momentum points uphill.
+        momentum, time = found, 1.0
+        for _ in range(_LONGEST_DESCENT):
+            gradient = vectors @ (values * (vectors.T @ momentum)) - linear
+            after = np.array(self._domain.project(momentum - gradient / values[-1]))
+            if np.abs(after - momentum).max() <= 1e-14 * (1.0 + np.abs(after).max()):
+                return after
+            if (momentum - after) @ (after - found) > 0.0:
+                time = 1.0
+            later = 0.5 + math.sqrt(0.25 + time * time)
+            momentum = after + (time - 1.0) / later * (after - found)
+            found, time = after, later
+        return found
+
+    def clone(self: Self, *, source: Source | None = None) -> Self:
+        """Return an unfitted learner with the same arguments; its fit is another release.
+
+        Parameters
+        ----------
+        source : Source, optional
+            Source of randomness of the new learner; None: the operating system.
+
+        Notes
+        -----
+        Two fits to the same data compose: their budgets add up.
+        """
+        return type(self)(**{**self._arguments, "source": source})
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the margins ``<theta, x>`` of records, shape (T,): predictions of a regression.
+
+        For a logistic loss these are log-odds. This is post-processing of `theta`: it costs no
+        privacy for any X that is not itself private.
+
+        Parameters
+        ----------
+        X : array_like of shape (T, d)
+            Records as they are, without clipping.
+        """
+        margins: FloatArray = float_array("X", X, (None, self._domain.dimension)) @ self.theta
+        return margins
+
+    @property
+    def theta(self) -> FloatArray:
+        """The fitted model, shape (d,), in the domain, read-only.
+
+        Raises
+        ------
+        RoundOrderError
+            Before `fit`.
+        """
+        if self._theta is None:
+            raise RoundOrderError("fit() comes first")
+        return self._theta
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the single fit; known before it if the number of records is known."""
+        if self._guarantee is None:
+            raise RoundOrderError("fit() comes first, or the number of `records`")
+        return self._guarantee
+
+    @property
+    def parameters(self) -> Any:
+        """Everything that calibration fixed; known before the fit if the number of records is."""
+        if self._parameters is None:
+            raise RoundOrderError("fit() comes first, or the number of `records`")
+        return self._parameters
+
+    @property
+    def domain(self) -> domains.Domain:
+        """The decision set."""
+        return self._domain
+
+    @property
+    def loss(self) -> losses.GlmLoss:
+        """The loss family with its public bounds."""
+        return self._loss
+
+    def __repr__(self) -> str:
+        # Parameters and guarantee only: nothing that depends on data.
+        arguments = ", ".join(
+            f"{name}={value!r}"
+            for name, value in self._arguments.items()
+            if name != "source" and (value is not None or name == "budget")
+        )
+        known = "" if self._guarantee is None else f"\n  {self._guarantee!r}"
+        return f"{type(self).__name__}({arguments}){known}"

@@ -1,0 +1,146 @@
+"""Sums of long batches: rounding must not carry two neighbouring streams apart.
+
+Equal summands round to one unit of the last place below a power of two and to another one above it.
+Sums that stand on either side drift apart with every record they share, unless what rounding loses
+is kept. Half a batch of 2^(h + 1) ones puts them there; summands of 0.6 units in the other half
+drive plain sums 2^(2 h - 53) farther apart than the one record that differs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.bandits import LinUCB
+from dpoco.domains import LpBall
+from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
+from dpoco.losses import LinearLoss, SquaredLoss
+from dpoco.oco import NoisyFTRL
+from dpoco.random import Source
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning"),
+    pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning"),
+]
+
+H = 16
+STREAMS = [TreeFrankWolfe, PolyhedralFrankWolfe, NoisyFTRL]
+BALL = LpBall(1, 1.0)
+
+
+def summands(first, h=H):
+    """Return the 2^(h + 1) summands of a batch that `first` begins."""
+    values = np.ones(2 ** (h + 1))
+    values[0] = first
+    values[2**h + 1 :] = 0.6 * 2.0 ** (h - 52)
+    return values
+
+
+def remaining(count):
+    """Return how far apart rounding may still bring the compensated sums of a batch."""
+    return count * 2.0**-50  # 2^-51 for the batch, 2^-51 for the sum of batches
+
+
+def moved(sum_of, h=H, low=-1.0):
+    return sum_of(summands(1.0, h)) - sum_of(summands(low, h))
+
+
+@pytest.mark.parametrize("h", [H, 20])
+def test_plain_sums_drift_apart(h):
+    # If they did not, nothing below would be tested.
+    excess = moved(lambda values: np.add.accumulate(values)[-1], h) - 2.0
+    assert excess == pytest.approx(2.0 ** (2 * h - 53), rel=1e-3)
+    assert excess > 100.0 * remaining(2 ** (h + 1))
+
+
+def learner_of(cls, loss, size, **options):
+    return cls(
+        BALL, loss, horizon=2 * size, batch=size, budget=dpoco.Budget(1.0, 1e-6),
+        source=Source.seeded(0), **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("h", [H, 20])
+@pytest.mark.parametrize("cls", STREAMS)
+def test_sums_of_gradients_do_not_drift_apart(cls, h):
+    declared = []
+
+    def sum_of(values):
+        learner = learner_of(cls, LinearLoss(1.0), len(values))
+        declared.append(learner.guarantee.sensitivity)
+        learner.run(values[:, None])
+        return learner._engine.nonprivate_sum()[0]
+
+    gap = moved(sum_of, h)
+    assert gap == pytest.approx(2.0, abs=remaining(2 ** (h + 1)))
+    assert declared == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("cls", STREAMS)
+def test_sums_of_glm_leaves_do_not_drift_apart(cls):
+    def sum_of(values):
+        learner = learner_of(cls, SquaredLoss(1.0, 1.0), len(values))
+        learner.run(values[:, None], np.full(len(values), -0.5))  # the slope at 0 is 1
+        return learner._engine.nonprivate_sum()[0]
+
+    assert moved(sum_of) == pytest.approx(2.0, abs=remaining(2 ** (H + 1)))
+
+
+def test_quadratic_statistics_do_not_drift_apart():
+    def sum_of(values):
+        values[2**H] = 0.5  # between 2^H - 0.5 and 2^H + 0.5: records are shrunk a little
+        learner = learner_of(NoisyFTRL, SquaredLoss(1.0, 1.0), len(values), statistics="quadratic")
+        learner.run(np.sqrt(values)[:, None], np.zeros(len(values)))
+        return learner._engine.nonprivate_sum()[0]
+
+    assert moved(sum_of, low=0.0) == pytest.approx(1.0, abs=remaining(2 ** (H + 1)))
+
+
+def test_rewards_of_a_bandit_do_not_drift_apart():
+    def sum_of(values):
+        learner = LinUCB(
+            1, 1, horizon=len(values) + 1, batch=len(values), budget=dpoco.Budget(1.0, 1e-6),
+            source=Source.seeded(0),
+        )  # fmt: skip
+        learner.run(np.sqrt(values)[:, None], np.zeros((len(values), 1)))
+        return learner._engine.nonprivate_sum()[0]
+
+    assert moved(sum_of, low=0.0) <= 1.0 + remaining(2 ** (H + 1))
+
+
+@pytest.mark.parametrize("cls", STREAMS)
+def test_what_rounding_loses_is_part_of_the_state(cls, tmp_path):
+    def sum_of(values, parts):
+        learner = learner_of(cls, LinearLoss(1.0), len(values))
+        for part in np.array_split(values, parts):
+            learner.run(part[:, None])
+            if parts > 1:
+                learner.save(tmp_path / "state.dpoco")
+                learner = dpoco.load(tmp_path / "state.dpoco")
+        return learner._engine.nonprivate_sum()[0]
+
+    values = np.random.default_rng(0).uniform(-1.0, 1.0, size=3000)
+    assert sum_of(values, 30) == sum_of(values, 1)
+    # A state that cannot have been left by a sum is refused: the rest is larger than a last digit.
+    learner = learner_of(cls, LinearLoss(1.0), 3000)
+    learner.run(values[:1000, None])
+    payload = np.frombuffer(learner._engine.state(), dtype=np.uint8).copy()
+    place = payload.tobytes().find(np.float64(pending_rest(values[:1000])).tobytes())
+    assert place > 0
+    payload[place : place + 8] = np.frombuffer(np.float64(1e-3).tobytes(), dtype=np.uint8)
+    fresh = learner_of(cls, LinearLoss(1.0), 3000)
+    with pytest.raises(dpoco.StateError, match=r"decision|sum of a batch"):
+        fresh._engine.restore(payload.tobytes())
+
+
+def pending_rest(values):
+    """Return what compensated summation has lost, and still keeps, of these."""
+    total = rest = 0.0
+    for x in values.tolist():
+        y = x + rest
+        new = total + y
+        added = new - total
+        total, rest = new, (total - (new - added)) + (y - added)
+    assert rest != 0.0
+    return rest
