@@ -277,8 +277,8 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
         said = ["Draws are exact (rejection samplers), and their running time depends on the data."]
         if self.sampler == "proximal":
             said = [
-                f"Each draw is within total variation {self.sampler_tolerance:.2g} of its law. This "
-                "is proved for losses within their bounds, and charged to delta."
+                f"Each draw is within total variation {self.sampler_tolerance:.2g} of its law. "
+                "This is proved for losses within their bounds, and charged to delta."
             ]
         elif self.sampler != "exact":
             said = ["How far draws are from their law cannot be verified, and is charged to delta."]
