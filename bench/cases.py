@@ -62,6 +62,7 @@ def run(*, quick: bool, pairs: int) -> list[Row]:
         ctrl_cases.rows(pairs, shrink),
         comw_cases.rows(pairs, shrink),
         sampler_cases.sampler_rows(pairs, shrink),
+        sampler_cases.gibbs_rows(pairs, shrink),
         discrete_cases.rows(pairs, shrink),
         lattice_cases.rows(pairs, shrink),
         expert_cases.rows(pairs, shrink),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -67,6 +68,66 @@ def sampler_rows(pairs: int, shrink: int) -> Iterator[Row]:
         yield effective_row(f"coordinate Gibbs, d = {d}", ours, pairs, target)
         if hopsy is not None:
             yield from hopsy_rows(covariance, mean, max(n // 10, 200), ours, pairs)
+
+
+GIBBS = "Gibbs laws of logistic losses (per second of CPU time)"
+
+
+def logistic_law(d: int, count: int) -> tuple[samplers.GibbsLaw, FloatArray, FloatArray]:
+    """A law whose mass is off the walls, so that a plain chain is right, too."""
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(count, d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = (generator.random(count) < 1 / (1 + np.exp(-3 * rows[:, 0]))).astype(float)
+    law = samplers.GibbsLaw(
+        dpoco.domains.LpBall(d, 2.0, 100.0), dpoco.losses.LogisticLoss(1.0), rows, labels,
+        regularization=1.0,
+    )  # fmt: skip
+    return law, rows, labels
+
+
+def numpy_langevin(rows: FloatArray, labels: FloatArray, size: float, n: int) -> FloatArray:
+    """Metropolis-adjusted Langevin in plain NumPy."""
+    generator = np.random.default_rng(1)
+    sign = 1.0 - 2.0 * labels
+
+    def energy(x: FloatArray) -> tuple[float, FloatArray]:
+        z = sign * (rows @ x)
+        slope = (sign / (1.0 + np.exp(-z))) @ rows + x
+        return float(np.logaddexp(0.0, z).sum() + 0.5 * x @ x), slope
+
+    x = np.zeros(rows.shape[1])
+    now, force = energy(x)
+    out = np.empty((n, x.size))
+    for row in out:
+        noise = generator.normal(size=x.size)
+        there = x - 0.5 * size**2 * force + size * noise
+        reached, next_force = energy(there)
+        back = noise - 0.5 * size * (force + next_force)
+        if generator.exponential() >= reached - now + 0.5 * (back @ back - noise @ noise):
+            x, now, force = there, reached, next_force
+        row[:] = x
+    return out
+
+
+def gibbs_rows(pairs: int, shrink: int) -> Iterator[Row]:
+    for d, count in ((10, 200), (50, 1000)):
+        law, rows, labels = logistic_law(d, count)
+        n = 20_000 // shrink
+        for kind in (samplers.MetropolisLangevin, samplers.HitAndRun, samplers.ProximalSampler):
+            chain = kind(law, dpoco.random.Source())
+            chain.walk(1_000)  # away from the start
+            walk = partial(chain.walk, n)
+            name = f"{kind.__name__}, d = {d}, {count} records"
+            yield rate(GIBBS, name, walk, units=n, repetitions=pairs, target=None, unit="steps/s")
+            yield replace(effective_row(name, walk, pairs, None), group=GIBBS)
+        ours = partial(samplers.MetropolisLangevin(law, dpoco.random.Source()).walk, n)
+        step = 1.0 / d ** (1 / 6) / np.sqrt(1.0 + count / (8.0 * d))
+        theirs = partial(numpy_langevin, rows, labels, step, n // 10)
+        ratios = sorted(effective_rate(ours) / effective_rate(theirs) for _ in range(pairs))
+        yield Row(GIBBS, f"MetropolisLangevin, d = {d}: ESS per second",
+                  dpoco.random.instruction_set(), ratios[len(ratios) // 2], "x", None,
+                  ratios[0], ratios[-1], against="NumPy MALA")  # fmt: skip
 
 
 def effective_rate(action: Callable[[], FloatArray]) -> float:

@@ -2,14 +2,17 @@
 
     python check/check.py certificate.json ...       or: dpoco verify --independent certificate.json
 
-A file holds one guarantee as JSON, a list of them, or an object that holds one under that name. For
-each, norms of columns, sensitivities, tails and the privacy loss are derived from the description
-of what was enforced and drawn; the numbers that are stated beside it must follow from these; and
-the curve is evaluated by another route than the library's, in intervals that contain the exact
-value. "proved" is an inequality of such intervals. A statement that is stronger is "not proved",
-with the least delta that could be; one that no formula here is about is "not covered".
+A file holds one guarantee as JSON, or a list of them. For each, norms of columns, sensitivities,
+tails and the privacy loss are derived from the description of what was enforced and drawn, and so
+are unit, arithmetic and promises; what is stated beside it must be what follows; and the curve is
+evaluated by another route than the library's, in intervals that contain the exact value. "proved"
+is an inequality of such intervals. A statement that is stronger is "not proved", with the least
+delta that could be; one that no formula here is about is "not covered". "only if" is proved, but
+rests on a promise that nothing enforces; "not protected" is void as configured: seeded noise, or
+an infinite epsilon. Words that are not derived are not printed: they are the issuer's.
 
-Exit status: 0 everything proved, 1 something not proved or not covered, 2 not a certificate.
+Exit status: 0 everything proved and enforced, 1 something not proved or not covered, 2 not a
+certificate, 5 something only if a promise is kept, 6 something not protected.
 
 Written from the pages in ``docs/privacy``, not from the code: this file imports nothing of dpoco,
 and takes its formulas from nowhere else. Orders and tilts are searched in rough arithmetic; only
@@ -21,18 +24,16 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import reduce
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from flint import acb, arb, ctx
 
-BITS = 256
-ROUGH = 64  # bits of a search
+BITS, ROUGH = 256, 64  # of a proof, and of a search
 NEVER = arb("+inf")
 DIGITS = 1e-12  # relative: to these, stated numbers are those that follow
 Curve = Callable[[float], arb]
@@ -81,10 +82,8 @@ def least(function: Callable[[float], float], low: float, high: float) -> float:
     """Return about where a function of one minimum is least on [low, high]."""
     for _ in range(45):
         third = (high - low) / 3.0
-        if function(low + third) < function(high - third):
-            high -= third
-        else:
-            low += third
+        falls = function(low + third) < function(high - third)
+        low, high = (low, high - third) if falls else (low + third, high)
     return 0.5 * (low + high)
 
 
@@ -134,16 +133,13 @@ def sure(record: Record) -> Known:
 
 def pure(epsilon: float, total: arb) -> arb:
     """Return the delta of pure privacy: that of a randomised response."""
-    if arb(epsilon) >= total:
-        return arb(0)
-    return (1 - (epsilon - total).exp()) / (1 + (-total).exp())
+    left = (1 - (epsilon - total).exp()) / (1 + (-total).exp())
+    return arb(0) if arb(epsilon) >= total else left
 
 
 def ways(epsilon: float, total: arb = NEVER, rho: arb = NEVER, moments: Any = None) -> arb:
     """Return the least delta that pure privacy, zCDP and moments prove."""
-    found = arb(1)
-    if total < NEVER:
-        found = pure(epsilon, total)
+    found = pure(epsilon, total) if total < NEVER else arb(1)
     if rho < NEVER:
         found = found.min(converted(lambda a: a * (a - 1) * rho, epsilon))
     if moments is not None and found > 0:
@@ -179,9 +175,8 @@ def coupled(record: Record) -> Known:
     switch = 1 - (1 - p) * w
     pairs = (((p, 1 - p), (switch, 1 - switch)), ((switch, 1 - switch), (p, 1 - p)))
     moved = 1 - (1 - p) * (-c).exp()
-    rare, step = p, (moved / p).log()
-    if not p + moved <= 1:
-        rare, step = 1 - moved, ((1 - p) / (1 - moved)).log()
+    rare, often = (p, moved) if p + moved <= 1 else (1 - moved, 1 - p)
+    step = (often / rare).log()
 
     def of_pair(epsilon: float, a: tuple[arb, arb], b: tuple[arb, arb]) -> arb:
         losses = [(x / y).log() for x, y in zip(a, b, strict=True)]
@@ -249,12 +244,9 @@ def tilted(record: Record) -> Known:
         draw = a * (a - 1) * ratio**2 / 2
         draw += below * ((1 - a) * b.log1p() - (-(a - 1) * b).log1p())
         draw += above * (a * b.log1p() - (a * b).log1p())
-        total = cap * draw
-        if p < 1:
-            total += changed(a)
-            if record["later_bits"] and c > 0:
-                total += record["later_bits"] * coin_moment(a, p, 1 - (1 - p) * (-c).exp())
-        return total
+        later = record["later_bits"] * (p < 1) * bool(c > 0)
+        bits = later * coin_moment(a, p, 1 - (1 - p) * (-c).exp()) if later else arb(0)
+        return cap * draw + bits + (changed(a) if p < 1 else 0)
 
     largest = math.inf if b == 0 else float((1 / b).lower())
     return Known(lambda e: converted(moments, e, largest))
@@ -326,11 +318,9 @@ def decaying_groups(record: Record) -> Groups:
 
 def decaying(record: Record) -> Known:
     """Return what selections of decaying range tell (polyhedral_frank_wolfe.md)."""
-    groups = decaying_groups(record)
-    if record["kind"] == "selections_of_person":
-        groups = grown(record, groups)
-    bounded = record["law"] == "bounded_range"
-    return of_ranges(groups, record["range"], record["spread"], bounded)
+    groups, person = decaying_groups(record), record["kind"] == "selections_of_person"
+    groups = grown(record, groups) if person else groups
+    return of_ranges(groups, record["range"], record["spread"], record["law"] == "bounded_range")
 
 
 def of_ranges(groups: Groups, reach: arb, spread: arb, bounded: bool) -> Known:
@@ -356,9 +346,8 @@ def ranged(record: Record) -> Known:
     found = of_ranges([(count, arb(1), arb(count), arb(count))], r, r, True)
 
     def delta(epsilon: float) -> arb:
-        if arb(epsilon) >= r:
-            return arb(0)
-        return (1 - ((epsilon - r) / 2).exp()) ** 2 / (1 - (-r).exp())
+        left = (1 - ((epsilon - r) / 2).exp()) ** 2 / (1 - (-r).exp())
+        return arb(0) if arb(epsilon) >= r else left
 
     return found._replace(curve=delta) if count == 1 else found
 
@@ -376,8 +365,7 @@ def tracker(record: Record) -> Known:
     rate = record["share_rate"] or arb(0)  # None with the other prior
     stay, move = 1 - rate, rate / (record["experts"] - 1)
     tau = (stay - move) / (stay + move)
-    grid = arb(2) ** -50  # of a uniform variate and its rounding
-    kept = (1 - forced) * (-eta * batch).exp()
+    grid, kept = arb(2) ** -50, (1 - forced) * (-eta * batch).exp()  # of a variate and rounding
     chance = (1 - kept + grid).min(arb(1))
     reach, decay, later = 2 * eta * tau, tau**batch, batches - 2
     if forced < 1:
@@ -422,16 +410,15 @@ def tracker(record: Record) -> Known:
         return found
 
     def summed(count: float) -> arb:
+        endless = count == math.inf
         if not decay < 1:
-            return NEVER if count == math.inf else count * reach
-        left = arb(0) if count == math.inf else decay ** int(count)
-        return reach * decay * (1 - left) / (1 - decay)
+            return NEVER if endless else count * reach
+        return reach * decay * (1 - (0 if endless else decay ** int(count))) / (1 - decay)
 
     most = math.inf if cap is None else cap
     total = reach + summed(min(later, most - 1))
     if forced < 1:
-        total += (coin[1] / coin[0]).log()
-        total = total.max(shift + summed(min(later, most)))
+        total = (total + (coin[1] / coin[0]).log()).max(shift + summed(min(later, most)))
 
     return Known(lambda e: ways(e, total, moments=moments), pure=total, moments=moments)
 
@@ -446,8 +433,7 @@ def reports(record: Record) -> Known:
     def delta(epsilon: float) -> arb:
         total, chance = arb(0), (1 / (1 + (-each).exp())) ** count
         for wrong in range(count // 2 + 1):
-            loss = (count - 2 * wrong) * each
-            if not loss > epsilon:
+            if not (loss := (count - 2 * wrong) * each) > epsilon:
                 break
             total += chance * -(epsilon - loss).expm1()
             chance *= (-each).exp() * (count - wrong) / (wrong + 1)
@@ -597,11 +583,6 @@ def dot(one: Iterable[arb], other: Iterable[arb]) -> arb:
     return total_of(x * y for x, y in zip(one, other, strict=True))
 
 
-def geometric(x: arb, terms: int) -> arb:
-    """Return the sum of (1 - x)^i over i < terms."""
-    return (1 - (1 - x) ** terms) / x
-
-
 class Buffers:
     """C of a sum with buffers: c_0 = 1, c_i = sum_j w_j r_j^(i - 1), r = 1 - s (continual_sum.md).
 
@@ -615,14 +596,13 @@ class Buffers:
         covered(len(self.s) == len(self.w) > 0, "rates without weights")
         self.r, total = [1 - s for s in self.s], total_of(self.w)
         # Coefficients fall, and their quotients do not: what the worst pattern is known for.
-        falls = all(r > 0 for r in self.r) and total <= 1
-        falls = falls and (not self.levels or total**2 <= dot(self.w, self.r))
-        covered(falls, "coefficients that do not fall")
+        falls = not self.levels or total**2 <= dot(self.w, self.r)
+        covered(falls and total <= 1 and all(r > 0 for r in self.r), "coefficients that rise")
 
     def behind(self, terms: int) -> list[list[arb]]:
         """Return w_i w_j times the sum of (r_i r_j)^t over t < terms."""
         pairs = list(zip(self.w, self.r, strict=True))
-        return [[v * w * geometric(1 - p * q, terms) for w, q in pairs] for v, p in pairs]
+        return [[v * w * (1 - (p * q) ** terms) / (1 - p * q) for w, q in pairs] for v, p in pairs]
 
     def norm(self, pushes: int) -> arb:
         """Return the norm of the first coefficients."""
@@ -677,7 +657,7 @@ class Buffers:
         """Refuse rates whose buffers or sums could overflow in integers (lattice.md)."""
         held = 1 + dot(self.w, (1 / s for s in self.s))
         falls = dot(self.w, (1 / r for r in self.r)) <= 1
-        rates = len(self.s) <= 5 and all(a < b for a, b in pairwise(self.s))
+        rates = len(self.s) <= 5 and all(a < b for a, b in zip(self.s, self.s[1:], strict=False))
         drift = (1 / (self.s[0] * held)).min(arb(pushes)) <= 2**18
         calm = pushes <= 2**40 and drift and arb(pushes).sqrt() <= 2**12 * held
         covered(falls and rates and calm and self.swing() <= 5, "buffers could overflow")
@@ -757,11 +737,9 @@ def extent(own: Any) -> tuple[int, int]:
     first, pushes, starts = own.batch, max(own.pushes, 1), [0]
     if own.growth is None:
         return first, (own.pushes + 1) * first
-    covered(own.growth in ("root", "quarter"), "batches that grow otherwise")
-    covered(pushes <= FOLLOWED, f"more than {FOLLOWED} batches that grow")
+    covered(own.growth in ("root", "quarter") and pushes <= FOLLOWED, "such batches that grow")
     while len(starts) < pushes + 2:
-        e = starts[-1]
-        covered(e < 2**42, "growing batches that are too long")
+        covered((e := starts[-1]) < 2**42, "growing batches that are too long")
         grown = e // 4 if own.growth == "quarter" else min(e // 10, math.isqrt(4 * e))
         starts.append(e + max(first, grown))
     return starts[pushes] - starts[pushes - 1], starts[pushes + 1]
@@ -891,8 +869,8 @@ def batch_loss(own: Any, near: Near) -> Loss:
     """Return the loss of noisy sums of batches of losses (batch_share.md)."""
     n, law, grid, rounds = own.experts, own.law, own.grid, near.rounds
     covered(n >= 2 and law in ("knorm", "laplace", "gaussian", "response"), "such a batch")
-    response = law == "response"
-    covered(not response or (own.batch == 1 and own.scale * 700 >= 1), "a response to a batch")
+    single = own.batch == 1 and own.scale * 700 >= 1
+    covered(law != "response" or single, "a response to a batch")
     if grid > 0:
         require_grid(grid, own.scale)
         centred = grid * 2**16 <= 1 and n * own.batch <= 2**53 * grid
@@ -955,10 +933,8 @@ def coupled_loss(own: Any, near: Near) -> Loss | None:
     bits = -(-own.rounds // block) - 1
     drawn = bits if own.cap is None else min(own.cap, bits)
     is_tilted, window = draw.kind == "tilted_minimum", keep.kind == "density_ratio"
-    if near.view == "server":
-        return None
-    if drawn == 0:
-        return NOTHING
+    if near.view == "server" or drawn == 0:
+        return NOTHING if near.view != "server" else None
     if keep.kind == "maximal" or forced == 0 or (is_tilted and draw.step == NEVER):
         return None
     b, moved, each = (tilted_numbers if is_tilted else gibbs_numbers)(own, near)
@@ -993,15 +969,12 @@ def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Los
     if scores.kind == "vertex_scores":
         return vertices_loss(own, near, arms, forced)
     covered(own.law in ("gumbel", "laplace", "exponential") and own.exponent == 0, "such a law")
-    if scores.kind == "loss_sums":
-        each = 2 * scores.width / own.scale
-    else:
-        each = scores.sensitivity * (1 if scores.one_way else 2) / own.scale
+    reach = 2 * scores.width if scores.kind == "loss_sums" else scores.sensitivity
+    each = reach * (1 if getattr(scores, "one_way", True) else 2) / own.scale
     if gumbel:
         return group(loss_of("bounded_range", range=each, count=own.rounds), near.rounds)
     parts = [loss_of("pure", epsilon=own.rounds * each).record]
-    if own.rounds > 1:
-        parts.append({"kind": "zcdp", "rho": own.rounds * each * each / 2})
+    parts += [{"kind": "zcdp", "rho": own.rounds * each * each / 2}] * (own.rounds > 1)
     return group(least_loss(parts, arb(0)), near.rounds)
 
 
@@ -1044,17 +1017,15 @@ def tracker_loss(own: Any, near: Near) -> Loss:
     most = 1 - arb(1) / own.experts + arb(2) ** -52
     covered(not shares or rate == 0 or arb(1e-100) <= rate <= most, "such a share rate")
     same = ("learning_rate", "batch", "horizon", "share_rate", "experts", "prior")
-    numbers = {name: getattr(own, name) for name in same}
-    coins = {"forced_switch": own.forced, "max_resamples": own.cap}
-    return group(loss_of("tracker", **numbers, **coins), near.rounds)
+    numbers = {name: getattr(own, name) for name in same} | {"max_resamples": own.cap}
+    return group(loss_of("tracker", forced_switch=own.forced, **numbers), near.rounds)
 
 
 def report_ratio(law: Any) -> Fraction:
     """Return the largest ratio of probabilities of a report: integers over 2^53."""
     units = 2**53
     if law.kind == "bits":
-        covered(law.low <= law.high < units, "bits of which a value is impossible")
-        covered(law.count <= 2**12, "more than 4096 bits in a report")
+        covered(law.low <= law.high < units and law.count <= 2**12, "bits without a ratio, or many")
         worst = max(Fraction(law.high, law.low), Fraction(units - law.low, units - law.high))
         return Fraction(worst**law.count)
     covered(law.size < law.labels and law.inside < units, "subsets of all labels")
@@ -1138,62 +1109,47 @@ def longest(own: Any) -> float:
     if own.kind == "gaussian_sum":
         return extent(own)[1] if own.pushes else math.inf
     if own.kind == "parts":
-        return sum(map(longest, own.parts)) if own.how == "one_of" else math.inf
+        if own.how != "one_of":
+            return math.inf
+        if getattr(own, "forced", None) is None:
+            return sum(map(longest, own.parts))
+        return (len(own.parts) - 1) * own.forced + max(map(longest, own.parts))
     if own.kind == "selections" and own.scores.kind != "promised_scores":
-        batch = getattr(own.scores, "batch", math.inf)  # sums of losses are of any number
-        return (own.rounds + 1) * batch
+        return (own.rounds + 1) * getattr(own.scores, "batch", math.inf)  # sums: of any number
     return getattr(own, "rounds", None) or getattr(own, "horizon", None) or math.inf
-
-
-def within(own: Any, name: str) -> Iterator[Any]:
-    """Yield the values of a field anywhere in a description."""
-    for value in own if isinstance(own, list) else vars(own).values():
-        if isinstance(value, (list, SimpleNamespace)):
-            yield from within(value, name)
-    if isinstance(own, SimpleNamespace) and hasattr(own, name):
-        yield getattr(own, name)
 
 
 # -- Reading ---------------------------------------------------------------------------------------
 
 # Fields by kind. n: a count from 1 on; x or nothing: a positive number; b, s: a truth, a word;
-# d, D: a description, a list of them; N, X: lists of n, x; *: anything. Behind it 0: may be 0;
-# i: may be infinite; -: may be null; ?: may be absent.
-FIELDS = {
-    "dpoco.guarantee": "version n, epsilon x0i, delta x0, change s, unit s, horizon n, "
-    "mechanism s, sensitivity x0i-, sensitivity_norm s, mu x-, rho x-, noise_scale x0i, "
-    "noise_multiplier x0i-, column_norm x0i-, calibration s, certified b, claimed *, "
-    "paper_epsilon *, reference s, conditions *, truncation_mass x0, profile *?, regret_bound *?, "
-    "details *?, numerics s-?, view s?, description d-?, person N-?",
-    "clipped_vector": "dimension n, norm xi, bound, bound_l2 xi",
-    "glm_gradient": "dimension n, norm xi, features, features_l2 xi, slope",
-    "gradient_and_curvature": "dimension n, norm xi, features, features_l2 xi, slope, "
-    "curvature, weight",
-    "second_moments": "dimension n, norm xi, features, features_l2 xi, label, weight, "
-    "arms n, rounding", "centred_losses": "experts n",
-    "net_differences": "sides X, counts N, transform s, lipschitz, enforced b",
-    "blt": "decay X, weights X", "blt_normalised": "decay X, weights X, pushes n",
-    "tree": "combined b", "square_root": "",
-    "gaussian_sum": "summand d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, "
-    "limit n0, growth s-?", "batch_release": "experts n, law s, scale, batch n, grid x0",
-    "smooth_losses": "dimension n, lipschitz, smoothness x0i, rank n0, enforced b",
-    "scheduled": "", "density_ratio": "forced x0, high x0, low x0",
-    "dartboard": "forced x0, span", "anchored": "forced x0, width", "maximal": "forced x0",
-    "tilted_minimum": "noise, step xi",
-    "gibbs_draw": "inverse_temperature, regularization, half_width x0i, tolerance x0",
-    "coupled_draws": "losses d, draw d, keep d, rounds n, block n, cap n0-",
-    "loss_sums": "width", "promised_scores": "sensitivity, one_way b",
-    "vertex_scores": "slope, leaf, diameter_l1, diameter_l2, diameter_max, product b, "
-    "batch n, leaf_l2 xi, offset n0",
-    "selections": "law s, scores d, scale, rounds n, exponent x0",
-    "threshold_tests": "law s, threshold_scale, query_scale, sensitivity, spread, "
-    "alarms n",
-    "tracker_draws": "experts n, prior s, learning_rate, forced, batch n, horizon n-, "
-    "share_rate x0-, cap n0-", "bits": "low n, high n, count n",
-    "subset": "labels n, size n, inside n0", "local_report": "epsilon, reports n, laws D",
-    "declared": "change s, l2 b, sensitivity, scale", "nothing": "reason s",
-    "open": "reason s", "parts": "how s, parts D, lemma s, forced n0-?",
-}  # fmt: skip
+# d, D: a description, a list of them; N, X, S: lists of n, x, s; t: a table of numbers and words;
+# *: anything. Behind it 0: may be 0; i: may be infinite; u: at most 1; -: may be null; ?: may be
+# absent.
+PLAIN = {str, float, int, bool, type(None)}  # in a table
+TABLE = """dpoco.guarantee: version n, epsilon x0i, delta x0u, change s, unit s, horizon n,
+mechanism s, mu x-, rho x-, calibration s, certified b, seeded b?, claimed X0i-, paper_epsilon x0i-,
+reference s, conditions S, truncation_mass x0u, profile *?, regret_bound x0-?, details t?, numerics
+s-?, view s?, description d-?, person N-?; clipped_vector: dimension n, norm xi, bound, bound_l2 xi;
+glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_and_curvature:
+dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension
+n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_losses: experts n;
+net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
+blt_normalised: decay X, weights X, pushes n; tree: combined b; square_root:; gaussian_sum: summand
+d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, limit n0, growth s-?;
+batch_release: experts n, law s, scale, batch n, grid x0; smooth_losses: dimension n, lipschitz,
+smoothness x0i, rank n0, enforced b; scheduled:; density_ratio: forced x0, high x0, low x0;
+dartboard: forced x0, span; anchored: forced x0, width; maximal: forced x0; tilted_minimum: noise,
+step xi; gibbs_draw: inverse_temperature, regularization, half_width x0i, tolerance x0;
+coupled_draws: losses d, draw d, keep d, rounds n, block n, cap n0-; loss_sums: width;
+promised_scores: sensitivity, one_way b; vertex_scores: slope, leaf, diameter_l1, diameter_l2,
+diameter_max, product b, batch n, leaf_l2 xi, offset n0; selections: law s, scores d, scale, rounds
+n, exponent x0; threshold_tests: law s, threshold_scale, query_scale, sensitivity, spread, alarms n;
+tracker_draws: experts n, prior s, learning_rate, forced, batch n, horizon n-, share_rate x0-, cap
+n0-; bits: low n, high n, count n; subset: labels n, size n, inside n0; local_report: epsilon,
+reports n, laws D; declared: change s, l2 b, sensitivity, scale; nothing: reason s; open: reason s;
+parts: how s, parts D, lemma s, forced n0-?"""
+ROWS = (each.partition(":") for each in " ".join(TABLE.split()).split(";"))
+FIELDS = {kind.strip(): fields.strip() for kind, _, fields in ROWS}
 
 
 def field(name: str, value: Any, marks: str) -> Any:
@@ -1201,16 +1157,18 @@ def field(name: str, value: Any, marks: str) -> Any:
     kind, zero = marks[0], "0" in marks
     if kind == "*" or (value is None and "-" in marks):
         return value
-    if kind in "NXD" and type(value) is list:
-        return [field(name, each, kind.lower()) for each in value]
+    if kind in "NXDS" and type(value) is list:
+        return [field(name, each, kind.lower() + marks[1:].strip("-?")) for each in value]
     if kind == "d" and isinstance(value, dict) and value.get("kind") in [*FIELDS]:
         return description(value)
-    if kind == "x" and type(value) is float and (0 < value < math.inf or (zero and value == 0)):
+    most = 1 if "u" in marks else sys.float_info.max
+    if kind == "x" and type(value) is float and (0 < value <= most or (zero and value == 0)):
         return arb(value)
     if kind == "x" and value == "inf" and "i" in marks:
         return NEVER
     fits = kind == "n" and type(value) is int and (0 if zero else 1) <= value <= 2**62
-    if not fits and type(value) is not {"b": bool, "s": str}.get(kind):
+    plain = isinstance(value, dict) and {*map(type, value.values())} <= PLAIN
+    if not (fits or (kind == "t" and plain) or type(value) is {"b": bool, "s": str}.get(kind)):
         raise MalformedError(f"{name} cannot be {value!r:.60}")
     return value
 
@@ -1230,7 +1188,7 @@ def read(record: Any) -> Any:
     """Return a certificate whose numbers are numbers; `MalformedError` for anything else."""
     if not isinstance(record, dict) or record.get("kind") != "dpoco.guarantee":
         raise MalformedError("not a certificate of dpoco")
-    if record.get("version") != 2:
+    if type(record.get("version")) is not int or record["version"] != 2:
         raise MalformedError(f"a certificate of version {record.get('version')!r}; 2 is read")
     found = description(record)
     found.view = found.view or "everyone"
@@ -1239,6 +1197,80 @@ def read(record: Any) -> Any:
     if (found.person is None) != (found.unit != "one person") or len(found.person or "12") != 2:
         raise MalformedError("a person has rounds and a separation, and no one else has")
     return found
+
+
+# -- What a reader concludes -----------------------------------------------------------------------
+
+UNITS = {"one round", "one record", "one user's record", "one report"}
+REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
+PROMISES = """another program keeps to its unit, sensitivity and noise (stated by the issuer)
+a record moves no score and no query by more than is declared
+all losses obey their bounds, and draws are as near to their law as is declared""".splitlines()
+SILENT = ("local_report", "nothing", "open")  # of whose arithmetic there is nothing to say
+
+
+def singles(own: Any, held: bool = False) -> list[tuple[Any, bool]]:
+    """Return what is not made of parts, and whether a learner bounds its queries."""
+    if own.kind != "parts":
+        return [(own, held)]
+    held = held or own.lemma == "shift_detector"
+    return [each for part in own.parts for each in singles(part, held)]
+
+
+def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
+    """Return the units, the arithmetic and the promises that follow from a description.
+
+    A sum that is released once is one of a data set or of a stream.
+    """
+    possible, exact, rests = {stated.unit}, set(), list[str]()
+    for one, held in singles(stated.description):
+        scored = getattr(getattr(one, "scores", None), "kind", "")
+        asked = scored == "promised_scores" or (one.kind == "threshold_tests" and not held)
+        unit = "one record" if asked else "one round"
+        unit = "one user's record" if stated.view == "others" else unit
+        if one.kind == "local_report":
+            unit = "one report" if one.reports == 1 else f"{one.reports} reports of one user"
+        single = getattr(one, "pushes", 2) <= 1 and unit == "one round"
+        allowed = {"nothing": UNITS, "open": UNITS, "declared": possible}
+        possible &= allowed.get(one.kind, {unit, "one record" if single else unit})
+        if one.kind not in SILENT:
+            exact.add(getattr(one, "grid", 0) > 0)
+        bounds = [getattr(one, name, one) for name in ("summand", "losses", "draw")]
+        loose = [
+            x for x in bounds if getattr(x, "tolerance", 0) > 0 or not getattr(x, "enforced", 1)
+        ]
+        holds = zip(PROMISES, (one.kind == "declared", asked, bool(loose)), strict=True)
+        rests += [clause for clause, needed in holds if needed and clause not in rests]
+    found = {"one person"} & {stated.unit} if stated.person is not None else possible
+    return found, "lattice" if exact == {True} else "float" if exact else None, rests
+
+
+def sourced(text: str) -> bool:
+    """Return whether a condition says where the noise comes from."""
+    return text.startswith(("The operating system", *REPRODUCIBLE))
+
+
+def promise(text: str) -> bool:
+    """Return whether a condition of the issuer says that nothing enforces it."""
+    return text.startswith("PROMISED, not enforced: ")
+
+
+def doubts(stated: Any, loss: Loss) -> list[str]:
+    """Return what must be believed, promises and a paper's claim, besides the noise."""
+    own = ["the issuer's promises are kept"] * any(map(promise, stated.conditions))
+    found = [] if loss.record == NOTHING.record else concluded(stated)[2] + own
+    if stated.claimed is not None:
+        (epsilon, delta), kind = stated.claimed, stated.description.kind
+        follows = stated.calibration != "paper" or kind != "coupled_draws"
+        # More room than rounding needs: a claim that fails is far from what holds.
+        if not follows or not proved_delta(loss, float(epsilon), delta) <= delta * (1 + arb(1e-9)):
+            found = [*found, "nobody relies on what a paper claims instead"]
+    return found
+
+
+def reproducible(stated: Any) -> bool:
+    """Return whether a certificate says, by any word, that its noise can be repeated."""
+    return bool(stated.seeded) or any(text.startswith(REPRODUCIBLE) for text in stated.conditions)
 
 
 # -- Certificates ----------------------------------------------------------------------------------
@@ -1261,30 +1293,24 @@ def below(stated: arb | None, value: arb) -> bool:
 
 
 def stronger(stated: Any, near: Near, loss: Loss) -> str:
-    """Return which stated number says more than what follows from the description; or nothing."""
+    """Return which statement differs from what follows from the description; or nothing."""
     own, what = stated.description, known(loss.record)
     bounds = loss.record["parts"] if loss.record["kind"] == "least" else [loss.record]
-    bounds = [*bounds, {"kind": "pure", "epsilon": what.pure}]
-    promised = False in within(own, "enforced") or any(x > 0 for x in within(own, "tolerance"))
-    promised = promised or "declared" in within(own, "kind")
-    both = stated.mu is not None and stated.noise_multiplier is not None
+    up = (what.pure * (1 + arb(x)) for x in (0, DIGITS))  # accounting rounds sums up by as much
+    bounds = [*bounds, *({"kind": "pure", "epsilon": x} for x in up)]
+    possible, exact, _ = concluded(stated)
     failures = {
         "mu": below(stated.mu, what.mu),
         "rho": below(stated.rho, what.rho.min(what.mu**2 / 2)),
         "profile": stated.profile is not None and not any(same(stated.profile, x) for x in bounds),
         "truncation_mass": below(stated.truncation_mass, loss.mass),
         "horizon": stated.horizon > longest(own),
-        "certified": stated.certified and promised and loss.record != NOTHING.record,
-        "numerics": stated.numerics == "lattice" and any(x == 0 for x in within(own, "grid")),
-        "noise_multiplier": both and not same(stated.mu * stated.noise_multiplier, arb(1)),
+        "seeded": stated.seeded not in (None, reproducible(stated)),
+        "certified": stated.certified and stated.seeded is not None and bool(doubts(stated, loss)),
+        "numerics": own.kind != "nothing" and stated.numerics not in (None, exact),
+        "unit": not possible,
+        "conditions": stated.seeded is not None and not any(map(sourced, stated.conditions)),
     }
-    part = own.parts[0] if own.kind == "parts" and own.how == "one_of" else own
-    if part.kind == "gaussian_sum" and stated.mu is not None:
-        failures["noise_scale"] = not same(stated.noise_scale, part.scale)
-        failures["column_norm"] = below(stated.column_norm, sum_column(part, near))
-        if part.order == 2:
-            moved = movement(part.summand, near, part.order)
-            failures["sensitivity"] = below(stated.sensitivity, moved)
     return next((name for name, failed in failures.items() if failed), "")
 
 
@@ -1298,19 +1324,19 @@ def proved_delta(loss: Loss, epsilon: float, target: arb) -> arb:
     found = charged(epsilon)
     if (1 + arb(epsilon).exp()) * mass > target * arb(1e-9) and not found <= target:
         # A guarantee at a smaller epsilon is one at this.
-        found = found.min(charged(least(rough(charged), 0.0, epsilon)))
+        return found.min(charged(least(rough(charged), 0.0, epsilon)))
     return found
 
 
 def check(record: Any) -> tuple[str, str]:
-    """Return "proved", "not proved", "not covered" or "nothing to prove", and what was found.
+    """Return one of `RESULTS`, and what was found.
 
-    Raises `MalformedError` for what is no certificate.
+    Raises `MalformedError` for what is no certificate, `RecursionError` for parts of parts of ...
     """
     ctx.prec = BITS
     stated = read(record)
     if stated.epsilon == NEVER:
-        return "nothing to prove", "no privacy is promised"
+        return "NOT PROTECTED", "no privacy is promised"
     if stated.description is None:
         return "not covered", "there is no description from which anything could be derived"
     near, found = Near(stated.change, stated.view, *(stated.person or (1, 1))), NEVER
@@ -1323,31 +1349,56 @@ def check(record: Any) -> tuple[str, str]:
                 return "not proved", f"{name} says more than what is described"
             found = proved_delta(loss, float(stated.epsilon) * (1.0 + more), stated.delta)
             if found <= stated.delta:
-                at = f" at an epsilon that is larger by {more:g} of it" * bool(more)
-                return "proved", f"delta <= {float(found.upper()):.17g}{at}"
+                at = f", epsilon larger by {more:g} of it" * bool(more)
+                return judged(stated, loss, f"delta <= {float(found.upper()):.17g}{at}")
     except NotCoveredError as error:
         return "not covered", str(error)
+    except (ArithmeticError, ValueError, RecursionError):
+        return "not covered", "numbers out of the range of every formula"
     return "not proved", f"delta {found.str(20)} against {float(stated.delta):.17g}"
+
+
+def judged(stated: Any, loss: Loss, found: str) -> tuple[str, str]:
+    """Return the verdict on a point that is proved: about protection as configured."""
+    whom, point = stated.unit, (float(stated.epsilon), float(stated.delta))
+    if stated.person is not None:
+        whom += " of at most {} rounds, any two at least {} apart".format(*stated.person)
+    said = "epsilon = {:.6g}, delta = {:.6g} for {}, {}, view {}, horizon {} ({})".format(
+        *point, whom, stated.change, stated.view, stated.horizon, found
+    )
+    if reproducible(stated):
+        return "NOT PROTECTED", f"the noise is seeded; with secret noise {said}"
+    rests = "; and ".join(doubts(stated, loss))
+    return ("only if", f"{rests}: {said}") if rests else ("proved", said)
+
+
+def once(pairs: list[tuple[str, Any]]) -> Record:
+    """Return the fields of an object, each of which is there once."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise MalformedError("a name is there twice")
+    return found
+
+
+RESULTS = {"not covered": 1, "not proved": 1, "NOT PROTECTED": 6, "only if": 5, "proved": 0}
+ISSUER = """Stated by the issuer, not checked: that this ran as described, with noise that was fresh
+and secret and settings fixed beforehand; all other words. Anybody can have written these files."""
 
 
 def main(paths: list[str]) -> int:
     """Check the files; return the exit status."""
-    status = 0
+    results = set[str]()
     for path in paths:
-        counts = dict.fromkeys(("proved", "not proved", "not covered", "nothing to prove"), 0)
         try:
-            held = json.loads(Path(path).read_text(encoding="utf-8"))
-            for place, certificate in enumerate(held if isinstance(held, list) else [held], 1):
-                result, found = check(certificate)
-                counts[result] += 1
-                if result.startswith("not "):
-                    print(f"{path}, certificate {place}: {result}: {found}")
-                    status = 1
+            held = json.loads(Path(path).read_bytes(), object_pairs_hook=once, parse_constant=str)
+            rows = [check(each) for each in (held if isinstance(held, list) else [held])]
         except (OSError, ValueError, RecursionError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             return 2
-        print(f"{path}: " + ", ".join(f"{number} {name}" for name, number in counts.items()))
-    return status
+        for place, (result, found) in enumerate(rows, 1):
+            print(f"{path}, certificate {place}: {result}: {found}")
+        results |= {*dict(rows)}
+    print(ISSUER)
+    return next((RESULTS[name] for name in RESULTS if name in results), 0)
 
 
 if __name__ == "__main__":

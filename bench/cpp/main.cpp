@@ -17,15 +17,18 @@
 #include <utility>
 #include <vector>
 
+#include "dpoco/domains/body.hpp"
 #include "dpoco/domains/domain.hpp"
 #include "dpoco/domains/norms.hpp"
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/losses/glm.hpp"
+#include "dpoco/losses/loss_sum.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
 #include "dpoco/mechanisms/noise_process.hpp"
 #include "dpoco/noise/samplers.hpp"
 #include "dpoco/random/source.hpp"
+#include "dpoco/samplers/gibbs.hpp"
 #include "dpoco/simd/kernels.hpp"
 
 namespace {
@@ -224,6 +227,46 @@ void bench_learners(const std::string& set, std::chrono::milliseconds epoch) {
   }
 }
 
+// ---- Gibbs laws ---------------------------------------------------------------------------------
+
+// Steps of the chains, one state after the other, and exact draws that each find the mode first.
+void bench_gibbs(const std::string& set, std::chrono::milliseconds epoch) {
+  Bench bench = table("Gibbs laws (100 logistic losses), " + set, "step", epoch);
+  using dpoco::samplers::GibbsChain;
+  constexpr double kRegularization = 10.0;
+  constexpr int kLosses = 100;
+  for (const Index d : {5, 50}) {
+    const auto body = dpoco::domains::Body::of(std::make_shared<LpBall>(d, 2.0, 1.0), false);
+    const GlmLoss loss{.kind = GlmKind::logistic, .label_low = 0.0, .label_high = 1.0};
+    const auto sum = dpoco::losses::make_glm_sum(body, loss, RecordClipper(d, 1.0, 2.0));
+    Rows rows(d, 2.0, 0.9);
+    for (int i = 0; i < kLosses; ++i) {
+      sum->stage_record(rows.next(), i % 2);
+      sum->commit();
+    }
+    Source source(kKey, 3);
+    std::vector<double> out(static_cast<std::size_t>(d));
+    const std::array<std::pair<const char*, GibbsChain>, 3> chains = {
+        {{"hit-and-run", GibbsChain::hit_and_run},
+         {"Metropolis-adjusted Langevin", GibbsChain::langevin},
+         {"proximal", GibbsChain::proximal}}};
+    for (const auto& [name, chain] : chains) {
+      dpoco::samplers::GibbsSampler sampler(
+          body, {.regularization = kRegularization, .chain = chain, .lipschitz = kLosses});
+      dpoco::samplers::ChainState state;
+      bench.batch(kVariates).run(in_dimension(name, d), [&] {
+        sampler.walk(source, *sum, 1, kVariates, state, out.data());
+        doNotOptimizeAway(out.data());
+      });
+    }
+    dpoco::samplers::GibbsSampler exact(body, {.regularization = kRegularization});
+    bench.batch(1).run(in_dimension("exact draw", d), [&] {
+      exact.sample(source, *sum, out.data());
+      doNotOptimizeAway(out.data());
+    });
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -239,6 +282,7 @@ int main(int argc, char** argv) {
     bench_sums(set, epoch);
     bench_domains(set, epoch);
     bench_learners(set, epoch);
+    bench_gibbs(set, epoch);
   }
   return 0;
 }

@@ -11,7 +11,8 @@ using losses::LossSum;
 
 namespace {
 
-// The sum of a user's loss objects, each with value(x), gradient(x) and hessian(x). Evaluations
+// The sum of a user's loss objects, each with value(x) and gradient(x), and hessian(x) where it has
+// one. Evaluations
 // that are not finite count as zero, term by term: they must not decide over what is released.
 class ObjectSum final : public LossSum {
  public:
@@ -40,6 +41,7 @@ class ObjectSum final : public LossSum {
     for (const py::object& each : losses_) add_hessian(each, x, sum);
     body().pull_back_matrix(sum.data(), out);
   }
+  bool has_hessian() const noexcept override { return smooth_; }
   void add_least_hessian(double*) const override {}
 
   void prepare_line(const double* u, const double* step) const override {
@@ -57,7 +59,10 @@ class ObjectSum final : public LossSum {
     return sum;
   }
 
-  void stage(py::object loss) { staged_ = std::move(loss); }
+  void stage(py::object loss) {
+    staged_smooth_ = py::hasattr(loss, "hessian");
+    staged_ = std::move(loss);
+  }
 
   double staged_value(const double* u) const override { return value_of(staged_, point(u)); }
   void staged_gradient(const double* u, double* out) const override {
@@ -91,7 +96,10 @@ class ObjectSum final : public LossSum {
     return staged_value(centre.data()) + body().support_low(slope.data());
   }
 
-  void commit() override { losses_.push_back(staged_); }
+  void commit() override {
+    losses_.push_back(staged_);
+    smooth_ = smooth_ && staged_smooth_;
+  }
 
   void write(Archive&) const override {
     throw StateError("a learner of custom losses cannot be saved: its losses are Python objects");
@@ -155,6 +163,8 @@ class ObjectSum final : public LossSum {
 
   std::vector<py::object> losses_;
   py::object staged_;
+  bool smooth_ = true;
+  bool staged_smooth_ = true;
   mutable Vector direction_;
   mutable std::vector<double> line_at_;
   mutable std::vector<double> line_along_;
@@ -189,10 +199,8 @@ std::unique_ptr<LossSum> make_loss_sum(std::shared_ptr<const domains::Domain> do
 void stage_object(LossSum& sum, const py::object& loss) {
   auto* objects = dynamic_cast<ObjectSum*>(&sum);
   if (objects == nullptr) throw std::invalid_argument("this sum takes no loss objects");
-  for (const char* name : {"value", "gradient", "hessian"}) {
-    if (!py::hasattr(loss, name)) {
-      throw py::type_error("a custom loss must have methods value, gradient and hessian");
-    }
+  if (!py::hasattr(loss, "value") || !py::hasattr(loss, "gradient")) {
+    throw py::type_error("a custom loss must have methods value and gradient");
   }
   objects->stage(loss);
 }

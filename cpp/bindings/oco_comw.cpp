@@ -17,7 +17,7 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
                                     const py::object& losses, const py::object& settings) {
   return read_whole({settings, "continuous multiplicative weights"}, [&](Fields& from) {
     const auto rounds = from.read<std::uint64_t>("rounds");
-    const ContinuousMultiplicativeWeightsSettings own{
+    ContinuousMultiplicativeWeightsSettings own{
         .rule = read_switches(from, rounds, "max_switches"),
         .coupling =
             from.read_name<Coupling>("coupling", {{"density_ratio", Coupling::density_ratio},
@@ -36,6 +36,12 @@ std::unique_ptr<Engine> make_engine(std::shared_ptr<const domains::Domain> domai
         .lipschitz = from.read<double>("lipschitz"),
         .clip_error = from.read<double>("clip_error"),
         .smoothness = from.read<double>("smoothness")};
+    if (from.has("chain")) own.gibbs.chain = chain_named(from.read<std::string>("chain"));
+    own.gibbs.lipschitz = own.lipschitz * static_cast<double>(rounds);
+    for (const auto& [name, limit] : {std::pair{"most_planes", &own.gibbs.most_planes},
+                                      {"most_proposals", &own.gibbs.most_proposals}}) {
+      if (from.has(name)) from.read(name, *limit);
+    }
     return std::make_unique<Engine>(make_loss_sum(std::move(domain), {losses, "a sum of losses"}),
                                     own, read_source(from));
   });

@@ -1,6 +1,8 @@
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "dpoco/core/errors.hpp"
 #include "dpoco/samplers/gibbs.hpp"
 #include "registrars.hpp"
 #include "settings.hpp"
@@ -19,6 +21,7 @@ class GibbsSampler {
   GibbsSampler(std::shared_ptr<const domains::Domain> domain, const py::object& losses,
                const samplers::GibbsSettings& settings)
       : sum_(make_loss_sum(std::move(domain), {losses, "a sum of losses"})),
+        settings_(settings),
         sampler_(sum_->body(), settings) {}
 
   void observe_vectors(const Array& gradients) {
@@ -53,17 +56,24 @@ class GibbsSampler {
 
   // Rows of `out` are draws.
   void fill(Source& source, Array& out) {
-    expect_columns(out);
-    const py::ssize_t rows = out.shape(0);
-    double* const to = out.mutable_data();
-    std::optional<py::gil_scoped_release> nogil;  // dpoco.random.Source holds a lock of its own
-    if (sum_->kind() != LossSum::Kind::custom) nogil.emplace();
-    const Index n = sum_->dimension();
-    std::vector<double> draws(static_cast<std::size_t>(rows * n));
-    sampler_.sample_many(source, *sum_, rows, draws.data());
-    for (py::ssize_t i = 0; i < rows; ++i) {
-      sum_->body().embed(draws.data() + i * n, to + i * ambient());
-    }
+    fill_with(out, [&](Index rows, double* to) { sampler_.sample_many(source, *sum_, rows, to); });
+  }
+
+  // Rows of `out` are states of the chain, `steps` apart.
+  void walk(Source& source, std::uint64_t steps, Array& out) {
+    fill_with(out, [&](Index rows, double* to) {
+      sampler_.walk(source, *sum_, rows, steps, state_, to);
+    });
+  }
+
+  std::uint64_t chain_steps() const {
+    return samplers::GibbsSampler::chosen_length(sum_->body(), settings_);
+  }
+  py::tuple state() const { return py::make_tuple(state_.position, state_.step_size); }
+  void set_state(std::vector<double> position, double step_size) {
+    const auto n = static_cast<std::size_t>(sum_->dimension());
+    if (!position.empty() && position.size() != n) throw StateError("state is of another law");
+    state_ = {std::move(position), step_size};
   }
 
   py::tuple mode() {
@@ -75,8 +85,9 @@ class GibbsSampler {
   }
 
   py::dict report() const {
-    static constexpr const char* kNames[] = {"truncated_gaussian", "gaussian",    "line",
-                                             "envelope",           "hit_and_run", "langevin"};
+    static constexpr const char* kNames[] = {
+        "truncated_gaussian", "gaussian", "line",    "envelope",
+        "hit_and_run",        "langevin", "proximal"};
     const samplers::GibbsReport& report = sampler_.nonprivate_report();
     return py::dict("method"_a = kNames[static_cast<std::size_t>(report.method)],
                     "predicted_acceptance"_a = report.predicted_acceptance,
@@ -84,6 +95,21 @@ class GibbsSampler {
   }
 
  private:
+  template <class Fill>
+  void fill_with(Array& out, Fill fill) {
+    expect_columns(out);
+    const py::ssize_t rows = out.shape(0);
+    double* const to = out.mutable_data();
+    std::optional<py::gil_scoped_release> nogil;  // dpoco.random.Source holds a lock of its own
+    if (sum_->kind() != LossSum::Kind::custom) nogil.emplace();
+    const Index n = sum_->dimension();
+    std::vector<double> draws(static_cast<std::size_t>(rows * n));
+    fill(rows, draws.data());
+    for (py::ssize_t i = 0; i < rows; ++i) {
+      sum_->body().embed(draws.data() + i * n, to + i * ambient());
+    }
+  }
+
   py::ssize_t ambient() const { return sum_->body().ambient(); }
   void expect_columns(const Array& rows) const {
     if (rows.ndim() != 2 || rows.shape(1) != ambient()) {
@@ -92,16 +118,32 @@ class GibbsSampler {
   }
 
   std::unique_ptr<LossSum> sum_;
+  samplers::GibbsSettings settings_;
   samplers::GibbsSampler sampler_;
+  samplers::ChainState state_;
 };
 
 }  // namespace
 
+samplers::GibbsChain chain_named(const std::string& name) {
+  using Chain = samplers::GibbsChain;
+  for (const auto& [each, chain] : {std::pair{"automatic", Chain::automatic},
+                                    {"hit_and_run", Chain::hit_and_run},
+                                    {"langevin", Chain::langevin},
+                                    {"proximal", Chain::proximal}}) {
+    if (name == each) return chain;
+  }
+  throw std::invalid_argument("unknown chain");
+}
+
 void register_gibbs(py::module_& m) {
+  m.def("proximal_steps", &samplers::proximal_steps, "dimension"_a, "radius"_a,
+        "inverse_temperature"_a, "regularization"_a, "lipschitz"_a, "tolerance"_a);
   py::class_<GibbsSampler>(m, "GibbsSampler", py::is_final())
       .def(py::init([](std::shared_ptr<domains::Domain> domain, const py::object& losses,
                        double inverse_temperature, double regularization, bool exact_only,
-                       double tolerance, double chain_below, Index langevin_above) {
+                       double tolerance, double chain_below, Index langevin_above,
+                       const std::string& chain, double lipschitz) {
              return std::make_unique<GibbsSampler>(
                  std::move(domain), losses,
                  samplers::GibbsSettings{.inverse_temperature = inverse_temperature,
@@ -109,11 +151,13 @@ void register_gibbs(py::module_& m) {
                                          .exact_only = exact_only,
                                          .tolerance = tolerance,
                                          .chain_below = chain_below,
-                                         .langevin_above = langevin_above});
+                                         .langevin_above = langevin_above,
+                                         .chain = chain_named(chain),
+                                         .lipschitz = lipschitz});
            }),
            "domain"_a, "losses"_a, "inverse_temperature"_a, "regularization"_a,
            "exact_only"_a = true, "tolerance"_a = 1e-12, "chain_below"_a = 1e-4,
-           "langevin_above"_a = 50)
+           "langevin_above"_a = 50, "chain"_a = "automatic", "lipschitz"_a = 0.0)
       .def("observe_vectors", &GibbsSampler::observe_vectors, "gradients"_a.noconvert())
       .def("observe_records", &GibbsSampler::observe_records, "features"_a.noconvert(),
            "labels"_a.noconvert())
@@ -121,6 +165,10 @@ void register_gibbs(py::module_& m) {
            "vector"_a.noconvert())
       .def("observe_loss", &GibbsSampler::observe_loss, "loss"_a)
       .def("fill", &GibbsSampler::fill, "source"_a, "out"_a.noconvert())
+      .def("walk", &GibbsSampler::walk, "source"_a, "steps"_a, "out"_a.noconvert())
+      .def("chain_steps", &GibbsSampler::chain_steps)
+      .def("state", &GibbsSampler::state)
+      .def("set_state", &GibbsSampler::set_state, "position"_a, "step_size"_a)
       .def("mode", &GibbsSampler::mode)
       .def("nonprivate_report", &GibbsSampler::report)
       .def_static("chain_length", &samplers::GibbsSampler::chain_length, "dimension"_a,

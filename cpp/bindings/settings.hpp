@@ -12,6 +12,7 @@
 #include "dpoco/mechanisms/continual_sum.hpp"
 #include "dpoco/mechanisms/noisy_max.hpp"
 #include "dpoco/mechanisms/switch_rule.hpp"
+#include "dpoco/samplers/gibbs.hpp"
 #include "fields.hpp"
 
 namespace dpoco::bindings {
@@ -41,6 +42,7 @@ std::unique_ptr<losses::LossSum> make_loss_sum(std::shared_ptr<const domains::Do
                                                Fields from);
 // Brings in a user's loss object, for a sum of kind "custom"; the interpreter lock is held.
 // Exceptions of the object pass through and leave the sum as it was.
+samplers::GibbsChain chain_named(const std::string& name);
 void stage_object(losses::LossSum& sum, const py::object& loss);
 
 }  // namespace dpoco::bindings

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpoco import _core
+from dpoco._json import of_json
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Guarantee
@@ -243,11 +244,8 @@ class Model(Schema):
     def load(cls, path: str | os.PathLike[str]) -> Model:
         """Return the model of a file; errors as of `from_dict`."""
         try:
-            record = json.loads(
-                Path(path).read_text(encoding="utf-8"),
-                parse_constant=_refused, object_pairs_hook=_once,
-            )  # fmt: skip
-        except (ValueError, RecursionError):
+            record = of_json(Path(path).read_bytes())
+        except StateError:
             raise StateError(
                 f"{Path(path).name} is no model: it is not a JSON text, or names a field twice"
             ) from None
@@ -257,17 +255,6 @@ class Model(Schema):
 def declarations(schema: Schema) -> dict[str, Any]:
     """Return the fields of a schema."""
     return {each.name: getattr(schema, each.name) for each in fields(Schema)}
-
-
-def _refused(constant: str) -> float:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("a field is named twice")
-    return record
 
 
 def _is_number(value: Any) -> bool:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.statement import for_person
+from dpoco.accounting.statement import for_person, promised
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 Parameters = TypeVar("Parameters")
@@ -96,13 +96,15 @@ class Participation:
     def of(self, guarantee: Guarantee) -> Guarantee:
         """Return the guarantee for all rounds of one person, from one for single rounds."""
         person = for_person(guarantee, self.rounds, self.separation, once=True)
-        if not (self.enforced and person.private):
+        if not person.private:
             return person
-        assumed = (
-            "every person comes under one name, nobody else under it, and at most "
-            f"{self.max_persons} people come: that a further one is refused is not covered"
-        )
-        return replace(person, conditions=(*person.conditions, assumed))
+        own = promised("the caller keeps each person to this limit")
+        if self.enforced:
+            own = (
+                f"The program refuses people beyond the first {self.max_persons}, which the "
+                "guarantee does not cover."
+            )
+        return replace(person, conditions=(*person.conditions, own))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""

@@ -1,23 +1,40 @@
-"""Samplers: exact draws from truncated Gaussians, their masses, and coordinate Gibbs chains.
+"""Samplers: Gibbs laws of convex losses, truncated Gaussians, and coordinate Gibbs chains.
 
-A Gaussian restricted to a set of decisions is the Gibbs law of a sum of linear losses. Its draws
-are exact up to rounding: elementary variates have both tails (``dpoco.noise``), so nothing depends
-on how many a draw takes. Methods, expected numbers of trials and tests:
-``docs/privacy/samplers.md``.
+`GibbsLaw` has density proportional to exp(-beta (F(x) + lam |x - c|^2 / 2)) on a domain, F a sum of
+losses. `ExactSampler` has no distance to it, `ProximalSampler` a proved one, `HitAndRun` and
+`MetropolisLangevin` only an asymptotic one: ``docs/samplers.md``. A Gaussian restricted to a domain
+is the Gibbs law of linear losses. Draws are exact up to rounding: elementary variates have both
+tails (``dpoco.noise``), so nothing depends on how many a draw takes. Methods, expected numbers of
+trials and tests: ``docs/privacy/samplers.md``, ``docs/privacy/gibbs_sampling.md``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import struct
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
 from dpoco import _core
+from dpoco._loss_sums import loss_sum_settings
 from dpoco._validation import FloatArray, float_array, positive_float, positive_int, real_float
+from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, Domain
+from dpoco.errors import StateError
+from dpoco.losses import CustomLoss, GlmLoss, Loss, QuadraticLoss
 from dpoco.random import Source, checked_source
 
-__all__ = ["coordinate_gibbs", "log_mass", "truncated_gaussian", "truncated_normal"]
+__all__ = [
+    "ExactSampler",
+    "GibbsLaw",
+    "HitAndRun",
+    "MetropolisLangevin",
+    "ProximalSampler",
+    "coordinate_gibbs",
+    "log_mass",
+    "truncated_gaussian",
+    "truncated_normal",
+]
 
 _LARGEST_SIZE = 2**40
 
@@ -228,3 +245,263 @@ def coordinate_gibbs(
     with stream._drawing() as engine:
         _core.fill_coordinate_gibbs(engine, symmetric, center, low, high, first, count, out)
     return out
+
+
+class GibbsLaw:
+    """A law with density proportional to exp(-beta (F(x) + lam |x - c|^2 / 2)) on a domain.
+
+    F is a sum of convex losses, one per record, and c the domain's centre.
+
+    Parameters
+    ----------
+    domain : LpBall, Box, Simplex or Polytope
+        With an interior. On a simplex the density is that on its hyperplane.
+    loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
+        Records beyond its bounds are clipped, as in a learner.
+    records : array_like of shape (T, d), of shape (T, d, d), or a list of loss objects
+        Features, gradients, matrices of a `QuadraticLoss`, or for a `CustomLoss` without functions
+        objects with ``value(x)`` and ``gradient(x)``, any subgradient at a kink.
+    labels : array_like of shape (T,) or (T, d), optional
+        Labels of a generalised linear loss, vectors of a `QuadraticLoss`.
+    inverse_temperature : float, default 1
+        beta > 0 (1/loss).
+    regularization : float
+        lam > 0 (loss/length^2): the law is strongly log-concave.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments of another type, shape or range.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        loss: Loss,
+        records: Any,
+        labels: Any = None,
+        *,
+        inverse_temperature: float = 1.0,
+        regularization: float,
+    ) -> None:
+        problem = euclidean_problem(_domain(domain), loss)
+        self.domain, self.loss = domain, loss
+        self.inverse_temperature = positive_float("inverse_temperature", inverse_temperature)
+        self.regularization = positive_float("regularization", regularization)
+        d = domain.dimension
+        self._records: Any
+        self._labels: FloatArray | None = None
+        if isinstance(loss, CustomLoss):
+            rows = records if loss.values is None else loss.rows(records)
+            self._records = [loss.of_record(each) for each in rows]
+        elif isinstance(loss, QuadraticLoss):
+            self._records = float_array("records", records, (None, d, d))
+            self._labels = float_array("labels", labels, (len(self._records), d))
+        else:
+            self._records = float_array("records", records, (None, d))
+            if isinstance(loss, GlmLoss):
+                self._labels = float_array("labels", labels, (len(self._records),))
+        if labels is not None and self._labels is None:
+            raise TypeError("this loss takes no labels")
+        self._lipschitz = problem.lipschitz * len(self._records)
+
+    def _sampler(self, **options: Any) -> _core.GibbsSampler:
+        made = _core.GibbsSampler(
+            self.domain._engine, loss_sum_settings(self.domain, self.loss, False),
+            self.inverse_temperature, self.regularization, **options,
+        )  # fmt: skip
+        if isinstance(self.loss, CustomLoss):
+            for each in self._records:
+                made.observe_loss(each)
+        elif isinstance(self.loss, QuadraticLoss):
+            assert self._labels is not None
+            for matrix, vector in zip(self._records, self._labels, strict=True):
+                made.observe_matrix(matrix, vector)
+        elif self._labels is not None:
+            made.observe_records(self._records, self._labels)
+        else:
+            made.observe_vectors(self._records)
+        return made
+
+
+class ExactSampler:
+    """Independent draws from a Gibbs law, exact in real arithmetic.
+
+    Truncated Gaussians for linear losses, adaptive rejection in one dimension, otherwise rejection
+    under a tangent or, where the losses have kinks, under a combination of tangents.
+
+    Parameters
+    ----------
+    law : GibbsLaw
+    source : Source
+        Where the randomness comes from; the sampler takes it over.
+
+    Notes
+    -----
+    Expected proposals are bounded by T, the losses' bounds and the dimension, but grow quickly with
+    them: ``docs/privacy/gibbs_sampling.md``. In many dimensions use a chain.
+    """
+
+    _options: ClassVar[dict[str, Any]] = {}
+    _magic: ClassVar[bytes] = b"dpoco exact 1\0"
+
+    def __init__(self, law: GibbsLaw, source: Source) -> None:
+        self._begin(law, source, {})
+
+    def _begin(self, law: GibbsLaw, source: Source, options: dict[str, Any]) -> None:
+        if not isinstance(law, GibbsLaw):
+            raise TypeError(f"law must be a GibbsLaw; got {type(law).__name__}")
+        self.law, self._source = law, checked_source(source)
+        self._engine = law._sampler(**self._options, **options)
+
+    @property
+    def distance(self) -> float | None:
+        """Proved bound on the total variation of a draw to the law; None if there is none."""
+        return 0.0
+
+    def draw(self, size: int = 1) -> FloatArray:
+        """Return independent draws, shape (size, d)."""
+        out = np.empty(
+            (positive_int("size", size, maximum=_LARGEST_SIZE), self.law.domain.dimension)
+        )
+        with self._source._drawing() as engine:
+            self._engine.fill(engine, out)
+        return out
+
+    def to_bytes(self) -> bytes:
+        """Return the source and the place of the chain: secret. See `from_bytes`."""
+        position, size = self._engine.state()
+        numbers = struct.pack(f"<Qd{len(position)}d", len(position), size, *position)
+        return self._magic + numbers + self._source.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, state: bytes, law: GibbsLaw, **options: Any) -> Self:
+        """Continue a sampler of the same law and options, bit for bit.
+
+        Do not use the original any more: both would draw the same.
+
+        Raises
+        ------
+        StateError
+            If `state` is not the result of `to_bytes`.
+        """
+        head, rest = state[: len(cls._magic)], state[len(cls._magic) :]
+        try:
+            count, size = struct.unpack_from("<Qd", rest)
+            position = list(struct.unpack_from(f"<{min(count, len(rest))}d", rest, 16))
+        except struct.error:
+            raise StateError("not the state of a sampler") from None
+        if head != cls._magic or not np.isfinite([size, *position]).all():
+            raise StateError("not the state of a sampler")
+        made = cls(law, Source.from_bytes(rest[16 + 8 * count :]), **options)
+        made._engine.set_state(position, size)
+        return made
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a sampler holds a source: use to_bytes and from_bytes")
+
+
+class _Chain(ExactSampler):
+    """A Markov chain: draws that start afresh, or successive states."""
+
+    def __init__(self, law: GibbsLaw, source: Source, *, tolerance: float = 1e-6) -> None:
+        self.tolerance = real_float("tolerance", tolerance)
+        self._begin(law, source, {"tolerance": self.tolerance, "exact_only": False})
+
+    @property
+    def steps(self) -> int:
+        """Steps of one draw: a function of public numbers."""
+        return self._engine.chain_steps()
+
+    @property
+    def distance(self) -> float | None:
+        """None: the chain comes as near to the law as you like, but no number is proved."""
+        return None
+
+    def walk(self, size: int, steps: int = 1) -> FloatArray:
+        """Return successive states `steps` apart, shape (size, d), from where the last walk ended.
+
+        The states are dependent; their law comes nearer to the target with every step.
+        """
+        count = positive_int("size", size, maximum=_LARGEST_SIZE)
+        out = np.empty((count, self.law.domain.dimension))
+        apart = positive_int("steps", steps)
+        with self._source._drawing() as engine:
+            self._engine.walk(engine, apart, out)
+        return out
+
+
+class HitAndRun(_Chain):
+    """Hit-and-run: a random direction in whitened coordinates, an exact draw on the chord.
+
+    Values and subgradients suffice. The law is invariant. `steps` is what a Gaussian law needs with
+    room to spare; for other laws the distance after them is not proved (`distance` is None).
+
+    Parameters
+    ----------
+    law : GibbsLaw
+    source : Source
+        Where the randomness comes from; the sampler takes it over.
+    tolerance : float, default 1e-6
+        In (0, 1): the total variation aimed at, which sets `steps`.
+    """
+
+    _options: ClassVar[dict[str, Any]] = {"chain": "hit_and_run"}
+    _magic: ClassVar[bytes] = b"dpoco hit-and-run 1\0"
+
+
+class MetropolisLangevin(_Chain):
+    """Metropolis-adjusted Langevin (MALA) in whitened coordinates, kept within the set.
+
+    Steps out of the set are refused. 300 steps of warm-up set the step size, which is then frozen:
+    the law is invariant. For differentiable losses; with kinks the law stays invariant and
+    acceptance falls. The distance
+    after `steps` is not proved (`distance` is None).
+
+    Parameters
+    ----------
+    law : GibbsLaw
+    source : Source
+        Where the randomness comes from; the sampler takes it over.
+    tolerance : float, default 1e-6
+        In (0, 1): the total variation aimed at, which sets `steps`.
+    """
+
+    _options: ClassVar[dict[str, Any]] = {"chain": "langevin"}
+    _magic: ClassVar[bytes] = b"dpoco langevin 1\0"
+
+
+class ProximalSampler(_Chain):
+    """The proximal sampler: its distance to the law is proved, kinks and walls included.
+
+    A step adds a normal variate and draws exactly from the law given the sum. A draw is within
+    total variation `tolerance` of the law after `steps`, about
+    8 n (g T)^2 (1 + lam R / (G T)) log(...) with g T = G T sqrt(beta/lam), for losses that are
+    convex and G-Lipschitz: enforced by clipping, or declared (`CustomLoss`).
+
+    Parameters
+    ----------
+    law : GibbsLaw
+    source : Source
+        Where the randomness comes from; the sampler takes it over.
+    tolerance : float, default 1e-6
+        In (0, 1): the proved bound on the total variation of a draw.
+
+    Notes
+    -----
+    At most 3.5 evaluations of the losses a step on average. Proof:
+    ``docs/privacy/gibbs_sampling.md``.
+    """
+
+    _options: ClassVar[dict[str, Any]] = {"chain": "proximal"}
+    _magic: ClassVar[bytes] = b"dpoco proximal 1\0"
+
+    def _begin(self, law: GibbsLaw, source: Source, options: dict[str, Any]) -> None:
+        # Without losses the law is the start's own.
+        lipschitz = law._lipschitz or 1e-100
+        super()._begin(law, source, {**options, "lipschitz": lipschitz})
+
+    @property
+    def distance(self) -> float | None:
+        """Proved bound on the total variation of a draw to the law: `tolerance`."""
+        return self.tolerance

@@ -49,7 +49,7 @@ def stated(
         unit="one round",
         horizon=horizon,
         mechanism="a test",
-        noise_multiplier=None if not mu else 1.0 / mu,
+        seeded=seeded,
         certified=not seeded and math.isfinite(epsilon),
         reference="none",
         conditions=common_conditions(truncation_mass, seeded, sums=False),

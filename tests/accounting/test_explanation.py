@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+import dpoco
 from dpoco.accounting import Budget, Guarantee, sum_release
 from dpoco.accounting import attack_power as power
 from dpoco.accounting.explanation import REVIEWS, explain, facts
@@ -24,7 +25,9 @@ SUM = sum_release.guarantee(
 )
 PURE = stated(horizon=7, pure=0.5)
 LOCAL = local_guarantee(LocalReport(1.0, 2, (BitRandomizer(1.0).law,)), released="a bit")
-JOINT = dataclasses.replace(SUM, view="others", unit="one user's record", paper_epsilon=36.5)
+JOINT = dataclasses.replace(
+    SUM, description=None, view="others", unit="one user's record", paper_epsilon=36.5
+)
 
 
 def flat(guarantee):
@@ -78,13 +81,12 @@ def test_what_each_relation_says():
     assert "including the party that collects the reports" in flat(LOCAL)
     assert "that a user takes part, when, and how often, is visible" in flat(LOCAL)
     assert "all other users together" in flat(JOINT)
-    assert "her data and are not covered" in flat(JOINT)
+    assert "that user's data and are not covered" in flat(JOINT)
     assert "any computing power" in flat(SUM)
     emptied = dataclasses.replace(SUM, change="zero_out")
     assert "nobody can tell whether one round had any data" in flat(emptied)
     assert "replaced data count as two changes" in flat(emptied)
-    assert "With the published constants" in flat(JOINT)
-    assert "epsilon = 36.5" in flat(JOINT)
+    assert "epsilon of the published constants: 36.5" in flat(JOINT)
     assert "in print" not in flat(SUM)
 
 
@@ -98,13 +100,13 @@ def test_who_has_reviewed_the_proof(monkeypatch):
 
 def test_no_privacy_and_no_certificate():
     none = Guarantee.none(4)
-    assert flat(none).startswith("No privacy is promised")
+    assert flat(none).startswith("NOT PROTECTED: ")
+    assert "No privacy is promised" in flat(none)
     assert "epsilon" not in flat(none)
     assert facts(none)["epsilon"] == "inf"
     assert "guessing" not in facts(none)
-    seeded = dataclasses.replace(PURE, certified=False)
-    assert explain(seeded).startswith("NOT CERTIFIED")
-    assert not explain(PURE).startswith("NOT")
+    assert explain(dataclasses.replace(SUM, seeded=True)).startswith("NOT PROTECTED: the noise is")
+    assert explain(SUM).startswith("protected: epsilon = 1")
     point = restated(PURE, profile=None, delta=1e-9)
     assert "2: nothing known" in flat(point)
     assert not re.search(r"\b(inf|nan)\b", flat(point))
@@ -112,60 +114,123 @@ def test_no_privacy_and_no_certificate():
 
 # -- the page without terms ------------------------------------------------------------------------
 
-HEADS = ["What is protected", "For whom", "For how long", "What an attacker could still learn",
-         "What the operator must do", "What is not covered", "For experts"]  # fmt: skip
+HEADS = ["Privacy statement", "What is protected", "Who is protected", "Against whom",
+         "For how long", "What an attacker could still learn", "What counts as public",
+         "What the operator must do", "What the program does", "What the protection rests on",
+         "What is not covered", "Words", "For experts"]  # fmt: skip
 
 
 def page(guarantee, **options):
     text = explain(guarantee, plain=True, **options)
     assert max(map(len, text.splitlines())) <= 88
-    assert len(text.splitlines()) <= 60  # a page
+    assert len(text.splitlines()) <= 110  # two pages
     return " ".join(text.split())
 
 
 @pytest.mark.parametrize("guarantee", [SUM, PURE, LOCAL, JOINT], ids=["sum", "pure", "local", "j"])
-def test_the_plain_page_answers_six_questions(guarantee):
-    lines = explain(guarantee, plain=True).splitlines()
-    assert [line for line in lines if not line.startswith(" ") and line != "WARNING"] == HEADS
-    text, exact = page(guarantee), power.guessing_probability(guarantee)
-    (guess,) = re.findall(r"guesses right at most ([\d.]+) times in 100 after", text)
-    assert 0.0 <= float(guess) / 100.0 - exact <= 0.0011  # rounded up
-    (suspected,) = re.findall(r"1 % likely before becomes at most ([\d.]+) % likely", text)
-    assert 0.0 <= float(suspected) / 100.0 - facts(guarantee)["odds"]["posterior"]["0.01"] <= 0.0011
+def test_the_plain_page_has_every_condition_once(guarantee):
+    text = explain(guarantee, plain=True)
+    heads = [line for line in text.splitlines() if not line.startswith(" ") and line != "WARNING"]
+    assert set(heads[1:]) <= set(HEADS)
+    for needed in ("What the operator must do", "What is not covered", "For experts"):
+        assert needed in heads
+    flat = page(guarantee)
+    for condition in guarantee.conditions:
+        assert flat.count(" ".join(condition.split())) == 1, condition
+    for term in ("neighbour", "differential", "sensitivity", "mechanism described", " too."):
+        assert term not in flat.split("For experts")[0]
+
+
+@pytest.mark.parametrize("guarantee", [SUM, PURE, LOCAL, JOINT], ids=["sum", "pure", "local", "j"])
+def test_the_three_risks_are_the_curves(guarantee):
+    text, record = page(guarantee), facts(guarantee)
+    found = {
+        r"at most ([\d.]+) %, instead of 0.1 %": power.test_power(guarantee, 0.001),
+        r"at most ([\d.]+) %, instead of 1 %": power.test_power(guarantee, 0.01),
+        r"at most ([\d.]+) %, instead of 50 %": power.guessing_probability(guarantee),
+        r"1 % likely becomes at most ([\d.]+) % likely": record["odds"]["posterior"]["0.01"],
+    }
+    for pattern, exact in found.items():
+        (said,) = re.findall(pattern, text)
+        assert -1e-12 <= float(said) / 100.0 - exact <= 0.0011  # rounded up
     assert ("except with a chance" in text) == (guarantee.delta > 0.0)
-    assert ("takes part" in text) == (guarantee.view == "server")
-    assert ("own outputs" in text) == (guarantee.view == "others")
-    for term in ("neighbour", "differential", "sensitivity", "mechanism described"):
-        assert term not in text.split("For experts")[0]
+    for risk in ("Singling out.", "Linkability.", "Inference.", "recital 26"):
+        assert risk in text
+    assert ("What the protected user is shown" in text) == (guarantee.view == "others")
+
+
+def test_words_follow_the_numbers():
+    """What is said of closeness and of certainty is what the curve allows."""
+    assert "look almost the same" in page(stated(horizon=7, pure=0.1))
+    for pure, words in ((0.9, "look similar"), (3.0, "may differ clearly"), (10.5, "in name only")):
+        assert words in page(stated(horizon=7, pure=pure))
+        assert "almost the same" not in page(stated(horizon=7, pure=pure))
+    loud = page(stated(horizon=7, pure=20.0))
+    assert loud.count("practical certainty") == 2
+    assert "The guess could be practically certain" in loud
+    assert "100 %" not in loud
+    for pure in (0.3, 5.0, 7.0, 9.0, 11.0, 30.0, 800.0):
+        assert "at most 100" not in page(stated(horizon=7, pure=pure))
+
+
+def linked(releases, contents, prior_guess):
+    """Return the chance of the best pick among equally likely contents, by enumeration."""
+    del prior_guess
+    return sum(max(law[x] for law in contents) for x in releases) / len(contents)
+
+
+def test_singling_out_and_linking_are_bounded_for_all_laws():
+    """Randomised response, for which pure privacy is attained: the best pick and description."""
+    epsilon, many = 1.0, 100
+    claim = stated(horizon=1, pure=epsilon)
+    keep = math.exp(epsilon) / (math.exp(epsilon) + many - 1)
+    laws = [[keep if x == j else (1 - keep) / (many - 1) for x in range(many)]
+            for j in range(many)]  # fmt: skip
+    best = linked(range(many), laws, None)
+    assert best <= power.test_power(claim, 1.0 / many) * (1 + 1e-12)
+    assert best > 2.0 / many  # and it is not far below
+    # A description that names the released content fits one in `many` people by chance.
+    assert keep <= power.test_power(claim, 1.0 / many) * (1 + 1e-12)
 
 
 def test_the_plain_page_warns():
-    certain = dataclasses.replace(PURE, certified=True)
-    assert "WARNING" not in page(certain)
+    assert "WARNING" not in page(PURE) or PURE.description is None
     loud = stated(horizon=7, pure=10.5)
     assert "epsilon = 10.5 is above 10" in page(loud)
     assert "above 10" not in page(stated(horizon=7, pure=9.5))
     assert SUM.delta == 1e-6
-    assert "above 1 in" not in page(SUM)
+    assert "WARNING" not in page(SUM)
     assert "above 1 in" not in page(SUM, people=10**6)
     assert "delta = 1e-06 is above 1 in 1,000,001, the number of people" in page(
         SUM, people=10**6 + 1
     )
-    many = dataclasses.replace(SUM, horizon=10**7)
-    assert "above 1 in 10,000,000, the number of rounds" in page(many)
-    assert "This is not proved" in page(dataclasses.replace(SUM, certified=False))
+    seeded = dataclasses.replace(SUM, seeded=True)
+    assert "would hold if it were secret" in page(seeded)
+    assert "SEEDED SOURCE" in page(seeded)
     with pytest.raises(ValueError, match="people"):
         explain(SUM, plain=True, people=0)
 
 
 def test_the_plain_page_names_promises_people_and_those_who_come_back():
     declared = Guarantee.gaussian(sensitivity=1.0, noise_scale=8.0, delta=1e-6, horizon=50)
-    assert page(declared).count("guarantee this yourself, since nothing enforces it: PROMISED") == 2
-    assert "with ten of them the same guess may be right" in page(declared)
+    assert page(declared).count("PROMISED, not enforced:") == 2
+    assert "The numbers below hold if every promise is kept" in page(declared)
+    assert "Of ten together, a guess between two contents" in page(declared)
     person = declared.for_person(3, 2)
     assert "All that any one person contributes" in page(person)
-    assert "nobody has more than 3 rounds, any two at least 2 apart" in page(person)
-    assert "with ten of them" not in page(person)
+    assert "Each person contributes at most 3 rounds, any two at least 2 apart." in page(person)
+    assert "two accounts of a person count as two people" in page(person)
+    assert "Of ten together" not in page(person)
     assert "was left empty" in page(dataclasses.replace(SUM, change="zero_out"))
     assert "last digits" in page(declared)
-    assert page(Guarantee.none(5)).startswith("No privacy is promised")
+    assert "No privacy is promised" in page(Guarantee.none(5))
+
+
+def test_the_head_says_what_the_statement_is_about():
+    about = {"Title": "Offers", "File": "offers.json", "Operator": "Shop Ltd"}
+    lines = explain(SUM, plain=True, about=about).splitlines()
+    at = lines.index("Privacy statement: Offers")
+    assert lines[at + 1 : at + 4] == [
+        f"  - Software: dpoco {dpoco.__version__}", "  - File: offers.json",
+        "  - Operator: Shop Ltd",
+    ]  # fmt: skip

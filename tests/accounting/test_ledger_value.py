@@ -295,10 +295,10 @@ def test_the_guarantee_of_a_ledger():
     g = ledger.guarantee
     assert (g.epsilon, g.delta, g.change, g.view) == (1.0, 1e-6, "replace", "everyone")
     assert g.unit == "one round"
-    assert g.certified
+    assert not g.certified  # of scores whose sensitivity is promised
     assert g.delta_at(1.0) == 1e-6
     assert Guarantee.from_json(g.to_json()) == g
-    assert "all charges speak about one round: promised by the caller" in g.conditions
+    assert "PROMISED, not enforced: all charges are about one round." in g.conditions
     assert any(text.startswith("first: ") for text in g.conditions)
     assert "first, selection, an event" in g.mechanism
     ledger.charge(gaussian(0.01, seeded=True), "a test")
@@ -307,10 +307,12 @@ def test_the_guarantee_of_a_ledger():
     plan = filled(adaptive=False)
     assert plan.guarantee.epsilon < 0.6
     assert all(entry.price == (0.0, 0.0) for entry in plan.entries)
-    assert plan.guarantee.conditions[0] == "all charges were fixed before the first release"
+    assert (
+        plan.guarantee.conditions[0] == "The operator fixed all charges before the first release."
+    )
     joint = Ledger(BUDGET, view="others")
     joint.charge(dataclasses.replace(gaussian(0.01), view="others"), "bandit")
-    assert any("nobody who reacts" in text for text in joint.guarantee.conditions)
+    assert any("Nobody who reacts" in text for text in joint.guarantee.conditions)
 
 
 def test_the_report_shows_every_number():
@@ -344,8 +346,8 @@ def test_a_ledger_of_people_takes_guarantees_for_people_only():
     prices = [entry.price.main for entry in charges]
     assert prices == [one.for_person(3, 9).mu ** 2, one.for_person(2).mu ** 2]
     assert book.unit == book.guarantee.unit == "one person"
-    for rule in ("at most 3 rounds, at least 9 apart", "at most 2 rounds"):
-        assert any(f"every person has {rule}" in text for text in book.guarantee.conditions)
+    for rule in ("at most 3 rounds, any two at least 9 apart", "at most 2 rounds"):
+        assert any(f"Each person contributes {rule}" in text for text in book.guarantee.conditions)
     for other in (one, one.for_person(1)):  # says nothing of people, or of her only round
         with pytest.raises(ValueError, match="protects 'one person'"):
             book.charge(other, "mixed")
@@ -365,3 +367,25 @@ def test_what_roundings_leave_of_a_budget_is_nothing(adaptive):
     assert 1.0 - 1e-9 < ledger.spent <= 1.0
     assert ledger.remaining is None
     assert "nothing" in ledger.report()
+
+
+def test_a_doubled_charge_is_said_where_it_is_seen():
+    """In the report, in the guarantee and in a refusal, each with the cheap way."""
+    emptied = dataclasses.replace(gaussian(0.1), change="zero_out")
+    cheap = "a ledger with relation='zero_out' charges it once"
+    doubled, once = Ledger(BUDGET), Ledger(BUDGET, relation="zero_out")
+    for ledger in (doubled, once):
+        ledger.charge(emptied, "a sum")
+    assert doubled.entries[0].price.main == pytest.approx(4.0 * once.entries[0].price.main)
+    assert cheap in " ".join(doubled.report().split())
+    assert any(cheap in text for text in doubled.guarantee.conditions)
+    assert cheap not in once.report()
+    large = dataclasses.replace(gaussian(0.2), change="zero_out")
+    with pytest.raises(BudgetExceeded, match="relation='zero_out'"):
+        doubled.charge(large, "more")
+    once.charge(large, "more")
+    fixed = Ledger(BUDGET, adaptive=False)
+    while fixed.affordable(large):
+        fixed.charge(large, "more")
+    with pytest.raises(BudgetExceeded, match="relation='zero_out'"):
+        fixed.charge(large, "more")

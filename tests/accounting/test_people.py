@@ -164,7 +164,7 @@ def test_all_that_she_brings_is_protected_where_one_round_of_it_counts(leader):
         mine = rule.of(leader)
         assert (mine.unit, mine.person) == ("one person", (1, rule.separation))
         assert mine.epsilon == leader.epsilon
-        assert mine.conditions[0].startswith("every person has at most one round, by rule")
+        assert "Each person contributes at most one round." in mine.conditions
         assert dpoco.Guarantee.from_json(mine.to_json()) == mine
         mine.verify()
         pool = pool_guarantee(mine, keys=5, noise="fresh")
@@ -205,8 +205,13 @@ def test_other_mechanisms_are_groups():
     pure = dpoco.experts.EpochSelector(5, horizon=100, budget=Budget(1.0, 0.0)).guarantee
     mine = pure.for_person(3, 20)
     assert (mine.epsilon, mine.delta) == (pytest.approx(3.0, rel=1e-12), 0.0)
-    assert any("fixed in advance" in text for text in mine.conditions)
+    # A pure loss is one given any past: her times may react to releases, as in a pool of one key.
+    assert any("rounds may depend on releases" in text for text in mine.conditions)
     mine.verify()
+    lazy = dpoco.oco.ContinuousMultiplicativeWeights(
+        LpBall(3), LinearLoss(1.0), horizon=10**5, budget=BUDGET, coupling="anchored"
+    ).guarantee.for_person(3, 20)
+    assert any("rounds were fixed in advance" in text for text in lazy.conditions)
 
 
 def test_lazy_learners_take_the_smaller_of_a_chain_and_all_rounds_together():
@@ -243,7 +248,9 @@ def test_what_is_no_single_mechanism_is_refused(leader):
     pool = pool_guarantee(leader, keys=5, noise="fresh")
     book = Ledger(Budget(3.0, 1e-5))
     book.charge(leader, "a")
-    for other in (pool, book.guarantee, replace(leader, unit="one user")):
+    with pytest.raises(ValueError, match="protects 'one round'"):
+        replace(leader, unit="one user")
+    for other in (pool, book.guarantee):
         with pytest.raises(ValueError, match="call this for its parts"):
             other.for_person(3)
 

@@ -85,7 +85,7 @@ def test_unknown_noise_adds_up_deltas():
     assert pool.delta_at(0.5 * pool.epsilon) == 1.0  # nothing more is claimed
     fixed = pool_guarantee(one, keys=1000, adaptive=False)
     assert fixed.epsilon == one.epsilon
-    assert any("promised by the caller" in text for text in fixed.conditions)
+    assert any("PROMISED, not enforced: the key and round" in text for text in fixed.conditions)
 
 
 def test_pure_learners_stay_pure():
@@ -145,8 +145,8 @@ def test_a_user_with_several_records():
     assert user.mu >= 6.0 * one.mu
     assert user.epsilon == pytest.approx(gaussian_epsilon(6.0 * one.mu, one.delta), rel=1e-9)
     assert user.unit == "one user"
-    assert any("protected per round" in text for text in one.conditions)
-    assert not any("protected per round" in text for text in user.conditions)
+    assert any("Each round is protected by itself" in text for text in one.conditions)
+    assert not any("Each round is protected by itself" in text for text in user.conditions)
     assert "the data of one user" in str(user)
     chain = pool_guarantee(
         one, keys=100, privacy_unit="user", rounds_per_user=3, keys_per_user=4, adaptive=False
@@ -172,11 +172,14 @@ def test_several_rounds_of_a_user_cost_what_the_sums_say():
         assert pools[1].mu == pytest.approx(2.0 * mine.mu, rel=1e-12)
         assert pools[1].mu < 0.95 * 6.0 * one.mu
         assert pools[1].truncation_mass == pytest.approx(4.0 * mine.truncation_mass, abs=0.0)
-        assert pools[0] == pool_guarantee(mine, keys=100, noise="fresh")
+        same = pool_guarantee(mine, keys=100, noise="fresh")
+        assert pools[0] == replace(same, conditions=pools[0].conditions)
+        rule = "PROMISED, not enforced: one person has at most 3 records under one key"
+        assert any(text.startswith(rule) for text in pools[0].conditions)
         for pool in pools:
             assert pool.certified
             assert Guarantee.from_json(pool.to_json()) == pool
-            assert not any("the times of a person" in text for text in pool.conditions)
+            assert not any("The times of a person" in text for text in pool.conditions)
     assert pools[0].mu < one.for_person(3).mu
     with pytest.raises(ValueError, match="less often"):
         pool_guarantee(mine, keys=5, noise="fresh", rounds_per_user=4)

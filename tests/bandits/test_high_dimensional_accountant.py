@@ -223,7 +223,7 @@ def test_all_rounds_of_a_person(arm_learner):
         mine = one.for_person(3, separation)
         assert dpoco.Guarantee.from_json(mine.to_json()) == mine
         mine.verify()
-        assert "may react" in mine.conditions[1]
+        assert any("may depend on releases" in text for text in mine.conditions)
         assert mine.view == "others"
         spent.append(mine.epsilon)
     assert spent == sorted(spent)

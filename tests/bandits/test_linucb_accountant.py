@@ -54,7 +54,7 @@ def test_noise_is_the_analytic_gaussian_one(method, reach, top):
     assert g.epsilon == pytest.approx(1.0, rel=1e-9)
     assert g.epsilon <= 1.0
     assert g.delta == 1e-6
-    assert "all OTHER users" in str(g)
+    assert "All OTHER users" in str(g)
     assert dpoco.Guarantee.from_json(g.to_json()) == g
     cheat = dataclasses.replace(p, noise_scale=0.5 * p.noise_scale)
     assert guarantee(3, 4, cheat).mu == pytest.approx(2.0 * g.mu, rel=1e-12)

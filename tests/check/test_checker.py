@@ -131,7 +131,7 @@ def test_what_cannot_be_derived_is_never_called_proved(checker):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         open_learner = experts.PrefixHedge(4, horizon=10, budget=None)
-    assert checker.check(open_learner.guarantee.to_dict())[0] == "nothing to prove"
+    assert checker.check(open_learner.guarantee.to_dict())[0] == "NOT PROTECTED"
     stated = STATED["gaussian"]()
     assert checker.check({**stated, "description": None})[0] == "not covered"
     assert checker.check({**stated, "view": "server"})[0] == "not covered"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from dpoco.accounting import Budget, sum_release
@@ -36,7 +38,10 @@ def test_a_ledger(invoke, tmp_path, guarantee, answer):
     ledger.charge(guarantee, "running sums")
     path = written(tmp_path / "ledger.json", ledger.to_json())
     result = invoke("explain", path)
-    assert result.stdout == f"{ledger.report()}\n\n{explain(ledger.guarantee)}\n"
+    first, _, rest = result.stdout.partition("\n\n")
+    assert first.startswith("protected: epsilon = ")
+    assert rest.startswith(f"{ledger.report()}\n\nWhat is protected\n")
+    assert explain(ledger.guarantee).endswith(rest.partition("\n\n")[2].rstrip("\n"))
     record = answer("explain", path)
     assert record.pop("schema") == "dpoco.explanation/1"
     assert record.pop("ledger") == {
@@ -46,7 +51,8 @@ def test_a_ledger(invoke, tmp_path, guarantee, answer):
         "remaining": ledger.remaining.to_dict(),
         "charges": ["running sums"],
     }
-    assert record == facts(ledger.guarantee)
+    said = {"verdict": "protected", "sentence": " ".join(first.split())}
+    assert record == facts(ledger.guarantee) | said
 
 
 def test_what_plan_prints_can_be_explained(invoke, tmp_path):
@@ -72,9 +78,13 @@ def test_a_missing_file_is_one_line(tmp_path, refused):
 def test_the_plain_page(invoke, tmp_path, guarantee):
     path = written(tmp_path / "g.json", guarantee.to_json())
     shown = invoke("explain", path, "--plain", "--people", 10**8).stdout
-    assert shown == explain(guarantee, plain=True, people=10**8) + "\n"
-    assert shown.startswith("WARNING")
-    assert not invoke("explain", path, "--plain").stdout.startswith("WARNING")
+    about = {
+        "File": "g.json", "Generated on": datetime.now(timezone.utc).date().isoformat(),
+        "Signed by": "nobody: anybody can have written this file",
+    }  # fmt: skip
+    assert shown == explain(guarantee, plain=True, people=10**8, about=about) + "\n"
+    assert "\nWARNING\n" in shown
+    assert "\nWARNING\n" not in invoke("explain", path, "--plain").stdout
     ledger = Ledger(BUDGET)
     ledger.charge(guarantee, "running sums")
     path = written(tmp_path / "ledger.json", ledger.to_json())

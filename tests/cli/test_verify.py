@@ -137,7 +137,8 @@ def test_the_independent_checker_proves_what_is_in_every_kind_of_file(invoke, fi
     open_learner = dpoco.experts.PrefixHedge(3, horizon=100, budget=None)
     (files / "open.json").write_text(open_learner.guarantee.to_json())
     names = ("list.json", "ledger.json", "learner.dpoco", "releases.db", "open.json")
-    rows = answer("verify", "--independent", *(files / name for name in names))["files"]
+    paths = [files / name for name in names]
+    rows = json.loads(invoke("verify", "--independent", *paths, "--json", code=6).stdout)["files"]
     summed = "the sum of charges, by dpoco"
     statements = [[each.rpartition("1e-05, ")[2] for each in row["statements"]] for row in rows]
     assert statements[0] == statements[3][:2] == ["proved"] * 2

@@ -203,7 +203,7 @@ def test_recommender_of_people(tmp_path, capsys, monkeypatch):
 def test_fleet(tmp_path, capsys):
     """Over a second: a pool and a journal for each of three budgets, started twice."""
     text = run_quickly("fleet", tmp_path, capsys)
-    assert "there are never more than 6 keys" in text
+    assert "The pool has at most 6 keys." in text
     rows = table(text, ["own models, epsilon = 1", "own models, epsilon = 4",
                         "own models, without privacy", "one model for all, epsilon = 1",
                         "the rate of failures"])  # fmt: skip
@@ -238,7 +238,7 @@ def test_people_who_rate_movies(tmp_path, capsys, monkeypatch):
         example.main(["--quick", "--rounds", "4", "--epsilon", "2", "4"])
     text = capsys.readouterr().out
     assert "600 records of 30 people; used are at most 4 of each, at least 1 apart" in text
-    assert "every person has at most 4 rounds, by rule" in text
+    assert "Each person contributes at most 4 rounds." in text
     rows = table(text, ["a round", "a group", "a person"])
     for turn, asked in enumerate((2.0, 4.0)):
         real = {name: rows[name][turn][2] for name in rows}

@@ -14,7 +14,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import lines  # noqa: E402
 
-BEHIND = {"oco.NoisyFTRL": 4_243, "oco.CoupledRegularizedLeader": 5_192}
+# Unit, promises and conditions of a guarantee are computed, and not believed: some 280 lines.
+BEHIND = {"oco.NoisyFTRL": 4_528, "oco.CoupledRegularizedLeader": 5_504}
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

@@ -43,7 +43,7 @@ def test_fresh_draws_cost_what_one_learner_costs(tmp_path):
         assert entry.label == "group users"
         charge, one = _guarantee(sums(), 7), sums().guarantee
         assert (charge.epsilon, charge.mu) == (one.epsilon, one.mu)
-        assert any("never more than 7 keys" in text for text in charge.conditions)
+        assert any("at most 7 keys" in text for text in charge.conditions)
     with opened(tmp_path) as journal:
         journal.open("user 5", sums, group="users")  # the size is known
         journal.open("user 0", sums, group="users")  # is there already

@@ -183,7 +183,8 @@ def test_calibration():
         assert g.epsilon <= 0.3
         assert g.epsilon > 0.3 * (1.0 - 1e-12)
         assert g.delta == 0.0
-        assert g.certified
+        assert len(g.doubts) == 1  # the sensitivity is the caller's promise
+        assert not g.certified
         assert AboveThresholdParameters.from_dict(p.to_dict()) == p
         # The split is the best one: no other spends as much with a smaller sum.
         log_queries = math.log(1000 / 0.05)

@@ -145,7 +145,8 @@ def test_scores_that_move_one_way_need_half_the_noise():
     assert math.isclose(p.scale, 1.0, rel_tol=1e-12)
     result = accountant.guarantee(p, budget=PURE)
     assert 1.0 - 1e-12 < result.epsilon <= 1.0
-    assert result.certified
+    assert len(result.doubts) == 1  # the sensitivity is the caller's promise
+    assert not result.certified
     assert result.unit == "one record"
 
 

@@ -59,7 +59,7 @@ def test_noise_is_the_analytic_gaussian_one(domain, options, reach, budget):
     assert g.epsilon == pytest.approx(budget.epsilon, rel=1e-9)
     assert g.epsilon <= budget.epsilon
     assert g.delta == budget.delta
-    assert g.certified
+    assert g.certified == (g.claimed is None)  # nobody proves what is in print
     assert g.sensitivity == pytest.approx(2.0 * reach, rel=1e-9)
     g.require(budget)
     # Half the noise is half the privacy, whatever the derived fields say.

@@ -155,7 +155,7 @@ def test_names_are_asked_for_where_they_count_only(subject, fresh):
         learner.run(*subject.part(0, ROUNDS), persons=PEOPLE[:-1])
     assert vouched.guarantee.person == (2, 3)
     for learner, enforced in ((strict, True), (plain, False), (vouched, False)):
-        assert any("one name" in text for text in learner.guarantee.conditions) == enforced
+        assert any("refuses people" in text for text in learner.guarantee.conditions) == enforced
 
 
 def test_a_full_house_plays_nothing(subject, fresh):
@@ -340,7 +340,7 @@ def test_horizons_and_people_end_together():
         domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20), participation=Participation(5)
     )
     assert learner.guarantee.person == (1, 1)  # all that she brings, of which one record counts
-    assert learner.guarantee.conditions[0].startswith("every person has at most one round, by rule")
+    assert learner.guarantee.conditions[0] == "Each person contributes at most one round."
     assert learner.guarantee.epsilon == dpoco.oco.NoisyFTRL(
         domain, loss, horizon=1, budget=dpoco.Budget(1.0, 1e-2 / 20)
     ).guarantee.epsilon  # fmt: skip

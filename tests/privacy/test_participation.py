@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.stats import norm
+from tests.people.oracle import patterns
 
 from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.privacy.mechanisms.base import Parts
@@ -52,14 +53,6 @@ def matrix(method, n):
     if isinstance(method, Normalised):
         return table / np.repeat(method.levels, np.diff(method.ends, prepend=0))
     return table
-
-
-def patterns(length, rounds, separation):
-    """All sets of at most `rounds` of `length` rounds, `separation` apart, that no other holds."""
-    for count in range(1, most_rounds(rounds, separation, length) + 1):
-        for places in itertools.combinations(range(length), count):
-            if all(b - a >= separation for a, b in itertools.pairwise(places)):
-                yield places
 
 
 def brute(method, pushes, batch, rounds, separation):

@@ -332,6 +332,8 @@ def test_learners_for_people_make_a_pool_for_users(tmp_path):
     strict = KeyedPool(hedge(horizon=9, participation=dpoco.Participation(3, 2)), max_keys=4)
     assert strict.guarantee.mu == pool.guarantee.mu
     assert any("one name" in text for text in strict.guarantee.conditions)
+    promised = "PROMISED, not enforced: one person has records under at most 1 key."
+    assert promised in strict.guarantee.conditions  # which the pool does not count
 
 
 @pytest.mark.parametrize("name", ["hedge", "bandit"])

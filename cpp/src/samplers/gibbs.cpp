@@ -5,12 +5,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "cutting_planes.hpp"
+#include "dpoco/core/errors.hpp"
 #include "dpoco/simd/elementary.hpp"
 #include "gibbs_envelope.hpp"
 #include "gibbs_line.hpp"
 #include "hit_and_run.hpp"
 #include "mala.hpp"
 #include "mode.hpp"
+#include "proximal.hpp"
 
 namespace dpoco::samplers {
 
@@ -19,6 +22,16 @@ using losses::LossSum;
 using random::Source;
 
 namespace {
+
+// Above this residual of the mode the losses have kinks there.
+constexpr double kSmooth = 1e-6;
+// What the best tangent under kinks may miss, in nats of the log density.
+constexpr double kGap = 0.1;
+// Planes for the start of a chain, and for a mode.
+constexpr std::uint64_t kFewPlanes = 200;
+constexpr std::uint64_t kMostPlanes = 2000;
+// Proposals after which a chain takes over; a user's losses are slow to ask.
+constexpr std::uint64_t kMostProposals = 100000;
 
 GibbsSettings checked(GibbsSettings settings) {
   const auto positive = [](double x) { return x > 0.0 && std::isfinite(x); };
@@ -44,11 +57,16 @@ struct GibbsSampler::Work {
         lam(settings.regularization),
         flat(body),
         modes(body, lam),
+        planes(body, lam),
+        secants(body, beta, lam),
         envelope(body, beta, lam),
         line(beta, lam),
         walk(body, beta, lam, settings.tolerance),
-        langevin(body, beta, lam, settings.tolerance),
+        langevin(body, beta, lam),
+        proximal(body, beta, lam, settings.lipschitz),
         metric(body.dimension()),
+        below(body.dimension()),
+        bend(body.dimension(), body.dimension()),
         hessian(body.dimension(), body.dimension()),
         at(body.dimension()),
         slope(body.dimension()),
@@ -60,7 +78,12 @@ struct GibbsSampler::Work {
   void prepare_flat(Source& source, const LossSum& sum);
   void prepare_gaussian(const LossSum& sum);
   void prepare_chain(const LossSum& sum);
+  void prepare_kinks(const LossSum& sum);
+  void prepare_chosen_chain(const LossSum& sum);
+  void prepare_chain_on_kinks(const LossSum& sum);
   void sample(Source& source, const LossSum& sum);  // into draw
+  bool sample_envelope(Source& source, const LossSum& sum);
+  std::uint64_t most_proposals(const LossSum& sum) const;
 
   Body body;
   GibbsSettings settings;
@@ -68,13 +91,19 @@ struct GibbsSampler::Work {
   double lam;
   FlatSampler flat;
   ModeSolver modes;
+  CuttingPlanes planes;
+  SecantCurvature secants;
   Envelope envelope;
   LineSampler line;
   HitAndRun walk;
   Langevin langevin;
+  Proximal proximal;
   Whitening metric;
-  double condition = 1.0;
+  std::uint64_t length = 0;  // of a Langevin chain
   double scale = 1.0;
+  bool kinks = false;  // `below` belongs to the sum
+  Minorant below;
+  Matrix bend;
   Matrix hessian;
   Vector at;     // the Gaussian's mean, or the mode
   Vector slope;  // scratch; in one dimension the step of the line
@@ -88,20 +117,22 @@ void GibbsSampler::Work::prepare(Source& source, const LossSum& sum) {
     throw std::invalid_argument("the sum and the sampler differ in dimension");
   }
   report = {};
+  kinks = false;
+  if (settings.chain != GibbsChain::automatic) return prepare_chosen_chain(sum);
   if (sum.empty() || sum.kind() == LossSum::Kind::linear) {
     return prepare_flat(source, sum);
   }
   if (sum.kind() == LossSum::Kind::quadratic && body.kind() == Body::Kind::space) {
     return prepare_gaussian(sum);
   }
-  modes.solve(sum, at);
+  if (!sum.has_hessian() || modes.solve(sum, at) > kSmooth) return prepare_kinks(sum);
   sum.hessian(at.data(), hessian.data());
   if (body.dimension() == 1) {
     report.method = GibbsMethod::line;
     slope[0] = 1.0 / std::sqrt(beta * (hessian(0, 0) + lam));
     return;
   }
-  envelope.build(sum, at, hessian);
+  envelope.build(sum, at, hessian, false);
   report.method = GibbsMethod::envelope;
   report.predicted_acceptance = elementary::exp(envelope.log_acceptance());
   if (settings.exact_only) return;
@@ -146,22 +177,95 @@ void GibbsSampler::Work::prepare_chain(const LossSum& sum) {
   report.method = GibbsMethod::hit_and_run;
   const bool smooth = sum.kind() != LossSum::Kind::custom;
   if (body.dimension() > settings.langevin_above && smooth) {
-    condition = langevin.condition(sum, metric);
+    const double condition = langevin.condition(sum, metric);
     const auto walks = HitAndRun::steps(body.dimension(), settings.tolerance);
     // Its length grows with the condition number; a step costs about as much as one of the other.
-    if (Langevin::steps(body.dimension(), settings.tolerance, condition) <=
-        static_cast<double>(walks)) {
+    const double steps = Langevin::steps(body.dimension(), settings.tolerance, condition);
+    if (steps <= static_cast<double>(walks)) {
       report.method = GibbsMethod::langevin;
+      length = static_cast<std::uint64_t>(steps);
     }
   }
 }
 
+void GibbsSampler::Work::prepare_chosen_chain(const LossSum& sum) {
+  length = GibbsSampler::chosen_length(body, settings);
+  if (settings.chain == GibbsChain::proximal) {
+    report.method = GibbsMethod::proximal;
+    return;
+  }
+  report.method = GibbsMethod::envelope;
+  if (sum.kind() != LossSum::Kind::custom) prepare_chain(sum);
+  if (report.method == GibbsMethod::envelope) prepare_chain_on_kinks(sum);
+  const bool langevin_asked = settings.chain == GibbsChain::langevin;
+  report.method = langevin_asked ? GibbsMethod::langevin : GibbsMethod::hit_and_run;
+}
+
+// Values and subgradients suffice: a combination of tangents in the place of the mode's.
+void GibbsSampler::Work::prepare_kinks(const LossSum& sum) {
+  kinks = true;
+  const std::uint64_t most = settings.exact_only ? settings.most_planes : kFewPlanes;
+  planes.solve(sum, kGap / beta, most, below);
+  if (body.dimension() == 1) {
+    report.method = GibbsMethod::line;
+    at = below.at;
+    double curvature = 0.0;
+    draw.setOnes();
+    slope[0] = secants.width(sum, 0.95 * at, draw, curvature);
+    return;
+  }
+  envelope.build(below);
+  report.method = GibbsMethod::envelope;
+}
+
+// The metric is the curvature over a standard deviation of the law: a Hessian knows nothing of
+// kinks around it.
+void GibbsSampler::Work::prepare_chain_on_kinks(const LossSum& sum) {
+  if (!kinks) planes.solve(sum, kGap / beta, kFewPlanes, below);
+  const bool space = body.kind() == Body::Kind::space;
+  secants.measure(sum, space ? below.at : Vector(0.95 * below.at), bend);
+  modes.central(below, bend, beta, metric.centre, hessian);
+  metric.factor.compute(hessian);
+  if (metric.factor.info() != Eigen::Success || !hessian.allFinite()) {
+    metric.centre = 0.9 * below.at;
+    metric.factor.compute(beta * lam * Matrix::Identity(hessian.rows(), hessian.cols()));
+  }
+  report.method = GibbsMethod::hit_and_run;
+}
+
+std::uint64_t GibbsSampler::Work::most_proposals(const LossSum& sum) const {
+  if (settings.exact_only) return settings.most_proposals;
+  const std::uint64_t steps = HitAndRun::steps(body.dimension(), settings.tolerance);
+  if (kinks) return steps;
+  return sum.kind() == LossSum::Kind::custom ? 4 * steps : kMostProposals;
+}
+
+// False if a chain has to take over.
+bool GibbsSampler::Work::sample_envelope(Source& source, const LossSum& sum) {
+  const std::uint64_t most = most_proposals(sum);
+  bool accepted = false;
+  report.proposals += envelope.sample(source, sum, draw, most, accepted);
+  if (!accepted && settings.exact_only && envelope.whole()) {
+    envelope.build(sum, at, hessian, true);
+    report.proposals += envelope.sample(source, sum, draw, most, accepted);
+  }
+  report.accepted += accepted ? 1 : 0;
+  return accepted || settings.exact_only;
+}
+
 void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
   switch (report.method) {
-    case GibbsMethod::truncated_gaussian:
-      report.proposals += flat.sample(source, at, scale, draw);
-      ++report.accepted;
-      return;
+    case GibbsMethod::truncated_gaussian: {
+      const bool patient = settings.exact_only;
+      bool inside = false;
+      report.proposals += flat.sample(source, at, scale, draw,
+                                      patient ? settings.most_proposals : kMostProposals, inside);
+      report.accepted += inside ? 1 : 0;
+      if (inside || patient) return;
+      prepare_chain(sum);
+      if (report.method == GibbsMethod::truncated_gaussian) prepare_chain_on_kinks(sum);
+      return sample(source, sum);
+    }
     case GibbsMethod::gaussian:
       source.fill(random::Variate::gaussian, draw.data(), static_cast<std::size_t>(draw.size()));
       factor.matrixU().solveInPlace(draw);
@@ -180,9 +284,9 @@ void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
       return;
     }
     case GibbsMethod::envelope:
-      report.proposals += envelope.sample(source, sum, draw);
-      ++report.accepted;
-      return;
+      if (sample_envelope(source, sum)) return;
+      prepare_chain_on_kinks(sum);
+      return sample(source, sum);
     case GibbsMethod::hit_and_run: {
       const std::uint64_t steps = walk.sample(source, sum, metric, draw);
       report.proposals += steps;
@@ -190,7 +294,15 @@ void GibbsSampler::Work::sample(Source& source, const LossSum& sum) {
       return;
     }
     case GibbsMethod::langevin:
-      report.proposals += langevin.sample(source, sum, metric, condition, draw, report.accepted);
+      report.proposals += length;
+      report.accepted += langevin.sample(source, sum, metric, length, draw);
+      return;
+    case GibbsMethod::proximal:
+      proximal.start(source, sum, draw);
+      for (std::uint64_t k = 0; k < length; ++k) {
+        report.proposals += proximal.step(source, sum, draw);
+        ++report.accepted;
+      }
       return;
   }
 }
@@ -213,12 +325,81 @@ void GibbsSampler::sample_many(Source& source, const LossSum& sum, Index count, 
 }
 
 double GibbsSampler::mode(const LossSum& sum, double* u) {
-  const double residual = work_->modes.solve(sum, work_->at);
+  const bool smooth = sum.has_hessian();
+  double residual = smooth ? work_->modes.solve(sum, work_->at) : 1.0;
+  if (residual > kSmooth) {
+    residual = work_->planes.solve(sum, 0.0, kMostPlanes, work_->below);
+    work_->at = work_->below.at;
+  }
   std::copy(work_->at.begin(), work_->at.end(), u);
   return residual;
 }
 
 const GibbsReport& GibbsSampler::nonprivate_report() const noexcept { return work_->report; }
+
+void GibbsSampler::walk(Source& source, const LossSum& sum, Index count, std::uint64_t steps,
+                        ChainState& state, double* out) {
+  Work& work = *work_;
+  if (work.settings.chain == GibbsChain::automatic) {
+    throw std::invalid_argument("only a chosen chain can be walked");
+  }
+  work.prepare(source, sum);
+  const Index n = work.body.dimension();
+  const GibbsMethod method = work.report.method;
+  const bool begun = !state.position.empty();
+  if (begun) {
+    if (!work.body.contains(state.position.data(), 1e-9)) {
+      throw StateError("state holds no point of the domain");
+    }
+    work.draw = Eigen::Map<const Vector>(state.position.data(), n);
+    work.langevin.set_step_size(state.step_size);
+  } else if (method == GibbsMethod::langevin) {
+    work.langevin.start(source, sum, work.metric, work.draw);
+  } else if (method == GibbsMethod::proximal) {
+    work.proximal.start(source, sum, work.draw);
+  } else {
+    work.draw = work.metric.centre;
+  }
+  for (Index i = 0; i < count; ++i) {
+    if (method == GibbsMethod::langevin) {
+      work.report.proposals += steps;
+      work.report.accepted += work.langevin.walk(source, sum, work.metric, steps, work.draw);
+    } else {
+      for (std::uint64_t k = 0; k < steps; ++k) {
+        ++work.report.accepted;
+        if (method == GibbsMethod::proximal) {
+          work.report.proposals += work.proximal.step(source, sum, work.draw);
+        } else {
+          ++work.report.proposals;
+          work.walk.resume(work.metric, work.draw);
+          work.walk.step(source, sum, work.metric, work.draw);
+        }
+      }
+    }
+    std::copy(work.draw.begin(), work.draw.end(), out + i * n);
+  }
+  state.position.assign(work.draw.begin(), work.draw.end());
+  state.step_size = work.langevin.step_size();
+}
+
+std::uint64_t GibbsSampler::chosen_length(const Body& body, const GibbsSettings& settings) {
+  const GibbsSettings own = checked(settings);
+  if (own.chain != GibbsChain::proximal) return HitAndRun::steps(body.dimension(), own.tolerance);
+  if (body.kind() == Body::Kind::space || !(own.lipschitz > 0.0)) {
+    throw std::invalid_argument("the proximal sampler needs a bounded set and Lipschitz losses");
+  }
+  constexpr double kMost = 1e15;
+  return static_cast<std::uint64_t>(
+      std::min(proximal_steps(body.dimension(), body.radius(), own.inverse_temperature,
+                              own.regularization, own.lipschitz, own.tolerance),
+               kMost));
+}
+
+double proximal_steps(Index dimension, double radius, double inverse_temperature,
+                      double regularization, double lipschitz, double tolerance) {
+  return Proximal::steps(dimension, radius, inverse_temperature, regularization, lipschitz,
+                         tolerance);
+}
 
 std::uint64_t GibbsSampler::chain_length(Index dimension, double tolerance) {
   return HitAndRun::steps(dimension, tolerance);

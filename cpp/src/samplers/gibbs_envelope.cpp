@@ -55,13 +55,13 @@ FlatSampler::FlatSampler(const domains::Body& body)
       moved_(body.dimension()) {}
 
 std::uint64_t FlatSampler::sample(random::Source& source, const Vector& mean, double scale,
-                                  Vector& out) {
+                                  Vector& out, std::uint64_t most, bool& inside) {
   moved_ = mean - shift_;
   for (std::uint64_t proposals = 1;; ++proposals) {
     law_.sample(source, moved_.data(), scale, out.data());
-    if (direct_) return proposals;
-    out += shift_;
-    if (body_.contains(out.data(), 0.0)) return proposals;
+    if (!direct_) out += shift_;
+    inside = direct_ || body_.contains(out.data(), 0.0);
+    if (inside || proposals == most) return proposals;
   }
 }
 
@@ -103,7 +103,17 @@ Envelope::Envelope(domains::Body body, double inverse_temperature, double regula
       offset_(body_.dimension()),
       scratch_(body_.dimension()) {}
 
-void Envelope::build(const LossSum& sum, const Vector& at, const Matrix& hessian) {
+void Envelope::build(const Minorant& below) {
+  whole_ = false;
+  curvature_ = 0.0;
+  origin_ = below.at;
+  slope_ = below.slope;
+  height_ = below.height;
+  scale_ = 1.0 / std::sqrt(beta_ * lam_);
+  mean_ = -slope_ / lam_;
+}
+
+void Envelope::build(const LossSum& sum, const Vector& at, const Matrix& hessian, bool flat) {
   const auto n = static_cast<double>(body_.dimension());
   origin_ = at;
   sum.gradient(at.data(), slope_.data());
@@ -122,7 +132,7 @@ void Envelope::build(const LossSum& sum, const Vector& at, const Matrix& hessian
   offset_ = slope_ + lam_ * at;
 
   whole_ = false;
-  if (reserve > 0.0 && lam_ > 2.0 * reserve) {
+  if (!flat && reserve > 0.0 && lam_ > 2.0 * reserve) {
     least_.diagonal().array() -= reserve;
     precision_ = least_;
     precision_.diagonal().array() += lam_;
@@ -190,20 +200,25 @@ double Envelope::excess(const LossSum& sum, const Vector& u) {
   return beta_ * (sum.value(u.data()) - height_ - below);
 }
 
-std::uint64_t Envelope::sample(random::Source& source, const LossSum& sum, Vector& out) {
+std::uint64_t Envelope::sample(random::Source& source, const LossSum& sum, Vector& out,
+                               std::uint64_t most, bool& accepted) {
   const auto n = static_cast<std::size_t>(body_.dimension());
   const double unit = 1.0 / std::sqrt(beta_);
-  for (std::uint64_t proposals = 1;; ++proposals) {
+  std::uint64_t proposals = 0;
+  for (;;) {
+    bool inside = true;
     if (whole_) {
       source.fill(random::Variate::gaussian, out.data(), n);
       factor_.matrixU().solveInPlace(out);
       out = mean_ + unit * out;
-      if (!body_.contains(out.data(), 0.0)) continue;
+      inside = body_.contains(out.data(), 0.0);
+      ++proposals;
     } else {
-      proposals += flat_.sample(source, mean_, scale_, out) - 1;
+      proposals += flat_.sample(source, mean_, scale_, out, most - proposals, inside);
     }
     // P(exponential >= x) = exp(-x), and 1 for x <= 0. A value that is not a number ends the loop.
-    if (!(source.exponential() < excess(sum, out))) return proposals;
+    accepted = inside && !(source.exponential() < excess(sum, out));
+    if (accepted || proposals >= most) return proposals;
   }
 }
 

@@ -18,8 +18,10 @@ class FlatSampler {
  public:
   explicit FlatSampler(const domains::Body& body);
 
-  // Returns the number of proposals.
-  std::uint64_t sample(random::Source& source, const Vector& mean, double scale, Vector& out);
+  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and
+  // whether it is a draw is `inside`.
+  std::uint64_t sample(random::Source& source, const Vector& mean, double scale, Vector& out,
+                       std::uint64_t most, bool& inside);
 
   // The share of proposals inside, from a fixed number of draws; 1 without drawing where all are.
   double pilot_share(random::Source& source, const Vector& mean, double scale, Vector& scratch);
@@ -42,8 +44,15 @@ class Envelope {
  public:
   Envelope(domains::Body body, double inverse_temperature, double regularization);
 
-  // x0 = at, in the body; `hessian` of F there serves the prediction only.
-  void build(const losses::LossSum& sum, const Vector& at, const Matrix& hessian);
+  // x0 = at, in the body; `hessian` of F there serves the prediction only. C is a multiple of the
+  // identity if `flat`.
+  void build(const losses::LossSum& sum, const Vector& at, const Matrix& hessian, bool flat);
+
+  // C = 0, and any affine minorant in the place of the tangent.
+  void build(const Minorant& below);
+
+  // Whether C is the matrix, of whose acceptance nothing is proved.
+  bool whole() const noexcept { return whole_; }
 
   // Share of draws of the proposal's own law that fall into the body: see FlatSampler.
   double pilot_share(random::Source& source, Vector& scratch) {
@@ -54,8 +63,10 @@ class Envelope {
   // and for the matrix the share of its Gaussian inside the body, crudely.
   double log_acceptance() const noexcept { return log_acceptance_; }
 
-  // Writes an exact draw; returns the number of proposals.
-  std::uint64_t sample(random::Source& source, const losses::LossSum& sum, Vector& out);
+  // Makes at most `most` >= 1 proposals and returns their number; `out` is the last one, and
+  // whether it is a draw is `accepted`.
+  std::uint64_t sample(random::Source& source, const losses::LossSum& sum, Vector& out,
+                       std::uint64_t most, bool& accepted);
 
  private:
   double log_inside(const Vector& at);

@@ -12,6 +12,8 @@ using losses::LossSum;
 namespace {
 
 constexpr double kNearOne = 1.0 - 0x1p-40;
+// Enough for an interval of doubles of any size.
+constexpr int kBisections = 1200;
 
 // 1 - exp(-y) for y >= 0, without cancellation.
 double one_minus_exp(double y) {
@@ -88,6 +90,66 @@ void LineSampler::touch(const LossSum& sum, double guess, double width) {
   }
 }
 
+// A point between `from`, near the mode, and `end` where the log density is between .5 and 2 below
+// `top`; `end` itself if it falls less.
+double LineSampler::fall(const LossSum& sum, double from, double end, double top) {
+  if (top - value(sum, end) <= 2.0) return end;
+  double near = from;
+  double far = end;
+  for (int k = 0; k < kBisections; ++k) {
+    const double t = near + 0.5 * (far - near);
+    if (t == near || t == far) break;
+    const double below = top - value(sum, t);
+    if (below >= 0.5 && below <= 2.0) return t;
+    (below < 0.5 ? near : far) = t;
+  }
+  return far;
+}
+
+// Replaces the tangents by four: at both sides of the mode, which bound the density by e^.05 of its
+// maximum, and where it has fallen on either side.
+void LineSampler::refine(const LossSum& sum) {
+  double low = low_;
+  double high = high_;
+  double slope_low = 0.0;
+  double slope_high = 0.0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Tangent& each = tangents_[i];
+    if (each.slope >= 0.0 && each.at >= low) {
+      low = each.at;
+      slope_low = each.slope;
+    } else if (each.slope < 0.0 && each.at <= high) {
+      high = each.at;
+      slope_high = each.slope;
+    }
+  }
+  if (!std::isfinite(low) || !std::isfinite(high)) return;
+  // An end of the line may be the mode.
+  if (slope_low == 0.0) slope_low = slope(sum, low);
+  if (slope_high == 0.0) slope_high = slope(sum, high);
+  if (slope_high > 0.0) low = high;
+  if (slope_low <= 0.0) high = low;
+  for (int k = 0; k < kBisections; ++k) {
+    if (std::min(slope_low, -slope_high) * (high - low) <= 0.05) break;
+    const double t = low + 0.5 * (high - low);
+    if (!(low < t && t < high)) break;
+    const double here = slope(sum, t);
+    (here >= 0.0 ? low : high) = t;
+    (here >= 0.0 ? slope_low : slope_high) = here;
+  }
+  const double at_low = value(sum, low);
+  const double at_high = value(sum, high);
+  const double top = std::max(at_low, at_high);
+  const double left = fall(sum, low, std::isfinite(low_) ? low_ : tangents_[0].at, top);
+  const double right =
+      fall(sum, high, std::isfinite(high_) ? high_ : tangents_[count_ - 1].at, top);
+  count_ = 0;
+  insert(sum, low, at_low);
+  insert(sum, high, at_high);
+  insert(sum, left, value(sum, left));
+  insert(sum, right, value(sum, right));
+}
+
 // Where the pieces end and how much mass they have. Any division into pieces is valid, because a
 // tangent is above the density everywhere: rounding in an intersection costs acceptance, not
 // exactness.
@@ -154,7 +216,8 @@ double LineSampler::sample(random::Source& source, const LossSum& sum, const Vec
   high_ = high;
   touch(sum, guess, width);
   measure();
-  for (;;) {
+  bool refined = false;
+  for (std::uint64_t k = 1;; ++k) {
     std::size_t piece = 0;
     const double t = propose(source, piece);
     ++proposals_;
@@ -162,8 +225,11 @@ double LineSampler::sample(random::Source& source, const LossSum& sum, const Vec
     const double here = value(sum, t);
     const double excess = above.value + above.slope * (t - above.at) - here;
     // P(exponential >= x) = exp(-x). A value that is not a number ends the loop.
-    if (!(source.exponential() < excess)) return t;
-    if (insert(sum, t, here)) measure();
+    if (!(source.exponential() < excess) || k == kMostProposals) return t;
+    const bool full = count_ == kMost;
+    if (full && !refined) refine(sum);
+    refined = refined || full;
+    if (insert(sum, t, here) || full) measure();
   }
 }
 

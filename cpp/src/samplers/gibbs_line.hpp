@@ -21,7 +21,10 @@ std::size_t piece_at(std::span<const double> masses, double total, double share,
 // Exact draws from a Gibbs law restricted to a line u + t step, low <= t <= high: the log density
 // h(t) = -beta (F(u + t step) + lam |u + t step|^2 / 2) is concave, so it lies below its tangents.
 // Adaptive rejection sampling (Gilks and Wild, 1992): propose from the piecewise exponential of the
-// tangents, and let every rejected point bring a tangent. Exact wherever the tangents touch.
+// tangents, and let every rejected point bring a tangent. Exact wherever the tangents touch. Should
+// they all be used up, they are placed anew around the mode, so that a proposal is accepted with
+// probability .35; after kMostProposals of them, which no concave density brings about, the last
+// one counts.
 class LineSampler {
  public:
   LineSampler(double inverse_temperature, double regularization)
@@ -37,6 +40,7 @@ class LineSampler {
 
  private:
   static constexpr std::size_t kMost = 32;  // tangents; more would cost more than they save
+  static constexpr std::uint64_t kMostProposals = 1 << 14;
 
   struct Tangent {
     double at;
@@ -48,6 +52,8 @@ class LineSampler {
   double slope(const losses::LossSum& sum, double t) const;
   bool insert(const losses::LossSum& sum, double t, double value);
   void touch(const losses::LossSum& sum, double guess, double width);
+  void refine(const losses::LossSum& sum);
+  double fall(const losses::LossSum& sum, double from, double end, double top);
   void measure();
   double propose(random::Source& source, std::size_t& piece);
 

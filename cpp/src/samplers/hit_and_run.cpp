@@ -22,26 +22,32 @@ std::uint64_t HitAndRun::steps(Index dimension, double tolerance) {
   return static_cast<std::uint64_t>(std::ceil(steps));
 }
 
+void HitAndRun::resume(const Whitening& metric, const Vector& out) {
+  position_ = metric.factor.matrixU() * (out - metric.centre);
+}
+
+void HitAndRun::step(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+                     Vector& out) {
+  source.fill(random::Variate::gaussian, direction_.data(),
+              static_cast<std::size_t>(direction_.size()));
+  step_ = direction_;
+  metric.factor.matrixU().solveInPlace(step_);
+  double low = 0.0;
+  double high = 0.0;
+  body_.chord(out.data(), step_.data(), low, high);
+  // Were the law the Gaussian of the metric, these would be its mean and deviation on the line.
+  const double square = direction_.squaredNorm();
+  const double guess = -direction_.dot(position_) / square;
+  const double t = line_.sample(source, sum, out, step_, low, high, guess, 1.0 / std::sqrt(square));
+  out += t * step_;
+  position_ += t * direction_;
+}
+
 std::uint64_t HitAndRun::sample(random::Source& source, const losses::LossSum& sum,
                                 const Whitening& metric, Vector& out) {
   out = metric.centre;
   position_.setZero();
-  for (std::uint64_t k = 0; k < steps_; ++k) {
-    source.fill(random::Variate::gaussian, direction_.data(),
-                static_cast<std::size_t>(direction_.size()));
-    step_ = direction_;
-    metric.factor.matrixU().solveInPlace(step_);
-    double low = 0.0;
-    double high = 0.0;
-    body_.chord(out.data(), step_.data(), low, high);
-    // Were the law the Gaussian of the metric, these would be its mean and deviation on the line.
-    const double square = direction_.squaredNorm();
-    const double guess = -direction_.dot(position_) / square;
-    const double t =
-        line_.sample(source, sum, out, step_, low, high, guess, 1.0 / std::sqrt(square));
-    out += t * step_;
-    position_ += t * direction_;
-  }
+  for (std::uint64_t k = 0; k < steps_; ++k) step(source, sum, metric, out);
   return steps_;
 }
 

@@ -33,6 +33,12 @@ class HitAndRun {
   std::uint64_t sample(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
                        Vector& out);
 
+  // One step from `out`, whose whitened coordinates are kept from the step before: `resume` finds
+  // them.
+  void step(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+            Vector& out);
+  void resume(const Whitening& metric, const Vector& out);
+
  private:
   domains::Body body_;
   LineSampler line_;

@@ -18,12 +18,10 @@ constexpr int kWarmUp = 300;  // a number that no data touch
 
 }  // namespace
 
-Langevin::Langevin(domains::Body body, double inverse_temperature, double regularization,
-                   double tolerance)
+Langevin::Langevin(domains::Body body, double inverse_temperature, double regularization)
     : body_(std::move(body)),
       beta_(inverse_temperature),
       lam_(regularization),
-      tolerance_(tolerance),
       least_(body_.dimension(), body_.dimension()),
       eigen_(body_.dimension()),
       force_(body_.dimension()),
@@ -85,10 +83,10 @@ double Langevin::propose(random::Source& source, const LossSum& sum, const White
   return log_ratio < 0.0 ? elementary::exp(log_ratio) : (log_ratio >= 0.0 ? 1.0 : 0.0);
 }
 
-std::uint64_t Langevin::sample(random::Source& source, const LossSum& sum, const Whitening& metric,
-                               double condition, Vector& out, std::uint64_t& accepted) {
+void Langevin::start(random::Source& source, const LossSum& sum, const Whitening& metric,
+                     Vector& out) {
   const auto n = static_cast<double>(body_.dimension());
-  // Starts from the Gaussian of the metric, drawn towards the centre where that is outside.
+  // From the Gaussian of the metric, drawn towards the centre where that is outside.
   source.fill(random::Variate::gaussian, move_.data(), static_cast<std::size_t>(move_.size()));
   metric.factor.matrixU().solveInPlace(move_);
   double low = 0.0;
@@ -97,18 +95,31 @@ std::uint64_t Langevin::sample(random::Source& source, const LossSum& sum, const
   out = metric.centre + std::min(1.0, 0.5 * high) * move_;
   energy_ = energy(sum, out);
   force(sum, metric, out, force_);
-  double size = 1.0 / std::sqrt(elementary::power(n, 1.0 / 3.0));
+  size_ = 1.0 / std::sqrt(elementary::power(n, 1.0 / 3.0));
   bool taken = false;
   for (int k = 1; k <= kWarmUp; ++k) {
-    const double acceptance = propose(source, sum, metric, size, out, taken);
-    size *= elementary::exp((acceptance - kAcceptance) / std::sqrt(static_cast<double>(k)));
+    const double acceptance = propose(source, sum, metric, size_, out, taken);
+    size_ *= elementary::exp((acceptance - kAcceptance) / std::sqrt(static_cast<double>(k)));
   }
-  const auto count = static_cast<std::uint64_t>(steps(body_.dimension(), tolerance_, condition));
+}
+
+std::uint64_t Langevin::walk(random::Source& source, const LossSum& sum, const Whitening& metric,
+                             std::uint64_t count, Vector& out) {
+  energy_ = energy(sum, out);
+  force(sum, metric, out, force_);
+  std::uint64_t accepted = 0;
+  bool taken = false;
   for (std::uint64_t k = 0; k < count; ++k) {
-    propose(source, sum, metric, size, out, taken);
+    propose(source, sum, metric, size_, out, taken);
     accepted += taken ? 1 : 0;
   }
-  return count;
+  return accepted;
+}
+
+std::uint64_t Langevin::sample(random::Source& source, const LossSum& sum, const Whitening& metric,
+                               std::uint64_t count, Vector& out) {
+  start(source, sum, metric, out);
+  return walk(source, sum, metric, count, out);
 }
 
 }  // namespace dpoco::samplers

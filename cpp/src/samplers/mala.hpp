@@ -15,7 +15,7 @@ namespace dpoco::samplers {
 // invariant. Every step draws the same number of variates.
 class Langevin {
  public:
-  Langevin(domains::Body body, double inverse_temperature, double regularization, double tolerance);
+  Langevin(domains::Body body, double inverse_temperature, double regularization);
 
   // ceil(20 n^(1/3) condition ln(1 / tolerance)), the steps after the warm-up.
   static double steps(Index dimension, double tolerance, double condition);
@@ -24,9 +24,17 @@ class Langevin {
   // standing for the greatest.
   double condition(const losses::LossSum& sum, const Whitening& metric);
 
-  // Returns the number of steps after the warm-up; adds the accepted ones to `accepted`.
+  // Makes `count` steps after the warm-up; returns how many were accepted.
   std::uint64_t sample(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
-                       double condition, Vector& out, std::uint64_t& accepted);
+                       std::uint64_t count, Vector& out);
+
+  // The start and the warm-up, whose last step size counts from then on; and steps from `out`.
+  void start(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+             Vector& out);
+  std::uint64_t walk(random::Source& source, const losses::LossSum& sum, const Whitening& metric,
+                     std::uint64_t count, Vector& out);
+  double step_size() const noexcept { return size_; }
+  void set_step_size(double size) noexcept { size_ = size; }
 
  private:
   double energy(const losses::LossSum& sum, const Vector& u) const;
@@ -37,9 +45,9 @@ class Langevin {
   domains::Body body_;
   double beta_;
   double lam_;
-  double tolerance_;
   Matrix least_;
   Eigenvalues eigen_;
+  double size_ = 1.0;
   double energy_ = 0.0;
   Vector force_;  // the whitened gradient of the energy
   Vector next_force_;

@@ -13,6 +13,9 @@ using losses::LossSum;
 namespace {
 
 constexpr int kMostRounds = 200;
+// Rounds that do not halve the residual show kinks.
+constexpr int kIdleRounds = 40;
+constexpr int kIdleCustomRounds = 8;
 
 }  // namespace
 
@@ -50,7 +53,8 @@ double ModeSolver::residual(const Vector& u) {
 }
 
 // The length in (0, 1] at which J along u + length * step_ is least, slope < 0 being J's at 0. By
-// bisection on the slope, which rounding disturbs less than the value.
+// bisection on the slope, which rounding disturbs less than the value. 0 where a user's loss shows
+// a kink there: it is slow to ask, and further steps lead nowhere.
 double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
   sum.prepare_line(u.data(), step_.data());
   const double cross = u.dot(step_);
@@ -58,6 +62,7 @@ double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
   const auto slope_at = [&](double t) {
     return sum.line_slope(t) + regularization_ * (cross + t * square);
   };
+  const bool custom = sum.kind() == LossSum::Kind::custom;
   double low = 0.0;
   double high = 1.0;
   double slope_low = slope;
@@ -66,6 +71,8 @@ double ModeSolver::search(const LossSum& sum, const Vector& u, double slope) {
   for (int k = 0; k < 60 && high - low > 1e-12; ++k) {
     // The secant, kept away from the ends so that the bracket shrinks.
     const double width = high - low;
+    const bool jumps = std::min(slope_high, -slope_low) >= 0.1 * -slope;
+    if (custom && width < 1e-4 && jumps) return 0.0;
     double t = low + width * (slope_low / (slope_low - slope_high));
     if (k % 3 == 2 || !(t > low + 0.01 * width) || !(t < high - 0.01 * width)) {
       t = low + 0.5 * width;
@@ -85,6 +92,8 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
   best_ = u;
   double best = std::numeric_limits<double>::infinity();
   int stalled = 0;
+  const bool custom = sum.kind() == LossSum::Kind::custom;
+  const int most_idle = custom ? kIdleCustomRounds : kIdleRounds;
   for (int round = 0; round < kMostRounds; ++round) {
     scratch_ = gradient_ - regularization_ * u;
     const double size = std::max(start, scratch_.norm());
@@ -97,6 +106,7 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
       ++stalled;
     }
     if (here <= 1e-14 || (best <= 1e-11 && stalled >= 4)) break;
+    if (stalled >= most_idle) break;
     model_.minimize(hessian_, gradient_, u, regularization_, target_);
     step_ = target_ - u;
     const double slope = gradient_.dot(step_);
@@ -106,6 +116,7 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
     if (!(slope < hidden)) break;
     const bool whole = slope > -hidden || value(sum, target_) <= now + 0.1 * slope;
     const double length = whole ? 1.0 : search(sum, u, slope);
+    if (length == 0.0) return std::numeric_limits<double>::infinity();
     if (length == 1.0) {
       u = target_;
     } else {
@@ -117,22 +128,58 @@ double ModeSolver::solve(const LossSum& sum, Vector& u) {
   return best;
 }
 
+// Without a barrier: beta J's own Hessian at the mode, which is pulled in from the walls.
+void ModeSolver::widen(double inverse_temperature, Vector& u, Matrix& hessian) const {
+  hessian = inverse_temperature * hessian_;
+  if (body_.kind() == Body::Kind::space) return;
+  u *= 0.9;
+  hessian.diagonal().array() += 1.0 / (body_.extent() * body_.extent());
+}
+
 void ModeSolver::central(const LossSum& sum, double inverse_temperature, Vector& u,
                          Matrix& hessian) {
-  const double beta = inverse_temperature;
-  if (!barrier_) {
-    solve(sum, u);
-    const bool space = body_.kind() == Body::Kind::space;
-    if (!space) u *= 0.9;
-    derivatives(sum, u);
-    hessian = beta * hessian_;
-    if (!space) hessian.diagonal().array() += 1.0 / (body_.extent() * body_.extent());
+  if (barrier_) {
+    descend(
+        inverse_temperature, u, hessian, [&](const Vector& at) { return value(sum, at); },
+        [&](const Vector& at) { derivatives(sum, at); });
     return;
   }
+  solve(sum, u);
+  derivatives(sum, body_.kind() == Body::Kind::space ? u : Vector(0.9 * u));
+  widen(inverse_temperature, u, hessian);
+}
+
+void ModeSolver::central(const Minorant& tangent, const Matrix& bend, double inverse_temperature,
+                         Vector& u, Matrix& hessian) {
+  hessian_ = bend;
+  hessian_.diagonal().array() += regularization_;
+  if (!barrier_) {
+    u = tangent.at;
+    widen(inverse_temperature, u, hessian);
+    return;
+  }
+  descend(
+      inverse_temperature, u, hessian,
+      [&](const Vector& at) {
+        target_ = at - tangent.at;
+        return tangent.slope.dot(target_) + 0.5 * target_.dot(bend * target_) +
+               0.5 * regularization_ * at.squaredNorm();
+      },
+      [&](const Vector& at) {
+        gradient_ = tangent.slope + bend * (at - tangent.at) + regularization_ * at;
+      });
+}
+
+// Newton's method on beta J plus the barrier, from the centre. `derivatives` fills gradient_ and
+// hessian_.
+template <class Value, class Derivatives>
+void ModeSolver::descend(double inverse_temperature, Vector& u, Matrix& hessian, Value energy,
+                         Derivatives derivatives) {
+  const double beta = inverse_temperature;
   u.setZero();
-  double now = beta * value(sum, u) + barrier_->value(u);
+  double now = beta * energy(u) + barrier_->value(u);
   for (int round = 0;; ++round) {
-    derivatives(sum, u);
+    derivatives(u);
     barrier_->gradient(u, step_);
     barrier_->hessian(u, barrier_hessian_);
     gradient_ = beta * gradient_ + step_;
@@ -149,7 +196,7 @@ void ModeSolver::central(const LossSum& sum, double inverse_temperature, Vector&
     double length = std::min(1.0, 0.95 * barrier_->distance(u, step_));
     for (; length > 1e-12; length *= 0.5) {
       trial_ = u + length * step_;
-      const double reached = beta * value(sum, trial_) + barrier_->value(trial_);
+      const double reached = beta * energy(trial_) + barrier_->value(trial_);
       if (reached <= now - 0.1 * length * decrement) {
         now = reached;
         break;

@@ -37,6 +37,16 @@ class QuadraticModel {
   Vector next_;
 };
 
+// An affine minorant of F on a body, from values and subgradients: a convex combination of tangents
+// l(u) = height + <slope, u - at>, `at` the minimiser of l + lam |u|^2 / 2 over the body.
+struct Minorant {
+  explicit Minorant(Index dimension) : at(dimension), slope(dimension) {}
+
+  Vector at;
+  Vector slope;
+  double height = 0.0;  // l(at)
+};
+
 // The minimiser of J(u) = F(u) + lam |u|^2 / 2 over a body, by Newton's method with constraints and
 // a line search. F convex with a (generalised) Hessian; Huber losses included. Nothing rests on its
 // accuracy: samplers are exact from any point of the body.
@@ -44,7 +54,7 @@ class ModeSolver {
  public:
   ModeSolver(domains::Body body, double regularization);
 
-  // Returns the residual that GibbsSampler::mode describes.
+  // Returns the residual that GibbsSampler::mode describes, infinite where a kink ended the search.
   double solve(const losses::LossSum& sum, Vector& u);
 
   // The minimiser of beta J plus the body's barrier, roughly, and the Hessian there. Near active
@@ -52,7 +62,15 @@ class ModeSolver {
   // On the space: the mode. Without a barrier (l_p balls, p < 2): the mode pulled in.
   void central(const losses::LossSum& sum, double inverse_temperature, Vector& u, Matrix& hessian);
 
+  // The same with l(u) + (u - at)'bend (u - at)/2 in the place of F: for losses without Hessians.
+  void central(const Minorant& tangent, const Matrix& bend, double inverse_temperature, Vector& u,
+               Matrix& hessian);
+
  private:
+  template <class Value, class Derivatives>
+  void descend(double inverse_temperature, Vector& u, Matrix& hessian, Value energy,
+               Derivatives derivatives);
+  void widen(double inverse_temperature, Vector& u, Matrix& hessian) const;
   double value(const losses::LossSum& sum, const Vector& u) const;
   void derivatives(const losses::LossSum& sum, const Vector& u);
   double residual(const Vector& u);

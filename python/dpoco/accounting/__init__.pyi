@@ -38,11 +38,13 @@ from dpoco.accounting import rdp as rdp
 from dpoco.accounting import regret_bounds as regret_bounds
 from dpoco.accounting import release as release
 from dpoco.accounting import shift_detector as shift_detector
+from dpoco.accounting import signatures as signatures
 from dpoco.accounting import statement as statement
 from dpoco.accounting import sufficient_statistics as sufficient_statistics
 from dpoco.accounting import sum_release as sum_release
 from dpoco.accounting import tree_frank_wolfe as tree_frank_wolfe
 from dpoco.accounting import truncation as truncation
+from dpoco.accounting import verdict as verdict
 from dpoco.accounting import window_selector as window_selector
 from dpoco.accounting import zcdp as zcdp
 from dpoco.accounting.budget import Budget as Budget

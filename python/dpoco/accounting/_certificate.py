@@ -14,7 +14,7 @@ from dpoco.accounting._records import check_types, of_version_1, plain_float, re
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
-from dpoco.privacy.losses.combined import NOTHING, Group, Together, Unknown, least, with_tails
+from dpoco.privacy.losses.combined import Group, Together, Unknown, least, with_tails
 from dpoco.privacy.losses.coupled_bits import CoupledBits
 from dpoco.privacy.losses.decaying import Decaying, Returning
 from dpoco.privacy.losses.flagged_draws import FlaggedDraws
@@ -23,7 +23,7 @@ from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.losses.responses import Responses
 from dpoco.privacy.losses.tilted_draws import ReturningDraws, TiltedDraws
 from dpoco.privacy.mechanisms import read_mechanism
-from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing
 from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
@@ -31,14 +31,16 @@ __all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "writ
 
 _KIND, _VERSION = "dpoco.guarantee", 2
 # Relative, of numbers that are computed again: margins and other machines move them by less.
-_CLOSE = 1e-6
+_CLOSE, _SAME_CLOSE = 1e-6, 1e-9
 _DIGITS, _UP = 1.0 - 1e-12, 1.0 + 1e-12
 # Fields of a record, in order: those of a guarantee, with numbers of the loss instead of it.
-_ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "sensitivity",
-          "sensitivity_norm", "mu", "rho", "noise_scale", "noise_multiplier", "column_norm",
-          "calibration", "certified", "claimed", "paper_epsilon", "reference", "conditions",
-          "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
+_ORDER = ("epsilon", "delta", "change", "unit", "horizon", "mechanism", "mu", "rho",
+          "calibration", "certified", "seeded", "claimed", "paper_epsilon", "reference",
+          "conditions", "truncation_mass", "profile", "regret_bound", "details", "numerics", "view",
           "description", "person")  # fmt: skip
+# Numbers that earlier records repeat of what the description says.
+_REPEATED = ("sensitivity", "sensitivity_norm", "noise_scale", "noise_multiplier",
+             "column_norm")  # fmt: skip
 # What JSON holds of a type of these fields that is no number.
 _JSON: dict[Any, tuple[type, ...]] = {
     "str": (str,),
@@ -52,7 +54,10 @@ _JSON: dict[Any, tuple[type, ...]] = {
 }
 # Fields that records of the first release do not have, and what they stand for there.
 _LATER: dict[str, Any] = {"profile": None, "regret_bound": None, "details": {},
-                          "numerics": None, "description": None, "person": None}  # fmt: skip
+                          "numerics": None, "description": None, "person": None,
+                          "seeded": None,
+                          **dict.fromkeys(_REPEATED)}  # fmt: skip
+_REPRODUCIBLE = ("SEEDED SOURCE", "SIMULATED REPORTS")  # words of conditions
 _NUMBERS = ("mu", "rho", "profile", "truncation_mass")  # of the loss
 _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedDraws, Group,
                                    Pure, Responses, Returning, ReturningDraws, TiltedDraws,
@@ -83,16 +88,27 @@ def read(record: Mapping[str, Any]) -> Guarantee:
     Raises
     ------
     StateError
-        If it is another record, of another form, or one that contradicts itself.
+        If it is another record, of another form, one that contradicts itself, or one that states
+        something else than what follows from its description.
     """
     if isinstance(record, Mapping):
         record = of_version_1({**_LATER, **record})
-    body = read_record(record, kind=_KIND, version=_VERSION, fields=frozenset(_ORDER))
+    body = read_record(
+        record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *_REPEATED})
+    )
     try:
+        repeated = {name: _repeated(name, body.pop(name)) for name in _REPEATED}
+        earlier = body["seeded"] is None
         read_body(body)
         stated = Guarantee(**body)
-        contradiction = contradicts_itself(stated)
-    except (TypeError, ValueError, OverflowError) as error:
+        # Of what a caller promises earlier versions said that it is certified.
+        believed = earlier and stated.doubts and not stated.seeded
+        body["certified"] = body["certified"] and not (believed and stated.description is not None)
+        left_out = not earlier and not {*stated.derived} <= {*body["conditions"]}
+        contradiction = contradicts_itself(stated) or _differs(stated, body, repeated) or left_out
+    except StateError:
+        raise
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StateError("malformed guarantee record") from error
     if contradiction:
         raise StateError("a guarantee record contradicts itself: its numbers were changed")
@@ -102,6 +118,8 @@ def read(record: Mapping[str, Any]) -> Guarantee:
 def read_body(body: dict[str, Any]) -> None:
     """Turn the fields of a record into those of a guarantee; raise for what they must not hold."""
     kinds = {each.name: each.type for each in fields(Guarantee)}
+    if body["seeded"] is None:
+        body["seeded"] = _was_seeded(body)
     check_types(body, {name: _JSON[kind] for name, kind in kinds.items() if kind in _JSON})
     floats = [name for name, kind in kinds.items() if kind in ("float", "float | None")]
     for name in (*floats, "mu", "rho", "truncation_mass"):
@@ -111,11 +129,73 @@ def read_body(body: dict[str, Any]) -> None:
     if body["claimed"] is not None:
         epsilon, delta = body["claimed"]
         body["claimed"] = (_float(epsilon), _float(delta))
-    if not all(isinstance(text, str) for text in body["conditions"]):
-        raise TypeError("conditions must be texts")
+    _check_words(body)
     if body["description"] is not None:
         body["description"] = read_mechanism(body["description"])
     body["loss"] = loss_of(*(body.pop(name) for name in _NUMBERS))
+
+
+def _check_words(body: Mapping[str, Any]) -> None:
+    """Raise for numbers that nobody can mean, and for texts that are none."""
+    texts = (*body["conditions"], *body["details"])
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("conditions and names of details must be texts")
+    regret, paper = body["regret_bound"], body["paper_epsilon"]
+    if (regret is not None and not 0.0 <= regret < math.inf) or (paper is not None and paper < 0.0):
+        raise ValueError("a bound on regret is finite, and it and an epsilon are at least 0")
+    epsilon, delta = body["claimed"] or (0.0, 0.0)
+    if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
+        raise ValueError("claimed must be an epsilon and a delta")
+    if body["person"] is not None and any(type(n) is not int for n in body["person"]):
+        raise TypeError("person must be two counts")
+
+
+def _was_seeded(body: Mapping[str, Any]) -> bool:
+    """Return what an earlier record says of its noise: by a condition, or by no certificate."""
+    texts = body["conditions"] if isinstance(body["conditions"], (list, tuple)) else ()
+    return any(isinstance(text, str) and text.startswith(_REPRODUCIBLE) for text in texts)
+
+
+def _repeated(name: str, value: Any) -> float | str | None:
+    """Return a number that the description decides, as an earlier record has it."""
+    if name == "sensitivity_norm":
+        if not isinstance(value, (str, type(None))):
+            raise TypeError("sensitivity_norm must be a text")
+        return value
+    return None if value is None else _float(value)
+
+
+def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, Any]) -> bool:
+    """Return whether a record states something else than what its guarantee has by itself."""
+    reproducible = any(text.startswith(_REPRODUCIBLE) for text in stated.conditions)
+    if stated.description is None:
+        return reproducible and not stated.seeded
+    if body["certified"] != stated.certified or reproducible != stated.seeded:
+        return True
+    if body["numerics"] not in (None, stated.numerics):
+        return not isinstance(stated.description, Nothing)
+    own = {name: getattr(stated, name) for name in _REPEATED}
+    if isinstance(stated.description, Nothing):
+        own = dict(repeated)
+    if isinstance(stated.description, Declared):
+        own = _of_one_release(own, repeated)
+    return not all(_agrees(repeated[name], own[name]) for name in _REPEATED)
+
+
+def _of_one_release(own: dict[str, Any], repeated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a declared mechanism as earlier records have them: of one release."""
+    single, moved = repeated["sensitivity"], own["sensitivity"]
+    if not single or not moved or repeated["column_norm"] is None:
+        return own
+    return {**own, "sensitivity": single, "column_norm": moved / single}
+
+
+def _agrees(value: Any, own: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return bool(value in (None, own))
+    if own is None:
+        return bool(value == 0.0)
+    return bool(math.isclose(value, own, rel_tol=_SAME_CLOSE) and value >= 0.0)
 
 
 def loss_of(
@@ -182,17 +262,9 @@ def contradicts_itself(stated: Guarantee) -> bool:
     """Return whether epsilon does not follow from the loss, or this not from the description."""
     if stated.description is not None and not _follows(stated, stated.description):
         return True
-    mu, scale, column = stated.mu, stated.noise_scale, stated.column_norm
-    if mu is not None:
-        if stated.noise_multiplier is not None and not _near(mu * stated.noise_multiplier, 1.0):
-            return True
-        if not _near(2.0 * (stated.rho or 0.0), mu * mu):
-            return True
-        if stated.sensitivity is not None and column is not None and scale != 0.0:
-            least = stated.sensitivity * column / scale  # more with rounding or another noise
-            exact = stated.sensitivity_norm == "l2" and stated.numerics == "float"
-            if not mu >= least * (1.0 - _CLOSE) or (exact and not _near(mu, least)):
-                return True
+    mu = stated.mu
+    if mu is not None and not _near(2.0 * (stated.rho or 0.0), mu * mu):
+        return True
     loss, mass = stated.loss, stated.loss.mass
     if not stated.private or isinstance(loss.bare, Unknown):
         return False
@@ -226,9 +298,7 @@ def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
         return loss.epsilon(stated.delta) == math.inf
     ideal = loss.bare
     longest = math.inf if mechanism.longest is None else mechanism.longest
-    if stated.horizon > longest or (stated.certified and mechanism.promised and ideal != NOTHING):
-        return False
-    if stated.numerics == "lattice" and 0.0 in _grids(mechanism):
+    if stated.horizon > longest:
         return False
     # Less than what follows is refused to the last digits that machines differ by.
     return _reaches(stated.loss.mass, loss.mass) and all(
@@ -256,18 +326,6 @@ def _same(one: Loss, other: Loss) -> bool:
     )
 
 
-def _grids(description: Description) -> set[float]:
-    """Return the grids of all parts of a description; 0 stands for doubles."""
-    found = set()
-    for each in fields(description):
-        value = getattr(description, each.name)
-        if each.name == "grid":
-            found.add(value)
-        for part in value if isinstance(value, tuple) else (value,):
-            found |= _grids(part) if isinstance(part, Description) else set()
-    return found
-
-
 def _reaches(value: float, other: float) -> bool:
     return _near(value, other) and value >= other * _DIGITS
 
@@ -278,9 +336,11 @@ def _near(value: float, other: float) -> bool:
 
 def _float(value: Any) -> float:
     """Return a number of JSON, or the text of an infinite one, as a float."""
-    if isinstance(value, bool):
+    if value == "inf":
+        return math.inf
+    if type(value) is not float or not math.isfinite(value):
         raise TypeError("expected a number")
-    return float(value)
+    return value
 
 
 def _detail(value: Any) -> float | str | None:

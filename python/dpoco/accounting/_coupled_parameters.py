@@ -23,6 +23,8 @@ _LARGE_CURVATURE = 0.1
 LEADER_COUPLINGS = ("density_ratio", "scheduled", "maximal")
 
 _AGREED = ("dimension", "lipschitz", "radius", "diameter", "unbounded")
+# Chains that are always used; "mcmc" is one that is used where exact draws would be slow.
+CHAINS = ("hit_and_run", "langevin", "proximal")
 NO_SAMPLER = "no exact sampler on a polytope, or on an l_p ball with p other than 2"
 
 Keep = kinds.Always | kinds.Window | kinds.Dartboard | kinds.Anchored | kinds.Maximal
@@ -153,10 +155,10 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
         "dartboard": public range of l - min l (loss); else 0.
     anchors : int
         "anchored": K; else 0.
-    sampler : {"exact", "mcmc"}
-        "mcmc" whenever a Markov chain may be used for some draw.
+    sampler : {"exact", "mcmc", "hit_and_run", "langevin", "proximal"}
+        "mcmc" whenever a Markov chain may be used for some draw; a chain's name if it always is.
     sampler_tolerance : float
-        Total variation assumed of one draw; 0 for "exact".
+        Total variation assumed, or for "proximal" proved, of one draw; 0 for "exact".
     """
 
     kind: ClassVar[str] = "dpoco.continuous_multiplicative_weights_parameters"
@@ -172,15 +174,15 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
     regularization: float
     factor_range: float = at_least(0.0, default=0.0)
     anchors: int = at_least(0, default=0)
-    sampler: str = one_of("exact", "mcmc", default="exact")
+    sampler: str = one_of("exact", "mcmc", *CHAINS, default="exact")
     sampler_tolerance: float = at_least(0.0, default=0.0)
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
-        chained = self.sampler == "mcmc"
+        chained = self.sampler != "exact"
         if chained != (self.sampler_tolerance > 0.0) or self.sampler_tolerance >= 1.0:
-            raise ValueError("sampler_tolerance is 0 for exact draws and in (0, 1) for 'mcmc'")
+            raise ValueError("sampler_tolerance is 0 for exact draws and in (0, 1) for chains")
         if (self.coupling == "dartboard") != (self.factor_range > 0.0):
             raise ValueError("factor_range is positive for coupling 'dartboard' and 0 otherwise")
         if self.coupling == "dartboard" and self.unbounded:
@@ -205,6 +207,8 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
             raise ValueError(f"factor_range must be at least {problem.factor_range!r}")
         if self.sampler == "exact" and not problem.linear_sampler:
             raise ValueError(NO_SAMPLER)
+        if self.sampler == "proximal" and self.unbounded:
+            raise ValueError("sampler 'proximal' needs bounded decisions")
 
     @property
     def ratios(self) -> tuple[float, float, int]:
@@ -270,20 +274,21 @@ class ContinuousMultiplicativeWeightsParameters(_Shared):
 
     def conditions(self, problem: EuclideanProblem) -> list[str]:
         """Return what a guarantee says of draws and regret."""
-        said = ["draws are exact (rejection samplers); their running time depends on the data"]
-        if self.sampler == "mcmc":
+        said = ["Draws are exact (rejection samplers), and their running time depends on the data."]
+        if self.sampler == "proximal":
             said = [
-                "ASSUMED: every Markov chain draw is within total variation "
-                f"{self.sampler_tolerance:.2g} of its law, which cannot be verified; charged to "
-                "delta"
+                f"Each draw is within total variation {self.sampler_tolerance:.2g} of its law. "
+                "This is proved for losses within their bounds, and charged to delta."
             ]
+        elif self.sampler != "exact":
+            said = ["How far draws are from their law cannot be verified, and is charged to delta."]
         if self.coupling == "anchored":
             said.append(
-                "the regret bound of coupling 'anchored' rests on a union bound over the rounds; "
-                "its privacy does not"
+                "The regret bound of coupling 'anchored' rests on a union bound over the rounds; "
+                "its privacy does not."
             )
         if problem.unbounded and problem.family == "quadratic":
-            said.append("the regret bound assumes decisions where the losses are G-Lipschitz")
+            said.append("The regret bound assumes decisions where the losses are G-Lipschitz.")
         return said
 
     def details(self, moved: float) -> dict[str, Any]:
@@ -406,14 +411,14 @@ expected_switches
         said, b = [], self.ratios[1]
         if problem.family != "linear":
             said.append(
-                "each minimiser is exact up to a residual of 1e-9 noise scales, or to what "
-                "rounding of the decision leaves close to the boundary, which no theorem covers"
+                "Each minimiser is exact up to a residual of 1e-9 noise scales, or to what "
+                "rounding of the decision leaves close to the boundary, which no theorem covers."
             )
         if self.private and b > _LARGE_CURVATURE:
-            said.append(f"step size times smoothness is {b:.2g}: few Renyi orders are left")
+            said.append(f"Step size times smoothness is {b:.2g}: few Renyi orders are left.")
         if self.strong_convexity > 0.0:
             said.append(
-                "ASSUMED: every loss is strongly convex with the declared modulus, unverified"
+                "ASSUMED: every loss is strongly convex with the declared modulus, unverified."
             )
         return said
 

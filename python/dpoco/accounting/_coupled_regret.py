@@ -72,9 +72,9 @@ def forecast(
         **p.details(moved),
         **{f"regret_{name}": value for name, value in regret.terms.items()},
     }
-    over = ", against the best point of the domain; decisions range over R^d" if p.unbounded else ""
+    over = ", against the best point of the domain, of decisions in R^d" if p.unbounded else ""
     conditions = [
-        f"the regret bound is for streams fixed in advance (oblivious), in expectation{over}",
+        f"The regret bound is for streams fixed in advance (oblivious), in expectation{over}.",
         *p.conditions(problem),
     ]
     return said, conditions

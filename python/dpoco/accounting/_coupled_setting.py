@@ -280,23 +280,19 @@ def guarantee(
         details["later_bits"] = bits.later_bits
         details["later_bit_shift"] = bits.shift
     else:
-        why = "; at this budget and horizon no noise beats the constant decision"
-        still = "no switch is allowed: nothing released depends on data"
-        own.append(still + why if p.block == p.horizon > 1 else still)
+        own.append("The learner never switches: nothing released depends on data.")
+        if p.block == p.horizon > 1:
+            own.append("At this budget and horizon no noise beats the constant decision.")
     if p.calibration == "paper":
-        own.append("calibration 'paper': its claim is as printed, not certified")
+        own.append("The claim of calibration 'paper' is as printed, and is not certified.")
         if claim is not None and not claim.delta < min(1.0, _VACUOUS_FACTOR * delta):
-            own.append(f"the printed claim is vacuous: its total delta is {claim.delta:.3g}")
+            own.append(f"The printed claim is vacuous: its total delta is {claim.delta:.3g}.")
     bounds = f"G = {problem.lipschitz:.6g}"
     if problem.smoothness > 0.0:
         bounds += f", beta_s = {problem.smoothness:.6g}"
-    own.append(
-        f"the bounds ({bounds}, l2) hold whatever the data: records are scaled into them"
-        if problem.enforced
-        else "ASSUMED: every loss is convex and obeys the declared bounds "
-        f"({bounds}, l2), unverified"
-    )
-    result = state(
+    if problem.enforced:
+        own.append(f"The program scales records into the bounds ({bounds}, l2).")
+    return state(
         drawn,
         near,
         released=p.released,
@@ -306,13 +302,7 @@ def guarantee(
         seeded=seeded,
         calibration=p.calibration,
         conditions=(*own, *conditions),
-        arithmetic="all variates have their full tails, and coins exactly their probabilities; "
-        "that draws and probabilities are computed in double precision is not covered",
-        noise_scale=p.noise_scale,
-        sensitivity=near.sides * problem.lipschitz,
-        sensitivity_norm="l2",
         claimed=None if claim is None else (claim.epsilon, claim.delta),
         paper_epsilon=None if constant or paper is None else paper.epsilon,
         **said,
     )
-    return result if constant or p.calibration != "paper" else replace(result, certified=False)

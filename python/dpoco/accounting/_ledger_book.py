@@ -19,6 +19,7 @@ from dpoco.accounting._ledger_sums import (
     filter_of,
 )
 from dpoco.accounting._records import check_types, of_version_1, read_record
+from dpoco.accounting._words import DOUBLED, INDEPENDENT, PROMISED, UNSEEN
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.events import cost_of_event
 from dpoco.accounting.gaussian import gaussian_epsilon
@@ -165,6 +166,17 @@ class Book:
         cost, condition = self._cost(claim)
         if claim.guarantee is not None and not claim.guarantee.private:
             raise BudgetExceeded(f"{claim.label!r} promises no privacy at all")
+        try:
+            return self._admitted(claim, cost, condition, share)
+        except BudgetExceeded as refusal:
+            if not condition:
+                raise
+            raise BudgetExceeded(f"{refusal}. {condition}") from None
+
+    def _admitted(
+        self, claim: Claim, cost: Cost, condition: str, share: float
+    ) -> tuple[Entry, str]:
+        """Return what `admission` does, for a claim of this cost."""
         if not self.adaptive:
             entry = Entry(claim, cost, Spent(0.0, 0.0), condition)
             self._check_plan(entry, share)
@@ -226,17 +238,17 @@ class Book:
                 f"{self.view!r}: make the ledger with view={claim.view!r}, which protects less"
             )
         if claim.view != self.view:
-            conditions.append(f"what {claim.view} cannot tell, {self.view} cannot tell")
+            conditions.append(f"What {claim.view} cannot tell, {self.view} cannot tell.")
         if self.change == "replace" and claim.change == "zero_out":
             cost = cost.doubled()
-            conditions.append("a replaced round counts as one emptied and filled again")
+            conditions.append(DOUBLED)
         elif self.change == "zero_out" and claim.change == "replace":
             if claim.view == "server":
                 raise ValueError(
                     "a guarantee with view 'server' does not cover whether a user reports: "
                     "make the ledger with relation='replace'"
                 )
-            conditions.append("an empty round is processed as a zero record")
+            conditions.append("The learner treats an empty round as a zero record.")
         return cost, "; ".join(conditions)
 
     def _price(self, label: str, cost: Cost, currency: str, share: float) -> tuple[Spent, str]:
@@ -332,21 +344,22 @@ class Book:
         horizons = [g.horizon for g in guarantees if g is not None]
         labels = ", ".join(entry.label for entry in entries) or "nothing yet"
         fixed = (
-            "charges may have been chosen in reaction to releases, but not to the data themselves"
+            "Charges may depend on releases, but not on the data themselves."
             if self.adaptive
-            else "all charges were fixed before the first release"
+            else "The operator fixed all charges before the first release."
         )
         conditions = [
             fixed,
-            "everything released from the data is charged to this ledger, before it is released",
-            "the learners' noises are independent",
-            "one change of the data changes at most one unit of what each learner sees",
+            "The operator charges everything to this ledger that is released from the data, before "
+            "it is released.",
+            INDEPENDENT,
+            "One change of the data changes at most one unit of what each learner sees.",
             *dict.fromkeys(entry.condition for entry in entries if entry.condition),
         ]
         if any(entry.claim.same_unit for entry in entries):
-            conditions.append(f"all charges speak about {unit}: promised by the caller")
+            conditions.append(f"{PROMISED}all charges are about {unit}.")
         if self.view == "others":
-            conditions.append("nobody who reacts to releases sees what the protected user is shown")
+            conditions.append(UNSEEN)
         conditions += dict.fromkeys(
             f"{entry.label}: {text}"
             for entry, g in zip(entries, guarantees, strict=True)
@@ -361,6 +374,7 @@ class Book:
             unit=unit,
             horizon=max(horizons, default=1),
             mechanism=f"everything charged to a ledger ({labels})",
+            seeded=any(g is not None and g.seeded for g in guarantees),
             certified=all(g is None or g.certified for g in guarantees),
             reference=f"{way}; docs/privacy/ledger.md",
             conditions=tuple(conditions),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from dpoco._json import of_json, plain_float
 from dpoco.errors import StateError
+
+__all__ = ["check_types", "of_json", "of_version_1", "plain_float", "read_record"]
 
 # What a record of version 1 means. Its "joint" did not say what changes: the dearer is charged.
 _RELATIONS = {
@@ -16,19 +17,6 @@ _RELATIONS = {
     "local": {"change": "replace", "view": "server"},
     "joint": {"change": "zero_out", "view": "others"},
 }
-
-
-def plain_float(value: float) -> float | str:
-    """Return a finite float, of Python, and an infinite one as text, which JSON can carry."""
-    return float(value) if math.isfinite(value) else repr(float(value))
-
-
-def of_json(text: str) -> Any:
-    """Return what a JSON text holds; `StateError` if it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StateError("not a JSON text") from error
 
 
 def read_record(
@@ -45,7 +33,7 @@ def read_record(
         raise StateError(f"a {kind} record must be a mapping; got {type(record).__name__}")
     if record.get("kind") != kind:
         raise StateError(f"not a {kind} record")
-    if record.get("version") != version:
+    if record.get("version") != version or type(record["version"]) is not int:
         raise StateError(f"a {kind} record of version {version} is needed")
     body = {key: value for key, value in record.items() if key not in ("kind", "version")}
     missing, unknown = fields - body.keys(), body.keys() - fields
@@ -64,7 +52,12 @@ def check_types(body: Mapping[str, Any], types: Mapping[str, tuple[type, ...]]) 
 def of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record whose one relation said both what changes and who looks, as two."""
     word = record.get("relation")
-    if record.get("version") != 1 or word not in tuple(_RELATIONS) or "change" in record:
+    if (
+        record.get("version") != 1
+        or record["version"] is True
+        or word not in tuple(_RELATIONS)
+        or "change" in record
+    ):
         return dict(record)
     rest = {name: value for name, value in record.items() if name != "relation"}
     return {**rest, **_RELATIONS[word], "version": 2}

@@ -190,17 +190,14 @@ class ShiftDetectorParameters(Parameters):
             said["claimed"] = (printed, 0.0)
             said["conditions"] = (
                 CLIPPED_LOSSES,
-                "the claim in print is false: a round moves the test statistics by up to 2, not 1; "
-                f"as printed the budget is spent {spent(*scales) / printed:.4g} times",
+                "The claim in print is false, since a round moves the test statistics by up to 2, "
+                f"not 1: as printed the budget is spent {spent(*scales) / printed:.4g} times.",
             )
         return {
             "released": f"the decisions and alarms of the shift detector among {self.experts} "
             "experts",
             "reference": "sparse vector technique and noisy argmin; docs/privacy/shift_detector.md",
             "delta": 0.0,
-            "sensitivity": 0.0 if trivial else LOSS_SUMS.width,
-            "sensitivity_norm": "linf",
-            "noise_scale": self.selection_scale,
             "regret_bound": bound if proved and self.horizon is not None else None,
             "regret_scope": scope if proved else None,
             "details": {

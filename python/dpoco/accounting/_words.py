@@ -18,49 +18,46 @@ def norm_name(q: float) -> str:
     return "linf" if q == math.inf else f"l{q:g}"
 
 
-# What is said of people until somebody asks, and then: see `Guarantee.for_person`.
-PER_ROUND = "; one person's data in several rounds are protected per round"
-TIMES = "the times of a person's rounds"
+# Conditions are read by lawyers: one sentence each, with an actor. What nobody enforces starts with
+# a word in capitals, and the page without terms lists it among the operator's duties.
+PROMISED = "PROMISED, not enforced: "
+SEEDED = "SEEDED SOURCE: whoever knows the seed can subtract the noise; void outside tests."
+# What a guarantee says of people, and what `Guarantee.for_person` says in its place.
+PER_ROUND = "Each round is protected by itself: several rounds of one person are protected less."
+EACH_PERSON, TIMES = "Each person contributes", "The times of a person's rounds"
+RULE = "The limit is a fixed rule, not a count taken from the data."
+DOUBLED = (
+    "Counts as two changes (epsilon doubles), because the ledger is about replaced rounds and the "
+    "guarantee about emptied ones: a ledger with relation='zero_out' charges it once."
+)
+INDEPENDENT = "The learners' noises are independent."
+UNSEEN = "Nobody who reacts to releases sees what the protected user is shown."
 
 
 def common_conditions(
     mass: float, seeded: bool, *, sums: bool = True, numerics: str | None = "float"
 ) -> tuple[str, ...]:
-    """Return the conditions all guarantees share; `sums`: of sums with added noise."""
-    source = "the noise key comes from the operating system's entropy and stays secret"
-    if seeded:
-        source = "SEEDED SOURCE: the noise is reproducible; void outside tests"
+    """Return what guarantees say of the source of the noise and of the arithmetic.
+
+    `sums`: of sums with added noise; `numerics` None is what is released without arithmetic.
+    """
+    source = SEEDED if seeded else "The operating system draws the noise key, which stays secret."
     if numerics == "lattice":
-        held = "there is nothing that the arithmetic cannot hold"
-        if mass > 0.0:
-            held = f"what the arithmetic cannot hold (total variation {mass:.2g}) in delta"
         arithmetic = (
-            "numerics 'lattice': sums are exact integers, and noise is integers of exactly the "
-            "law the proof is for (an ideal Gaussian rounded, or discrete Laplace); rounding of "
-            f"the data is in epsilon, and {held}; assumed: ideal random bits and IEEE 754"
+            "The program adds exact integers and exactly rounded noise, so that the proof covers "
+            "its arithmetic, given ideal random bits and IEEE 754."
+        )
+    elif sums:
+        arithmetic = (
+            "The proof does not cover the rounding of double precision, which the program hides "
+            "from known attacks by releasing sums on a coarse grid."
         )
     else:
-        tails = "the noise has its full tails"
-        if mass > 0.0:
-            tails = (
-                f"truncated tails of the samplers (total variation {mass:.2g}) are charged to delta"
-            )
-        arithmetic = (
-            f"{tails}; that sums and noise are computed in double precision is not accounted for"
-        )
-        if sums:
-            arithmetic += (
-                ": sums with added noise are rounded to a coarse grid that hides it from known "
-                "attacks, without proof"
-            )
-    return (
-        "the bounds, the horizon and all parameters were fixed without looking at the data",
-        "the stream may react to everything released" + PER_ROUND,
-        "a saved state is continued on one stream only, and is itself kept secret",
-        "only released values are covered: not traces, diagnostics, timing or memory",
-        source,
-        arithmetic,
-    )
+        arithmetic = "The proof does not cover the rounding of double precision."
+    if mass > 0.0:
+        tails = f"Delta includes {mass:.2g} for noise that the computer cannot hold."
+        return source, tails, arithmetic
+    return source, arithmetic
 
 
 def noise_in_words(noise: str, order: float) -> str:

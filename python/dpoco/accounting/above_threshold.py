@@ -211,15 +211,7 @@ def guarantee(
         delta=0.0,
         reference="sparse vector technique, one-sided noise; docs/privacy/shift_detector.md",
         seeded=seeded,
-        unit="one record",
-        sensitivity=p.sensitivity,
-        sensitivity_norm="linf",
-        noise_scale=p.query_noise_scale,
-        conditions=(
-            f"one record changes each query by at most {p.sensitivity:g}, the largest rise and the "
-            f"largest fall adding up to at most {p.spread:g}: promised by the caller, not enforced",
-            "thresholds are public",
-        ),
+        conditions=("Thresholds are public.",),
         details={
             "threshold noise scale": p.threshold_noise_scale,
             "query noise scale": p.query_noise_scale,

@@ -41,11 +41,11 @@ guarantee, mechanism_of = expert_guarantee, expert_mechanism
 ADVERSARIES = ("oblivious", "adaptive")
 # In words, and the norm that a sum moves in.
 LAWS = {
-    "knorm": ("noise of density exp(-max|z|/scale)", "linf"),
-    "gaussian": ("Gaussian noise", "l2"),
-    "laplace": ("Laplace noise", "l1"),
-    "coordinate_rr": ("randomised response on one coordinate", ""),
-    "none": ("no noise", ""),
+    "knorm": "noise of density exp(-max|z|/scale)",
+    "gaussian": "Gaussian noise",
+    "laplace": "Laplace noise",
+    "coordinate_rr": "randomised response on one coordinate",
+    "none": "no noise",
 }
 _LARGEST_RESPONSE = 700.0  # epsilon of one randomised response: e^-epsilon must be a double
 
@@ -181,7 +181,7 @@ class BatchShareParameters(Parameters):
         n, bounds = self.experts, None
         if self.horizon is not None:
             bounds = regret(n, self, self.horizon)
-        words, norm = LAWS[self.noise]
+        words = LAWS[self.noise]
         details: dict[str, float | str | None] = {
             "learning rate": self.learning_rate,
             "batch": float(self.batch),
@@ -194,23 +194,18 @@ class BatchShareParameters(Parameters):
             details["regret bound, all losses"] = bounds.adaptive
             terms = bounds.terms_for(self.adversary)
             details.update({f"regret: {name}": value for name, value in terms.items()})
-        conditions: tuple[str, ...] = (f"{CLIPPED_LOSSES}; each round enters one sum",)
+        conditions: tuple[str, ...] = (CLIPPED_LOSSES, "Each round enters one sum.")
         claimed = None
         if self.calibration == "paper" and not isinstance(mechanism, Nothing):
             claimed = (1.0 / self.noise_scale, 0.0)
             conditions += (
-                f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {n} times: every "
-                f"round releases {n} losses, each with noise for one",
+                f"AS PRINTED the budget of {claimed[0]:.6g} would be spent {n} times, since every "
+                f"round releases {n} losses, each with noise for one.",
             )
         return {
             "released": f"the decisions among {n} experts by weights on noisy sums of losses "
             f"({words}, batches of {self.batch})",
-            "sums": self.noise != "coordinate_rr",
-            "numerics": self.numerics,
             "reference": "one noisy sum per record; docs/privacy/batch_share.md",
-            "sensitivity": movement(self.noise, n) if norm else None,
-            "sensitivity_norm": norm,
-            "noise_scale": self.noise_scale,
             "conditions": conditions,
             "claimed": claimed,
             "regret_bound": None if bounds is None else bounds.bound(self.adversary),

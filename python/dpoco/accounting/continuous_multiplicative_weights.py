@@ -21,8 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from dpoco import _core
 from dpoco._validation import choice
 from dpoco.accounting._coupled_parameters import (
+    CHAINS,
     COUPLINGS,
     NO_SAMPLER,
     ContinuousMultiplicativeWeightsParameters,
@@ -47,13 +49,22 @@ from dpoco.accounting.regret_bounds import best_inverse_temperature, entropy_ter
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 
-__all__ = ["ContinuousMultiplicativeWeightsParameters", "calibrate", "guarantee", "mechanism_of",
-           "with_forecast"]  # fmt: skip
+__all__ = ["CHAINS", "ContinuousMultiplicativeWeightsParameters", "calibrate", "exact_work",
+           "guarantee", "mechanism_of", "with_forecast"]  # fmt: skip
 
 _Parameters = ContinuousMultiplicativeWeightsParameters
 
 # Exact draws by rejection are preferred to chains where at least this part is surely accepted.
 _FAIR_ACCEPTANCE = 1e-3
+# What planes under kinks may miss, in nats; rejections in a row that never happen; and the work of
+# one draw beyond which exact draws are refused.
+_GAP, _PATIENCE_LOG, _MOST_WORK = 0.1, math.log(750.0), 750e9
+_MOST_PLANES, _LARGEST_LOG = 2.0**30, 42.0
+# Smooth losses are accepted far more often than their bound says, which takes all of them at their
+# largest curvature.
+_LEAST_ACCEPTANCE = 1e-18
+# The most work of a chain of proved distance, in steps times records.
+_MOST_LOOKS = 1e9
 # Without privacy nothing asks for noise: draws may cost about this share of the bound.
 _QUIET_ENTROPY = 0.01
 # Chains are exponentially good in their length: only what doubles hold bounds the tolerance below.
@@ -110,7 +121,7 @@ class _Setting(Setting[_Parameters]):
 
     def finish(self, p: _Parameters, **changes: Any) -> _Parameters:
         p = tried(p, **changes)
-        chained = p.sampler == "mcmc"
+        chained = p.sampler != "exact"
         return super().finish(p, sampler_tolerance=self.chain_tolerance(p) if chained else 0.0)
 
     def chain_tolerance(self, p: _Parameters) -> float:
@@ -144,6 +155,22 @@ def envelope_acceptance(
     return math.exp(-0.5 * p.dimension * math.log1p(curvature))
 
 
+def exact_work(p: ContinuousMultiplicativeWeightsParameters) -> tuple[int, int]:
+    """Return how many planes and proposals a draw by rejection may take, whatever the losses.
+
+    With so many planes the affine minorant of losses with kinks is within 0.1 nats of the best;
+    the chance that so many proposals are all rejected is then below exp(-750):
+    ``docs/privacy/gibbs_sampling.md``.
+    """
+    n, far = p.dimension, p.ratios[0] * p.horizon
+    c = 2.0 * far  # E exp(-c X), X of a chi law with n degrees of freedom, from below
+    chi = math.lgamma(n) - math.lgamma(0.5 * n) + (1.0 - 0.5 * n) * math.log(2.0)
+    chi -= n * math.log(c) + n * (n + 1) / (2.0 * c * c)
+    accepted = max(chi, -c * math.sqrt(n)) - _GAP
+    proposals = math.exp(min(_PATIENCE_LOG - accepted, _LARGEST_LOG))
+    return math.ceil(min(27.0 * far * far / _GAP, _MOST_PLANES)), math.ceil(proposals)
+
+
 def calibrate(
     domain: Domain,
     loss: Loss,
@@ -167,10 +194,11 @@ def calibrate(
         As of `dpoco.oco.ContinuousMultiplicativeWeights`. "density_ratio" and "maximal" are for
         linear losses on a Euclidean ball, a box or R^d, "dartboard" and "anchored" for bounded
         decisions.
-    sampler : {"auto", "exact", "mcmc"}
-        "exact" never uses a Markov chain, at whatever cost; "auto" does not where the losses are
-        linear, or where a public bound says that one proposal in a thousand is accepted, and
-        otherwise uses a chain for draws that would be slow.
+    sampler : {"auto", "exact", "mcmc", "hit_and_run", "langevin", "proximal"}
+        "exact" never uses a Markov chain, and is refused where a draw might take 10^9 proposals;
+        "auto" uses none where the losses are linear, or where a public bound says that one proposal
+        in a thousand is accepted, and otherwise a chain for draws that would be slow. A chain's
+        name: that one for all draws. "proximal" is refused where steps times rounds exceed 10^9.
 
     Returns
     -------
@@ -190,7 +218,9 @@ def calibrate(
     Deterministic; about 0.1 to 0.5 s.
     """
     problem = euclidean_problem(domain, loss, unbounded)
-    choice("sampler", sampler, ("auto", "exact", "mcmc"))
+    choice("sampler", sampler, ("auto", "exact", "mcmc", *CHAINS))
+    if sampler == "proximal" and problem.unbounded:
+        raise ValueError("sampler 'proximal' needs bounded decisions")
     if sampler == "exact" and not problem.linear_sampler:
         raise ValueError(f"{NO_SAMPLER}: use sampler='mcmc'")
     known = ("density_ratio",) if problem.exact_normalizer else ()
@@ -205,7 +235,28 @@ def calibrate(
     if sampler == "exact" or (sampler == "auto" and problem.linear_sampler and problem.enforced):
         p = calibrated(setting, *asked)
         fair = p.max_switches == 0 or envelope_acceptance(p, problem) >= _FAIR_ACCEPTANCE
+        closed = problem.family == "linear" or problem.dimension == 1 or p.max_switches == 0
+        smooth = problem.enforced and envelope_acceptance(p, problem) >= _LEAST_ACCEPTANCE
+        if sampler == "exact" and not closed and not smooth:
+            work = exact_work(p)[1]
+            if work > _MOST_WORK:
+                raise ValueError(
+                    f"an exact draw from these laws may take {work:.0e} evaluations: use "
+                    "sampler='auto', or less budget, a shorter horizon or fewer dimensions"
+                )
         if sampler == "exact" or fair:
             return p
-    chained = {"sampler": "mcmc", "sampler_tolerance": _SMALLEST_TOLERANCE}
-    return calibrated(replace(setting, own=chained), *asked)
+    name = sampler if sampler in CHAINS else "mcmc"
+    chained = {"sampler": name, "sampler_tolerance": _SMALLEST_TOLERANCE}
+    p = calibrated(replace(setting, own=chained), *asked)
+    if name == "proximal" and p.max_switches != 0:
+        steps = _core.proximal_steps(
+            p.dimension, p.radius, p.inverse_temperature, p.regularization,
+            p.lipschitz * p.horizon, p.sampler_tolerance,
+        )  # fmt: skip
+        if steps * p.horizon > _MOST_LOOKS:
+            raise ValueError(
+                f"a draw within the proved distance takes {steps:.0e} steps: use sampler='auto', "
+                "or less budget, a shorter horizon or fewer dimensions"
+            )
+    return p

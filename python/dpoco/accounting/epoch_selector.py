@@ -123,9 +123,6 @@ class EpochSelectorParameters(Parameters):
         return {
             "released": f"the decisions of selection on {self.pieces} {among}",
             "reference": f"noisy argmin on disjoint {self.pieces}; docs/privacy/epoch_selector.md",
-            "sensitivity": 0.0 if isinstance(mechanism, Nothing) else LOSS_SUMS.width,
-            "sensitivity_norm": "linf",
-            "noise_scale": self.scale,
             "regret_bound": bound,
             "regret_scope": self.regret_scope,
             "details": {

@@ -10,15 +10,22 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpoco._validation import positive_int
 from dpoco.accounting._loss_words import in_words
+from dpoco.accounting._plain_statement import (
+    AGAINST,
+    Section,
+    odds_factor,
+    plain_sections,
+    span,
+)
 from dpoco.accounting._records import plain_float
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import UNPROVED
+from dpoco.accounting.verdict import issuer_says, verdict
 
 if TYPE_CHECKING:
     from dpoco.accounting._ledger_book import Book, Entry
@@ -31,20 +38,6 @@ _GROUPS = (2, 5, 10)
 _STATED = ("delta", "private", "certified", "change", "view", "unit", "horizon", "mechanism")
 _WIDTH = 88
 
-_AGAINST = {
-    "everyone": (
-        "anybody who sees everything that is released, even if they know the mechanism and all "
-        "other data, chose these data themselves, and have any computing power"
-    ),
-    "server": (
-        "anybody, including the party that collects the reports: data are protected before they "
-        "leave a device"
-    ),
-    "others": (
-        "all other users together, who may combine what they are shown, but not against anybody "
-        "who sees what the protected user is shown, nor against the party that runs the mechanism"
-    ),
-}
 _CHANGE = {
     "replace": "nobody can tell the data of {unit} from any other data that could have been there",
     "zero_out": "nobody can tell whether {unit} had any data; replaced data count as two changes",
@@ -56,14 +49,9 @@ _COMPUTED = {
     "float": "The proof is about real numbers. The program computes with 16 digits, and the proof "
     "does not cover what the last of them could reveal.",
 }
-_DOUBT = (
-    "the numbers below hold for the same mechanism with secret noise and every promise kept; the "
-    "conditions say why they are not proved for this one"
-)
-Section = tuple[str, str, tuple[str, ...]]  # title, text, items
 _OPEN = {
     "server": "that a user takes part, when, and how often, is visible",
-    "others": "the protected user's own outputs depend on her data and are not covered",
+    "others": "the protected user's own outputs depend on that user's data and are not covered",
 }
 
 # Who outside the project has reviewed a proof: the page, to name, date and commit as it says there.
@@ -78,38 +66,48 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
     factor, the probability of exceeding it, and prior to posterior), ``power`` (false-alarm
     probability to the largest power), ``groups`` (number of units to epsilon at the same delta),
     ``paper_epsilon``,
-    ``numerics`` (of the guarantee), ``conditions``, ``reference`` and ``review`` (of each page of
-    a proof: "none", or who outside the project has reviewed it, when, and at which commit).
+    ``numerics`` (of the guarantee), ``conditions``, ``reference``, ``verdict`` and ``sentence``
+    (of `dpoco.accounting.verdict`), ``derived_conditions`` (all others, ``mechanism``,
+    ``reference`` and ``paper_epsilon`` are the issuer's word), and ``review`` (of each page of a
+    proof: "none", or who outside the project has reviewed it, when, and at which commit).
     """
     g = guarantee
     record: dict[str, Any] = {"epsilon": plain_float(g.epsilon)}
     record |= {name: getattr(g, name) for name in _STATED}
     if g.private:
-        pure = g.delta == 0.0
-        factor = math.exp(min(g.epsilon, 700.0)) * (1.0 if pure else 2.0)
+        factor, exceeded = odds_factor(g)
         record |= {
             "guessing": {str(p): guessing_probability(g, p) for p in _PRIORS},
             "odds": {
                 "factor": factor,
-                "exceeded": 0.0 if pure else min(1.0, 2.0 * g.delta),
+                "exceeded": exceeded,
                 "posterior": {str(p): posterior(p, factor) for p in _PRIORS},
             },
             "power": {str(a): test_power(g, a) for a in _FALSE_ALARMS},
             "groups": {str(k): plain_float(group_epsilon(g, k)) for k in _GROUPS},
         }
-    paper = g.paper_epsilon
+    paper, found = g.paper_epsilon, verdict(g)
     pages = re.findall(r"docs/privacy/\w+\.md", f"{g.reference} docs/privacy/explanations.md")
     record |= {
         "paper_epsilon": None if paper is None else plain_float(paper),
         "numerics": g.numerics,
         "conditions": list(g.conditions),
         "reference": g.reference,
+        "verdict": found.kind,
+        "sentence": found.sentence,
+        "derived_conditions": list(g.derived),
         "review": {page: REVIEWS.get(page, "none") for page in pages},
     }
     return record
 
 
-def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = None) -> str:
+def explain(
+    guarantee: Guarantee,
+    *,
+    plain: bool = False,
+    people: int | None = None,
+    about: Mapping[str, str] | None = None,
+) -> str:
     """Return the guarantee in words, for readers who do not know differential privacy.
 
     Parameters
@@ -117,12 +115,14 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
     guarantee : Guarantee
         Guarantee of any learner, mechanism or ledger.
     plain : bool, default False
-        Return one page without technical terms, for lawyers, auditors and the people concerned:
-        what is protected, for whom, for how long, what an attacker can still learn, what the
-        operator must do, and what is not covered. It warns if epsilon is above 10 or delta above
-        one over the number of people.
+        Return a statement without technical terms, for lawyers, auditors and the people concerned:
+        what is protected, for whom, for how long, what an attacker can still learn (singling out,
+        linkability and inference), what the operator must do, and what is not covered. It warns if
+        epsilon is above 10 or delta above one over the number of people.
     people : int, optional
         Number of people, for that warning. Default: the number of rounds.
+    about : mapping of str to str, optional
+        Of the plain statement: what it is about, by name, such as "Title", "File", "Operator".
 
     Returns
     -------
@@ -131,21 +131,18 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         an estimate for some attacks.
     """
     g, sections = guarantee, list[Section]()
-    if not g.private:
+    if plain:
+        sections += plain_sections(g, people, about)
+    elif not g.private:
         sections.append(("No privacy is promised", g.mechanism, g.conditions))
-    elif plain:
-        sections += _for_everybody(g, people)
     else:
-        if not g.certified:
-            sections.append(("NOT CERTIFIED", _DOUBT, ()))
         record = facts(g)
-        released = f"{g.mechanism}, over at most {_span(g)}. Everything below is about "
         bound = f"epsilon = {g.epsilon:.6g} and delta = {g.delta:.6g} allow."
         change = f"{g.unit}: {_CHANGE[g.change].format(unit=g.unit)}, beyond what {bound}"
+        everything = f" Everything is about all releases over at most {span(g)} together."
         sections += [
-            ("What is released", f"{released}all of it together.", ()),
-            ("What is protected", change, ()),
-            ("Against whom", f"{_AGAINST[g.view]}.", ()),
+            ("What is protected", change + everything, ()),
+            ("Against whom", f"{AGAINST[g.view]}.", ()),
             (
                 "What the numbers mean, for two streams that differ in this",
                 "",
@@ -155,15 +152,13 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
         ]
         if g.numerics is not None:
             sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
-        sections.append(("Conditions", "", g.conditions))
-        if g.paper_epsilon is not None:
-            said = f"for the same noise they claim epsilon = {g.paper_epsilon:.6g} at this delta."
-            sections.append(("With the published constants", said, ()))
-        proof = f"{g.reference}; for the numbers above: docs/privacy/explanations.md"
+        sections += [("Conditions", "", g.derived)] if g.derived else []
+        sections.append(("Stated by the issuer, not checked", "", tuple(_said(g))))
+        proof = "For the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
         review = tuple(f"{page}: {who}" for page, who in record["review"].items())
         sections.append(("Reviewed outside the project", "", review))
-    lines: list[str] = []
+    lines = textwrap.wrap(verdict(g).sentence, _WIDTH, subsequent_indent="  ")
     for title, text, items in sections:
         lines.append(title)
         lines += textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
@@ -172,88 +167,17 @@ def explain(guarantee: Guarantee, *, plain: bool = False, people: int | None = N
     return "\n".join(lines)
 
 
-_THINGS = {
-    "one round": "What was recorded in any single round",
-    "one record": "Any single record of the data set",
-    "one person": "All that any one person contributes",
-    "one user's record": "Any single record of a user",
-}
-_LARGE = 10.0  # epsilon from which odds may change twenty thousand times
-
-
-def _for_everybody(g: Guarantee, people: int | None) -> Iterator[Section]:
-    """Yield the sections of the page without terms."""
-    if warned := tuple(_warnings(g, people)):
-        yield "WARNING", "", warned
-    other = "was left empty" if g.change == "zero_out" else "had been anything else"
-    thing = _THINGS.get(g.unit, g.unit)
-    yield "What is protected", f"{thing}: releases look almost the same as if it {other}.", ()
-    yield "For whom", f"For everybody alike, however unusual, against {_AGAINST[g.view]}.", ()
-    lasting = "Later knowledge or faster computers do not weaken the protection."
-    yield "For how long", f"For {_span(g)} at most, taken together. {lasting}", ()
-    yield "What an attacker could still learn", "", _learned(g)
-    yield "What the operator must do", "", _duties(g)
-    yield "What is not covered", "", _uncovered(g)
-    exact = f"epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}; released: {g.mechanism}"
-    yield "For experts", f"{exact}. Proof: {g.reference}.", ()
-
-
-def _warnings(g: Guarantee, people: int | None) -> Iterator[str]:
-    if not g.certified:
-        yield f"This is not proved for the system as it is set up: {_DOUBT}."
-    if g.epsilon > _LARGE:
-        much = "an attacker's odds may change by a factor of more than twenty thousand"
-        yield f"epsilon = {g.epsilon:.4g} is above {_LARGE:g}: {much}: hardly any protection."
-    count, whom = (g.horizon, "rounds") if people is None else (people, "people")
-    if g.delta * positive_int("people", count) > 1.0:
-        fails = "with such a chance the protection of some of them may fail completely"
-        yield f"delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}: {fails}."
-
-
-def _learned(g: Guarantee) -> tuple[str, ...]:
-    odds = facts(g)["odds"]
-    fails = f", except with a chance of {odds['exceeded']:.2g}" if odds["exceeded"] else ""
-    return (
-        "somebody who knows everything else and finds two possible contents equally likely guesses "
-        f"right at most {_percent(guessing_probability(g))} times in 100 after seeing all "
-        "releases, and 50 times without them",
-        "a suspicion that is 1 % likely before becomes at most "
-        f"{_percent(odds['posterior']['0.01'])} % likely{fails}",
-        "anything that is true of people in general and would be found without this one, too",
-    )
-
-
-def _duties(g: Guarantee) -> tuple[str, ...]:
-    most, apart = g.person or (0, 0)
-    rule = f"make sure that nobody has more than {most} rounds, any two at least {apart} apart"
-    promises = (each for each in g.conditions if each.split()[0].strip(",:").isupper())
-    return (
-        "fix all settings beforehand, without looking at the data",
-        "publish the releases and nothing else: raw data, logs, evaluations, saved states and the "
-        "key of the noise stay secret",
-        f"stop after {_span(g)}, and continue a saved state only once",
-        *((rule,) if g.person else ()),
-        "keep track of all other releases about the same people, since risks add up",
-        *(f"guarantee this yourself, since nothing enforces it: {each}" for each in promises),
-    )
-
-
-def _uncovered(g: Guarantee) -> tuple[str, ...]:
-    ten, several = group_epsilon(g, 10), f"more than {g.unit}: the data of somebody who comes back"
-    if ten < 700.0:
-        right = (math.exp(ten) + g.delta) / (1.0 + math.exp(ten))
-        several += f"; with ten of them the same guess may be right {_percent(right)} times in 100"
-    return (
-        *(() if g.unit == "one person" else (several,)),
-        "theft or misuse of the raw data, before or beside this system",
-        *((_OPEN[g.view],) if g.view in _OPEN else ()),
-        *(("what the last digits of computed numbers reveal",) if g.numerics == "float" else ()),
-    )
-
-
-def _percent(share: float) -> str:
-    """Return a bound as a percentage, rounded up."""
-    return f"{min(100.0, math.ceil(1000.0 * share) / 10.0):g}"
+def _said(g: Guarantee) -> Iterator[str]:
+    """Yield what only the issuer says, an item each."""
+    for name, value in issuer_says(g).items():
+        if isinstance(value, dict):
+            yield f"{name}: " + "; ".join(f"{key}: {_plain(v)}" for key, v in value.items())
+        elif name == "further conditions":
+            yield from (f"condition: {text}" for text in value)
+        elif isinstance(value, list):
+            yield f"{name}: epsilon = {value[0]:.6g}, delta = {value[1]:.6g}"
+        else:
+            yield f"{name}: {_plain(value)}"
 
 
 def _meaning(record: dict[str, Any]) -> Iterator[str]:
@@ -307,7 +231,7 @@ def as_html(text: str) -> str:
 
 _OBSERVERS = {
     "everyone": "no observer of the releases can",
-    "others": "all others together, who do not see what she is shown, cannot",
+    "others": "all others together, who do not see what the user is shown, cannot",
     "server": "nobody, the party that collects the reports included, can",
 }
 _CHANGES = {"replace": "replaced by any other data", "zero_out": "empty in one of them"}
@@ -328,70 +252,75 @@ def neighbours(change: str, view: str, unit: str) -> list[str]:
     return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart},"]
 
 
-def _span(guarantee: Guarantee) -> str:
-    """Return "1000 rounds", or "1 release" of a data set of records."""
-    noun = "release" if guarantee.unit == "one record" else "round"
-    return f"{guarantee.horizon} {noun}" + ("" if guarantee.horizon == 1 else "s")
-
-
 def one_line(guarantee: Guarantee) -> str:
-    """Return the guarantee in one line."""
-    if not guarantee.private:
-        noisy = guarantee.noise_scale > 0.0
-        doubt = "beyond what is accounted for" if noisy else "without privacy"
-        return f"<Guarantee: none, {_span(guarantee)} {doubt}>"
-    doubt = "" if guarantee.certified else ", not certified"
-    seen = "" if guarantee.view == "everyone" else f", seen by {guarantee.view}"
-    return (
-        f"<Guarantee: epsilon={guarantee.epsilon:.6g}, delta={guarantee.delta:.6g}, "
-        f"{guarantee.change} {guarantee.unit}{seen}, {_span(guarantee)}{doubt}>"
-    )
+    """Return the guarantee in one line, which begins with the verdict unless it is protected."""
+    g, found = guarantee, verdict(guarantee)
+    if not g.private:
+        return f"<Guarantee: {found.sentence}>"
+    seen = "" if g.view == "everyone" else f", seen by {g.view}"
+    point = f"epsilon={g.epsilon:.6g}, delta={g.delta:.6g}, {g.change} {g.unit}{seen}, {span(g)}"
+    doubt = {
+        "protected": "",
+        "not verified": "not verified, " if g.certified else "not verified, not certified, ",
+        "not protected": "NOT PROTECTED (seeded noise), ",
+        "only if": f"only if {'; and '.join(g.doubts)}: ",
+    }
+    return f"<Guarantee: {doubt[found.kind]}{point}>"
 
 
 def statement(guarantee: Guarantee) -> str:
-    """Return the guarantee as a statement of several lines."""
-    if not guarantee.private:
-        lines = ["No differential privacy", f"  Released:   {guarantee.mechanism}"]
-        lines += [f"  Note:       {text}" for text in guarantee.conditions]
-        return "\n".join(lines + _utility(guarantee))
-    numbers = (("mu", guarantee.mu, "GDP"), ("rho", guarantee.rho, "zCDP"))
+    """Return the guarantee as a statement of several lines: the verdict, what follows, and words.
+
+    Everything below "Stated by the issuer" is what a record says and nobody can compute from the
+    description.
+    """
+    g, first = guarantee, verdict(guarantee).sentence
+    if not g.private:
+        lines = [first, "No differential privacy", f"  Released:   {g.mechanism}"]
+        lines += [f"  Note:       {text}" for text in g.conditions]
+        return "\n".join(lines + _utility(g))
+    numbers = (("mu", g.mu, "GDP"), ("rho", g.rho, "zCDP"))
     native = [
         f"{name} = {value:.6g} ({kind})" for name, value, kind in numbers if value is not None
     ]
     lines = [
-        f"Differential privacy: epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:.6g}"
-        + ("" if guarantee.certified else "  [NOT CERTIFIED, see conditions]"),
-        f"  Released:   {guarantee.mechanism}, {_extent(guarantee)}",
-        *neighbours(guarantee.change, guarantee.view, guarantee.unit),
+        first,
+        f"Differential privacy: epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}"
+        + ("" if g.certified else "  [NOT CERTIFIED, see above]"),
+        *neighbours(g.change, g.view, g.unit),
         "              beyond a factor e^epsilon in probability, up to delta",
     ]
     lines += [f"  Equivalent: {', '.join(native)}"] if native else []
-    if guarantee.beyond is not None:
-        text = f"  Composed:   {in_words(guarantee.beyond)}"
+    if g.beyond is not None:
+        text = f"  Composed:   {in_words(g.beyond)}"
         lines += textwrap.wrap(text, 100, subsequent_indent=" " * 14)
-    if guarantee.claimed is not None:
+    if g.numerics is not None:
+        lines.append(f"  Arithmetic: {_ARITHMETIC[g.numerics]}")
+    lines += ["  Conditions:"] * bool(g.derived) + [f"    - {text}" for text in g.derived]
+    lines += [
+        "Stated by the issuer, not checked:",
+        f"  Released:   {g.mechanism}, {_extent(g)}",
+    ]
+    if g.claimed is not None:
         lines.append(
-            f"  Claimed:    epsilon = {guarantee.claimed[0]:.6g}, "
-            f"delta = {guarantee.claimed[1]:.6g} by "
-            f"the composition of the {guarantee.calibration!r} calibration"
+            f"  Claimed:    epsilon = {g.claimed[0]:.6g}, delta = {g.claimed[1]:.6g} by "
+            f"the composition of the {g.calibration!r} calibration"
         )
-    if guarantee.paper_epsilon is not None:
+    if g.paper_epsilon is not None:
         lines.append(
-            f"  Published:  epsilon = {guarantee.paper_epsilon:.6g} for the same noise, "
+            f"  Published:  epsilon = {g.paper_epsilon:.6g} for the same noise, "
             "by the constants in print"
         )
-    if guarantee.numerics is not None:
-        lines.append(f"  Arithmetic: {_ARITHMETIC[guarantee.numerics]}")
-    lines += _utility(guarantee)
-    lines += ["  Conditions:"] + [f"    - {text}" for text in guarantee.conditions]
-    lines.append(f"  Proof:      {guarantee.reference}")
+    lines += _utility(g)
+    lines += ["  Further conditions:"] * bool(g.further) + [f"    - {text}" for text in g.further]
+    lines.append(f"  Proof:      {g.reference}")
     return "\n".join(lines)
 
 
 def _extent(guarantee: Guarantee) -> str:
     if guarantee.unit == "one record" and guarantee.horizon == 1:
         return "released once"
-    return f"over at most {_span(guarantee)}, taken together"
+    return f"over at most {span(guarantee)}, taken together"
 
 
 def _utility(guarantee: Guarantee) -> list[str]:
@@ -464,6 +393,7 @@ def ledger_text(book: Book, unit: str | None, currency: str) -> str:
     lines.append(f"  Charges:    {len(entries) or 'none'}")
     for number, entry in enumerate(entries, 1):
         lines.append(f"    {number}. {entry.label}: {_price(currency, entry)}")
+        lines += [f"       {entry.condition}"] if entry.condition else []
     lines.append("  Proof:      docs/privacy/ledger.md")
     return "\n".join(lines)
 

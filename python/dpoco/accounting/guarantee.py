@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpoco._validation import choice, positive_float
+from dpoco.accounting._words import PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.errors import BudgetExceeded
-from dpoco.privacy.losses.combined import UNKNOWN
+from dpoco.privacy.losses.combined import NOTHING, UNKNOWN
 from dpoco.privacy.losses.loss import Loss
 from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours
@@ -44,28 +45,21 @@ class Guarantee:
         empty in one of the streams.
     unit : str
         What one change of the data concerns: "one round" of a stream, "one record" of a data set,
-        or "one user's record".
+        "one user's record", "one person", "one report", ...: it follows from the description, if
+        there is one, except of a caller's own mechanism.
     horizon : int
-        Number of rounds covered; for records, releases.
+        Number of rounds covered, at least 1; for records, releases.
     mechanism : str
         What is released, in words.
-    sensitivity : float or None
-        Norm of the largest difference between neighbouring streams in what is summed.
-    sensitivity_norm : str
-        Norm of `sensitivity`: "l2", "l3", "linf".
-    noise_scale : float
-        Scale of one noise draw, in the units of the data's gradients; of the first draw if draws
-        become smaller (``blt_normalised``, whose levels are in the description).
-    noise_multiplier : float or None
-        ``noise_scale / (sensitivity * column_norm)``, for generalized Gaussian noise further
-        divided by the square root of its smoothness constant; 1/mu.
-    column_norm : float or None
-        Largest column norm of the continual sum.
     calibration : str
         "tight", "corrected", "paper" or "none".
+    seeded : bool
+        Whether the noise is reproducible: then nothing is protected.
     certified : bool
-        Whether the statement is proved for the mechanism as configured. False for reproducible
-        noise and without privacy.
+        Whether the statement is proved for the mechanism as configured, and everything that it
+        rests on is enforced. It follows from the description, if there is one. False for
+        reproducible noise, without privacy, for promises, and where a paper's claim is stated
+        beside what is proved.
     claimed : (float, float) or None
         The (epsilon, delta) that the calibration's own composition argument claims; weaker than
         (epsilon, delta).
@@ -74,14 +68,16 @@ class Guarantee:
     reference : str
         Theorem, whether corrected, and the page of the proof.
     conditions : tuple of str
-        Conditions under which the guarantee holds.
+        Conditions under which the guarantee holds: those that follow from the description and the
+        set-up, which nobody can leave out (`derived`), and others (`further`).
     regret_bound : float or None
         Bound on the expected regret over the horizon, in units of the loss, for data that do not
         depend on the decisions.
     numerics : {"lattice", "float"} or None
         Arithmetic of what is released. "lattice": exact integers with noise of exactly the right
         distribution, which is accounted for. "float": doubles, whose rounding is not accounted for.
-        None: see the conditions (nothing to state, or a record of an earlier release).
+        None: see the conditions (nothing to state, or a record of an earlier release). It follows
+        from the description, if there is one.
     view : {"everyone", "others", "server"}
         Who cannot tell neighbouring streams apart: everyone who sees the releases; all others
         together, who do not see what the protected user herself is shown (joint privacy); or also
@@ -101,20 +97,16 @@ class Guarantee:
     epsilon: float
     delta: float
     change: str
-    unit: str
+    unit: str = ""
     horizon: int
     mechanism: str
-    sensitivity: float | None = None
-    sensitivity_norm: str = ""
-    noise_scale: float = 0.0
-    noise_multiplier: float | None = None
-    column_norm: float | None = None
     calibration: str = "tight"
-    certified: bool
+    seeded: bool = False
+    certified: bool = False
     claimed: tuple[float, float] | None = None
     paper_epsilon: float | None = None
     reference: str = ""
-    conditions: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
     regret_bound: float | None = None
     details: dict[str, float | str | None] = field(default_factory=dict, hash=False)
     numerics: str | None = None
@@ -124,15 +116,13 @@ class Guarantee:
     person: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Validate ranges and freeze sequences."""
-        if self.person is not None:
-            object.__setattr__(self, "person", tuple(self.person))
-            if len(self.person) != 2:
-                raise ValueError("person must be rounds and separation")
-        # Only a description says what several rounds cost.
-        person = self.description is not None and self.unit == "one person"
-        if person != (self.person is not None):
-            raise ValueError("what is said of one person needs a description, and its rounds")
+        """Validate ranges, freeze sequences, and take from the description what follows."""
+        for name in ("person", "conditions", "claimed"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else tuple(value))
+        object.__setattr__(self, "details", dict(self.details))
+        if self.person is not None and len(self.person) != 2:
+            raise ValueError("person must be rounds and separation")
         _ = self.neighbours  # raises for what is none
         if self.numerics is not None:
             choice("numerics", self.numerics, ("lattice", "float"))
@@ -140,10 +130,39 @@ class Guarantee:
             raise ValueError(f"epsilon must be at least 0; got {self.epsilon!r}")
         if not 0.0 <= self.delta <= 1.0:
             raise ValueError(f"delta must be in [0, 1]; got {self.delta!r}")
-        object.__setattr__(self, "details", dict(self.details))
-        object.__setattr__(self, "conditions", tuple(self.conditions))
-        if self.claimed is not None:
-            object.__setattr__(self, "claimed", tuple(self.claimed))
+        if type(self.horizon) is not int or not 1 <= self.horizon <= 2**62:
+            raise ValueError(f"horizon must be an int in [1, 2^62]; got {self.horizon!r}")
+        if self.regret_bound is not None and not self.regret_bound < math.inf:
+            object.__setattr__(self, "regret_bound", None)  # nothing is bounded
+        if self.description is not None:
+            self._take_from(self.description)
+        # Only a description says what several rounds cost.
+        if (self.description is not None and self.unit == "one person") != bool(self.person):
+            raise ValueError("what is said of one person needs a description, and its rounds")
+
+    def _take_from(self, description: Mechanism) -> None:
+        """Set what the description and the set-up decide, whatever else was said."""
+        from dpoco.accounting import _meaning as meaning
+
+        units = meaning.units(description, self.view, self.person)
+        unit = self.unit or (*units, "one round")[0]
+        if units and unit not in units:
+            raise ValueError(f"this mechanism protects {units[0]!r}, not {unit!r}")
+        first, last = self._own_conditions(description)
+        given = dict.fromkeys(self.conditions)
+        further = (text for text in given if text not in first and text not in last)
+        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "numerics", meaning.arithmetic(description))
+        object.__setattr__(self, "conditions", (*first, *further, *last))
+        object.__setattr__(self, "certified", self.private and not self.doubts)
+
+    def _own_conditions(self, description: Mechanism) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        from dpoco.accounting import _meaning as meaning
+
+        person = self.person is not None
+        return meaning.conditions(
+            description, self.neighbours, person=person, seeded=self.seeded, mass=self.loss.mass
+        )
 
     @classmethod
     def none(
@@ -159,8 +178,7 @@ class Guarantee:
             horizon=horizon,
             mechanism=mechanism,
             calibration="none",
-            certified=False,
-            conditions=(f"no noise is added: {released} may reveal the data",),
+            conditions=(f"The program adds no noise: {released} may reveal the data.",),
         )
 
     @classmethod
@@ -341,8 +359,9 @@ class Guarantee:
         """Raise `StateError` unless the stated point follows from a new computation.
 
         The computation uses the description of what was enforced and drawn, if there is one, or
-        otherwise the guarantee's own curve. It allows for different last digits on other machines:
-        1e-12.
+        otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
+        different last digits on other machines: 1e-12. Whether anything is protected is another
+        question: `dpoco.accounting.verdict.verdict`.
         """
         from dpoco.accounting._certificate import verify
 
@@ -381,6 +400,85 @@ class Guarantee:
         from dpoco.accounting.statement import for_person
 
         return for_person(self, rounds, separation)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the protection rests on and nobody enforces or proves, one clause each.
+
+        Of a guarantee without a description nobody knows.
+        """
+        from dpoco.accounting import _meaning as meaning
+
+        found: tuple[str, ...] = ()
+        if self.seeded:
+            found = ("the noise is drawn afresh and stays secret",)
+        if self.description is None:
+            return found
+        if self.loss.bare != NOTHING:
+            promised = (text for text in self.further if text.startswith(PROMISED))
+            own = (text.removeprefix(PROMISED).rstrip(".") for text in promised)
+            found = (*found, *meaning.promises(self.description), *own)
+        printed = self.calibration == "paper" and self.description.kind == "coupled_draws"
+        if self.claimed is not None and (printed or not self._claim_follows()):
+            epsilon, delta = self.claimed
+            said = f"epsilon = {epsilon:.6g}, delta = {delta:.6g}"
+            found += (f"nobody relies on what a paper claims instead ({said}, not proved here)",)
+        return found
+
+    def _claim_follows(self) -> bool:
+        assert self.claimed is not None
+        epsilon, delta = self.claimed
+        return epsilon >= 0.0 and self.delta_at(epsilon) <= delta * (1.0 + 1e-9)
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The `conditions` that do not follow from the description: the issuer's own."""
+        if self.description is None:
+            return self.conditions
+        first, last = self._own_conditions(self.description)
+        return self.conditions[len(first) : len(self.conditions) - len(last)]
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The `conditions` that follow from the description; none without one."""
+        own = self.further
+        return tuple(text for text in self.conditions if text not in own)
+
+    @property
+    def _numbers(self) -> Any:
+        from dpoco.accounting import _meaning as meaning
+
+        if self.description is None:
+            return meaning.Numbers()
+        return meaning.numbers(self.description, self.neighbours)
+
+    @property
+    def sensitivity(self) -> float | None:
+        """Norm of the largest difference between neighbouring streams in what is summed."""
+        return self._numbers.sensitivity  # type: ignore[no-any-return]
+
+    @property
+    def sensitivity_norm(self) -> str:
+        """Norm of `sensitivity`: "l2", "l3", "linf"; "" if there is none."""
+        return self._numbers.sensitivity_norm  # type: ignore[no-any-return]
+
+    @property
+    def noise_scale(self) -> float:
+        """Scale of one noise draw, in units of what is summed; 0 if there is none.
+
+        Of the first draw if draws become smaller (``blt_normalised``).
+        """
+        return self._numbers.noise_scale  # type: ignore[no-any-return]
+
+    @property
+    def column_norm(self) -> float | None:
+        """Largest column norm of the continual sum; of a person, of her rounds together."""
+        return self._numbers.column_norm  # type: ignore[no-any-return]
+
+    @property
+    def noise_multiplier(self) -> float | None:
+        """1/mu: the scale in units of everything that one change moves."""
+        return None if self.mu is None else 1.0 / self.mu
 
     @property
     def curve(self) -> Callable[[float], float]:

@@ -23,12 +23,11 @@ import numpy as np
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting._words import common_conditions
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import L1Geometry
-from dpoco.accounting.linucb import JOINT, NEIGHBOURS, check_sizes
+from dpoco.accounting.linucb import NEIGHBOURS, check_sizes
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
 from dpoco.accounting.regret_bounds import UNPROVED, without_regret
@@ -462,18 +461,15 @@ def guarantee(
         description=whole,
         change=p.relation,
         view="others",
-        unit="one user's record",
+        unit="",
         horizon=p.horizon,
         mechanism=what,
-        certified=not seeded and math.isfinite(epsilon),
         reference="Han et al., DP-HDB, Theorem 4.1, corrected; "
         "docs/privacy/high_dimensional_bandit.md",
         conditions=(
-            f"contexts are clipped to maximum norm {p.context_bound:g}, rewards to {rewards}, what "
-            f"a record adds to maximum norm {own.leaf_bound:g}; a missing record counts as no "
-            "data, enforced",
-            *JOINT,
-            *common_conditions(loss.mass, seeded, sums=tree),
+            f"The program clips contexts to maximum norm {p.context_bound:g}, rewards to "
+            f"{rewards}, and what a record adds to maximum norm {own.leaf_bound:g}.",
+            "The program treats a missing record as no data.",
         ),
         regret_bound=None,
         details={**without_regret(one.details), **details},

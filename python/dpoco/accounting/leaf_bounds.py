@@ -79,12 +79,12 @@ class LeafBounds:
     def condition(self, dual_exponent: float) -> str:
         """Return the clipping condition in words."""
         norm = "l_inf" if dual_exponent == math.inf else f"l_{dual_exponent:g}"
-        text = f"what a round adds to the gradient sum is clipped to {norm} norm {self.dual:g}"
+        text = f"The program clips what a round adds to the gradient sum to {norm} norm "
+        text += f"{self.dual:g}"
         if self.l2 < math.inf:
             text += f" and l_2 norm {self.l2:g}"
-        return text + (
-            "" if self.slope is None else ", features and labels to their declared bounds"
-        )
+        records = "" if self.slope is None else ", and features and labels to their declared bounds"
+        return f"{text}{records}."
 
 
 class L1Geometry:

@@ -48,7 +48,9 @@ class Ledger:
         Budget of all charges together.
     relation : {"replace", "zero_out"}
         The change of the data: see `Guarantee.change`. Guarantees for the other change are
-        converted where this is proved, and refused elsewhere.
+        converted where this is proved, and refused elsewhere. A ledger about "replace" charges a
+        guarantee about "zero_out" twice (epsilon 8 as 16), and `report` says so; a ledger about
+        "zero_out" charges it once.
     view : {"everyone", "others", "server"}
         Who cannot tell streams apart: see `Guarantee.view`. Guarantees that protect against fewer
         observers are refused.

@@ -41,7 +41,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.statement import state, stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import SecondMoments
@@ -247,12 +247,6 @@ _SHARES = tuple(2.0 ** (1.0 - 0.25 * i) for i in range(40))
 _STALE, _START = 0.1, 0.01
 _LARGEST_BATCH_BITS = 20
 # What every bandit's guarantee is about.
-JOINT = (
-    "a user's record is the context and the rewards of all arms; it is hidden from all "
-    "OTHER users and from everybody who sees the estimates, not from those who see the "
-    "user's own action or reward: a log of all actions is not covered",
-    "other users' records do not depend on a user's own action and reward",
-)
 NEIGHBOURS = {"replace": "a user's record is replaced", "zero_out": "a record is emptied"}
 
 
@@ -486,7 +480,7 @@ def guarantee(
         "noise margin": p.noise_margin,
         **{f"regret: {name}": value for name, value in terms.items()},
     }
-    return state_sum(
+    return state(
         mechanism_of(arms, dimension, p),
         Neighbours(p.relation, "others"),
         released=what,
@@ -495,11 +489,9 @@ def guarantee(
         calibration=p.calibration,
         reference="adaptive Gaussian composition and post-processing; docs/privacy/linucb.md",
         seeded=seeded,
-        unit="one user's record",
         conditions=(
-            f"contexts are clipped to l2 norm {p.context_bound:g}, rewards to "
-            f"[{-p.reward_bound:g}, {p.reward_bound:g}]; a missing one counts as no data, enforced",
-            *JOINT,
+            f"The program clips contexts to l2 norm {p.context_bound:g} and rewards to "
+            f"[{-p.reward_bound:g}, {p.reward_bound:g}], and treats a missing one as no data.",
         ),
         regret_bound=stated["regret_bound"],
         details=details,

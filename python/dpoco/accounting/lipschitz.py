@@ -38,7 +38,7 @@ from dpoco.accounting.nets import (
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.prefix_hedge import HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.statement import check_claim, state_sum, stated_delta
+from dpoco.accounting.statement import check_claim, state, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
@@ -318,10 +318,10 @@ def guarantee(
         believed = published_sensitivity(setting.shape, counts, p.lipschitz) * column
         paper_epsilon = with_tails(Gaussian(believed / p.noise_scale), total.mass).epsilon(delta)
         claimed = (paper_epsilon, delta) if p.calibration == "paper" else None
-    bounded = f"differences of losses on the net are bounded by {p.lipschitz:g} times the distance"
-    promised = f"every loss is {p.lipschitz:g}-Lipschitz and finite: ASSUMED, not enforced"
-    conditions = (f"{bounded}, enforced" if p.enforce else promised,)
-    result = state_sum(
+    steep = f"{p.lipschitz:g} times their distance"
+    bounded = f"The program limits how far losses of two points of the net differ to {steep}."
+    conditions = (bounded,) if p.enforce else ()
+    result = state(
         total,
         NEAR,
         released=what,

@@ -5,8 +5,6 @@ Proof: ``docs/privacy/local_randomizers.md``.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.statement import state
@@ -16,8 +14,8 @@ from dpoco.privacy.neighbours import Neighbours
 __all__ = ["client_guarantee", "local_guarantee"]
 
 _SCOPES = {
-    "label": "the context of every round is disclosed: only the label is protected",
-    "label_and_context": "label and context are protected: the context never leaves the device",
+    "label": "Only the label is protected: the context of every round is disclosed.",
+    "label_and_context": "Label and context are protected: the context never leaves the device.",
 }
 
 
@@ -48,8 +46,7 @@ def local_guarantee(
         Whether any noise was reproducible: the guarantee is then not certified.
     """
     choice("protect", protect, _SCOPES)
-    reports = mechanism.reports
-    stated = state(
+    return state(
         mechanism,
         Neighbours(view="server"),
         released=released,
@@ -57,21 +54,8 @@ def local_guarantee(
         delta=delta,
         reference="likelihood ratios of the laws as sampled; docs/privacy/local_randomizers.md",
         seeded=simulated,
-        unit="one report" if reports == 1 else f"{reports} reports of one user",
-        numerics=None,
+        conditions=(_SCOPES[protect],),
     )
-    count = "one report" if reports == 1 else f"{reports} reports"
-    conditions = (
-        _SCOPES[protect],
-        f"each user sends at most {count}: devices count, not the server",
-        "all parameters and hypotheses were fixed without looking at the labels protected",
-        "that a user takes part, and when, is visible; no amplification by shuffling is claimed",
-        "only the reports are covered: not timing, memory or files of the device",
-        "SIMULATED REPORTS: reproducible noise, or one process that saw all labels; void"
-        if simulated
-        else "the noise of a report comes from the operating system's entropy on the device",
-    )
-    return replace(stated, conditions=conditions)
 
 
 def client_guarantee(*, epsilon: float, reports: int, protect: str, simulated: bool) -> Guarantee:

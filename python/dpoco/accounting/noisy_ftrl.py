@@ -44,7 +44,7 @@ from dpoco.accounting.release import (
     sum_fields,
     sum_of,
 )
-from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.statement import state, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
@@ -211,7 +211,7 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    return state_sum(
+    return state(
         mechanism_of(domain, loss, p),
         Neighbours(p.relation),
         released=what,
@@ -284,9 +284,8 @@ def _slope(domain: Domain, loss: Any) -> float:
 def _clipping_condition(domain: Domain, loss: Any, statistics: str) -> str:
     if statistics == "quadratic":
         return (
-            f"features are clipped to l_2 norm {record_length(domain, loss):g} and labels to "
-            f"[-{loss.label_bound:g}, {loss.label_bound:g}], enforced"
+            f"The program clips features to l_2 norm {record_length(domain, loss):g} and labels to "
+            f"[-{loss.label_bound:g}, {loss.label_bound:g}]."
         )
-    text = f"the gradient a round adds to the sum is clipped to l_2 norm {_slope(domain, loss):g}"
-    text += ", enforced"
-    return text + ("; features and labels to their declared bounds" if loss.glm else "")
+    records = ", and features and labels to their declared bounds" if loss.glm else ""
+    return f"The program clips each round's gradient to l_2 norm {_slope(domain, loss):g}{records}."

@@ -253,7 +253,6 @@ def guarantee(
         Whether the noise is reproducible, which voids the guarantee.
     """
     p = parameters
-    way = ", all scores the same way" if p.one_directional else ""
     return state(
         mechanism_of(p),
         Neighbours(),
@@ -263,12 +262,4 @@ def guarantee(
         delta=stated_delta(budget, p.horizon),
         reference="report noisy max; docs/privacy/noisy_max.md",
         seeded=seeded,
-        unit="one record",
-        sensitivity=p.sensitivity,
-        sensitivity_norm="linf",
-        noise_scale=p.scale,
-        conditions=(
-            f"one record changes each score by at most {p.sensitivity:g}{way}: promised by the "
-            "caller, not enforced",
-        ),
     )

@@ -36,7 +36,7 @@ from dpoco.accounting.release import (
     released_sum,
     sum_of,
 )
-from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.statement import state, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import HuberLoss, LogisticLoss, Loss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
@@ -243,7 +243,7 @@ def guarantee(
         "shrinkage": p.shrinkage,
         "regret bound holds for": "any decisions: nothing better is proved of these",
     }
-    return state_sum(
+    return state(
         total,
         Neighbours(p.relation),
         released=(
@@ -255,9 +255,8 @@ def guarantee(
         delta=stated_delta(budget, p.horizon),
         reference="adaptive Gaussian composition; docs/privacy/noisy_newton.md",
         conditions=(
-            f"gradients are clipped to l_2 norm {clip:g} and second derivatives to "
-            f"[0, {total.summand.curvature:g}], enforced; features and labels to their declared "
-            "bounds",
+            f"The program clips gradients to l_2 norm {clip:g}, second derivatives to "
+            f"[0, {total.summand.curvature:g}], and features and labels to their declared bounds.",
         ),
         seeded=seeded,
         **stated,

@@ -156,11 +156,11 @@ class ObliviousTrackerParameters(Parameters):
             details["regret bound until the cap"] = math.fsum(terms.values())
         conditions: tuple[str, ...] = (
             CLIPPED_LOSSES,
-            "fresh draws have exact tails (races of exponential variates); the grid of the coins' "
-            "uniform variates is accounted for",
+            "Fresh draws have exact tails (races of exponential variates), and the grid of the "
+            "coins' uniform variates is accounted for.",
         )
         if isinstance(mechanism, Nothing):
-            conditions = ("no release depends on the losses: there is nothing to learn from",)
+            conditions = ("No release depends on the losses: there is nothing to learn from.",)
         return {
             "released": f"the played experts of the oblivious tracker (N = {self.experts}, prior "
             f"{self.prior!r}) and which of them are fresh draws",

@@ -350,7 +350,7 @@ def guarantee(
     }
     known = mechanism.loss(near)
     if not isinstance(known, Decaying):
-        nothing = "no release depends on the data: the domain is a single point"
+        nothing = "No release depends on the data: the domain is a single point."
         return state(mechanism, Neighbours(), conditions=(nothing,), **shared)
     claimed = None
     if p.calibration == "paper":
@@ -373,9 +373,6 @@ def guarantee(
     result = state(
         mechanism,
         near,
-        sensitivity=p.sensitivity,
-        sensitivity_norm="linf",
-        noise_scale=p.scale,
         conditions=(leaf.condition(math.inf),),
         claimed=claimed,
         details={

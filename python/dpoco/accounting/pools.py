@@ -24,7 +24,15 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting._words import PER_ROUND, TIMES
+from dpoco.accounting._words import (
+    EACH_PERSON,
+    INDEPENDENT,
+    PER_ROUND,
+    PROMISED,
+    RULE,
+    TIMES,
+    UNSEEN,
+)
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import UNKNOWN, group, least, with_tails
@@ -37,7 +45,7 @@ NOISES = ("fresh", "ideal_fresh", "hidden")
 _PAGE = "docs/privacy/pools.md"
 _UP = 1.0 + 1e-14  # more than the roundings below
 # Numbers that are about one changed record.
-_OF_ONE_RECORD = ("sensitivity", "noise_multiplier", "column_norm", "paper_epsilon", "regret_bound")
+_OF_ONE_RECORD = ("paper_epsilon", "regret_bound")
 
 
 def noise_of(learner: Any) -> str:
@@ -110,22 +118,22 @@ def pool_guarantee(
         raise ValueError("keys_per_user must be at most the number of keys")
     if not one.private:
         return one
+    # A learner's rule may be enforced, which its conditions say; the caller's never is.
+    promised = PROMISED if one.person is None else ""
     one, ideal, (m, b) = _of_person(one, m, b) if user else (one, _ideal(one), (1, 1))
+    # The pool says how often and when people come.
+    theirs = (EACH_PERSON, RULE, TIMES, PER_ROUND) if user else (TIMES,)
     changed: dict[str, Any] = {
         "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
         "conditions": (
-            *_conditions(one, keys, adaptive, user, (m, b, c)),
-            *(
-                text.replace(PER_ROUND, "") if user else text
-                for text in one.conditions
-                if not text.startswith(TIMES)  # the pool says when
-            ),
+            *_conditions(one, keys, adaptive, promised if user else None, (m, b, c)),
+            *(text for text in one.conditions if not text.startswith(theirs)),
         ),
         "reference": f"{one.reference}; {_PAGE}",
         "claimed": None,
     }
     if user:
-        changed |= {"unit": "one user", "person": None}
+        changed |= {"unit": "one user", "person": None, "description": None}
     if m * c > 1:
         changed |= dict.fromkeys(_OF_ONE_RECORD)
         ideal = _of_keys(ideal, c, one.delta, noise, adaptive)
@@ -178,7 +186,7 @@ def _of_hidden_noise(
         # The statement at which the deltas of all learners add up to that of one.
         epsilon = one.epsilon_at(one.delta / keys * (1.0 - 1e-14))
         if math.isfinite(epsilon):
-            reacts = "the guarantee of one learner holds for a round that its own releases decide"
+            reacts = "One learner's guarantee holds for a round that its own releases decide."
             changed["conditions"] = (reacts, *changed["conditions"])
             found.append(replace(one, **changed, epsilon=epsilon, loss=UNKNOWN))
     if not found:
@@ -217,30 +225,28 @@ def _too_little(keys: int | None, delta: float) -> str:
 
 
 def _conditions(
-    one: Guarantee, keys: int, adaptive: bool, user: bool, rule: tuple[int, int, int]
+    one: Guarantee, keys: int, adaptive: bool, promised: str | None, rule: tuple[int, int, int]
 ) -> tuple[str, ...]:
+    """Return the pool's own conditions; `promised` is None where one record is protected."""
     m, b, c = rule
-    where = "key and round" if m * c == 1 else "the keys and rounds"
-    if user:
-        data = (
-            f"one person has at most {m} record{'s' * (m > 1)} under each of at most {c} "
-            f"key{'s' * (c > 1)}"
-            + (f", at least {b} rounds of its learner apart" if m > 1 and b > 1 else "")
-        )
-    else:
-        data = "one record under one key changes; all others of the same person stay"
+    data = ["One record under one key changes, and all other records of the same person stay."]
+    if promised is not None:
+        records = f"{m} record{'s' * (m > 1)} under one key"
+        apart = f", any two at least {b} rounds of its learner apart" if m > 1 and b > 1 else ""
+        often = f"one person has at most {records}{apart}."
+        data = [promised + (often if promised else often.capitalize()), RULE]
+        if c < keys:  # which the pool does not count
+            data.append(f"{PROMISED}one person has records under at most {c} key{'s' * (c > 1)}.")
+    where = "key and round" if m * c == 1 else "keys and rounds"
+    who = "the changed record" if promised is None else "a person's records"
     return (
-        f"there are never more than {keys} keys",
-        "which keys there are, and how many records each gets and when, is public: only what the "
-        "records hold is protected",
-        data,
-        f"{where} of what changes may depend on releases"
+        f"The pool has at most {keys} keys.",
+        "The keys, and how many records each of them gets and when, are public: the learners "
+        "protect only what the records hold.",
+        *data,
+        f"The {where} of {who} may depend on releases."
         if adaptive
-        else f"{where} of what changes do not depend on releases: promised by the caller",
-        "the learners' noises are independent",
-        *(
-            ("nobody who reacts to releases sees what the protected user is shown",)
-            if one.view == "others"
-            else ()
-        ),
+        else f"{PROMISED}the {where} of {who} do not depend on releases.",
+        INDEPENDENT,
+        *((UNSEEN,) if one.view == "others" else ()),
     )

@@ -9,31 +9,28 @@ covers records that react to all releases before them. Proof: ``docs/privacy/del
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int
-from dpoco.accounting._words import PER_ROUND, REGRET_SCOPES, TIMES, common_conditions, norm_name
+from dpoco.accounting._meaning import units
+from dpoco.accounting._words import PROMISED, REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import UNPROVED, stated_regret, without_regret
-from dpoco.accounting.release import numerics_of
 from dpoco.errors import CalibrationError
-from dpoco.privacy.losses.combined import NOTHING, Least, least, with_tails
+from dpoco.privacy.losses.combined import Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Parts
-from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.participation import most_rounds
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["check_claim", "check_experts", "composed", "declared", "delayed", "expert_guarantee",
-           "expert_mechanism", "for_person", "state", "state_sum",
-           "stated_delta"]  # fmt: skip
+           "expert_mechanism", "for_person", "promised", "state", "stated_delta"]  # fmt: skip
 
-CLIPPED_LOSSES = "losses are clipped to their declared range, enforced"
+CLIPPED_LOSSES = "The program clips losses to their declared range."
 _LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
 
@@ -55,10 +52,7 @@ def state(
     reference: str,
     seeded: bool,
     conditions: tuple[str, ...] = (),
-    unit: str = "one round",
-    sums: bool = False,
-    numerics: str | None = "float",
-    arithmetic: str | None = None,
+    unit: str = "",
     **said: Any,
 ) -> Guarantee:
     """Return the guarantee of everything that `mechanism` releases, stated at `delta`.
@@ -74,17 +68,17 @@ def state(
         What is released, in words.
     horizon : int or None
         Rounds covered; None is an endless stream.
-    sums : bool
-        Whether noise is added to sums, whose arithmetic a condition then names.
-    arithmetic : str or None
-        What the last condition says, where the common words do not fit.
+    conditions : tuple of str
+        Further ones than those that follow from the description.
+    unit : str
+        Where the description allows several.
     **said
         Fields of the guarantee that only people read.
     """
     rounds = LARGEST_HORIZON if horizon is None else int(horizon)
     loss = mechanism.loss(near)
     if loss is None:
-        none = Guarantee.none(rounds, released, unit=unit)
+        none = Guarantee.none(rounds, released, unit=unit or _unit(mechanism, near))
         forecast = {name: said[name] for name in ("regret_bound", "details") if name in said}
         return replace(none, **forecast)
     bounds = loss.bare.bounds
@@ -92,22 +86,16 @@ def state(
     pure = len(others) < len(bounds) and loss.mass == 0.0
     if pure and all(one.epsilon(delta) >= loss.pure for one in others):
         delta = 0.0
-    common = common_conditions(loss.mass, seeded, sums=sums, numerics=numerics)
-    if arithmetic is not None:
-        common = (*common[:-1], arithmetic)
-    found = _at(loss, delta)
-    certain = not mechanism.promised or loss.bare == NOTHING
     return Guarantee(
-        **found,
+        **_at(loss, delta),
         change=near.change,
         view=near.view,
         unit=unit,
         horizon=rounds,
         mechanism=released,
-        certified=certain and not seeded and math.isfinite(found["epsilon"]),
         reference=reference,
-        conditions=conditions + common,
-        numerics=numerics,
+        conditions=conditions,
+        seeded=seeded,
         description=mechanism,
         **said,
     )
@@ -120,7 +108,6 @@ def _at(loss: Loss, delta: float) -> dict[str, Any]:
     return {
         "epsilon": epsilon,
         "delta": delta,
-        "noise_multiplier": 1.0 / own[0].mu if isinstance(own[0], Gaussian) else None,
         "loss": with_tails(least(*own), loss.mass),
     }
 
@@ -142,6 +129,11 @@ def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     if said and 0.0 < ideal.rho < math.inf:
         return (Zcdp(ideal.rho), *rest)
     return rest or ideal.bounds
+
+
+def promised(clause: str) -> str:
+    """Return the condition that somebody keeps what nothing enforces."""
+    return f"{PROMISED}{clause}."
 
 
 def for_person(
@@ -175,55 +167,19 @@ def for_person(
     assert loss is not None  # it is private
     pure = g.delta == 0.0 and loss.pure < math.inf
     delta = 0.0 if pure else g.delta or 1.0 / (10.0 * g.horizon)
-    found = _at(loss, delta)
-    sums, column = g.description, g.column_norm
-    if isinstance(sums, GaussianSum) and column is not None:
-        column = sums.column(near)
-    elif column is not None and g.mu is not None:  # of several arms
-        column *= loss.bare.mu / g.mu
-    reacts = g.description.reacting
-    times = "may react to releases, but not to her data" if reacts else "are fixed in advance"
-    often = f"at most {most} rounds" + (f", at least {apart} apart" if apart > 1 else "")
-    often = "at most one round" if most == 1 else often
-    rule = f"every person has {often}, by rule: no count that is read off the data shows it"
     return replace(
         g,
-        **found,
+        **_at(loss, delta),
         unit="one person",
-        column_norm=column,
-        certified=g.certified and math.isfinite(found["epsilon"]),
         claimed=None,
         paper_epsilon=None,
-        conditions=(
-            rule,
-            f"{TIMES} {times}",
-            *(text.removesuffix(PER_ROUND) for text in g.conditions),
-        ),
+        conditions=g.further,
         person=(most, apart),
     )
 
 
-def state_sum(mechanism: GaussianSum, near: Neighbours, **text: Any) -> Guarantee:
-    """Return `state` of a sum, with the numbers behind its mu; `text` are the others it takes."""
-    order = mechanism.order
-    return state(
-        mechanism,
-        near,
-        sums=True,
-        numerics=numerics_of(mechanism),
-        noise_scale=mechanism.scale,
-        sensitivity=mechanism.summand.movement(near, order),
-        sensitivity_norm="l2" if order == 2.0 else norm_name(mechanism.summand.norm),
-        column_norm=mechanism.column(near),
-        **text,
-    )
-
-
-_PROMISES = (
-    "PROMISED, not enforced: no record moves a release by more than is stated, whatever the others "
-    "are and whatever was released before",
-    "PROMISED, not enforced: every release has noise of the stated law and scale, drawn afresh",
-)
+def _unit(mechanism: Mechanism, near: Neighbours) -> str:
+    return (*units(mechanism, near.view, None), "one round")[0]
 
 
 def declared(
@@ -242,9 +198,6 @@ def declared(
     moved = positive_float("sensitivity" if gaussian else "epsilon", sensitivity)
     scale, column = positive_float("noise_scale", noise_scale), math.sqrt(count)
     mechanism = Declared(change, gaussian, moved * (column if gaussian else count), scale)
-    if gaussian:
-        said |= {"noise_scale": scale, "sensitivity": moved, "sensitivity_norm": "l2"}
-        said |= {"column_norm": column}
     page = "gaussian" if gaussian else "pure"
     return state(
         mechanism,
@@ -253,7 +206,7 @@ def declared(
         delta=delta,
         reference=f"declared by the caller; docs/privacy/{page}.md, docs/privacy/composition.md",
         seeded=False,
-        conditions=(*_PROMISES, *conditions),
+        conditions=conditions,
         **said,
     )
 
@@ -265,7 +218,7 @@ def composed(parts: tuple[Guarantee, ...], delta: float | None) -> Guarantee:
         raise ValueError("parts must be private mechanisms, each with its description")
     if len({(g.neighbours, g.unit) for g in parts}) > 1:
         raise ValueError("the parts have guarantees for different changes, views, units or people")
-    found = state(
+    return state(
         Parts("together", described),
         parts[0].neighbours,
         released="; and ".join(dict.fromkeys(g.mechanism for g in parts)),
@@ -273,15 +226,11 @@ def composed(parts: tuple[Guarantee, ...], delta: float | None) -> Guarantee:
         delta=max(g.delta for g in parts) if delta is None else delta,
         reference="composition; docs/privacy/composition.md, Theorem 1; and of the parts: "
         + "; ".join(dict.fromkeys(g.reference for g in parts)),
-        seeded=False,
+        seeded=any(g.seeded for g in parts),
         unit=parts[0].unit,
-        numerics=parts[0].numerics if len({g.numerics for g in parts}) == 1 else "float",
         person=parts[0].person,
+        conditions=tuple(dict.fromkeys(text for g in parts for text in g.further)),
     )
-    conditions = dict.fromkeys(text for g in parts for text in g.conditions)
-    fixed = "all parts were fixed in advance: none was chosen in reaction to releases"
-    certified = found.certified and all(g.certified for g in parts)
-    return replace(found, conditions=(fixed, *conditions), certified=certified)
 
 
 def check_experts(experts: int, parameters: Any) -> None:
@@ -350,8 +299,7 @@ def expert_guarantee(
         rows |= stated["details"]
     said["details"] = {**rows, **said["details"]}
     del said["regret_scope"]
-    says: Callable[..., Guarantee] = state_sum if isinstance(mechanism, GaussianSum) else state
-    return says(
+    return state(
         mechanism,
         Neighbours(),
         horizon=p.horizon,
@@ -377,15 +325,15 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         The same privacy under one more condition; without a bound on regret, which is proved for
         feedback that comes at once.
     """
-    condition = (
-        "feedback is delayed: which of it arrives, when and in which order, depends on the data "
-        f"through {seen} only; neighbouring streams differ in the protected records, at their "
-        "places in the order of arrival"
+    late = (
+        "Feedback is delayed: a record counts in the round in which its feedback arrives, and "
+        "which feedback arrives, when and in which order depends on the data through "
+        f"{seen} only."
     )
     details = without_regret(immediate.details)
     if immediate.regret_bound is not None or UNPROVED in immediate.details:
         details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)
-    conditions = (*immediate.conditions, *((condition,) if immediate.private else ()))
+    conditions = (*immediate.conditions, *((late,) if immediate.private else ()))
     return replace(immediate, conditions=conditions, regret_bound=None, details=details)
 
 

@@ -96,7 +96,13 @@ def guarantee(
     if p.noise_scale == 0.0:
         return Guarantee.none(1, what, unit="one record")
     mechanism = mechanism_of(domain, loss, p)
-    result = state(
+    (low, high), declared = loss.label_range, loss.feature_bound_l2
+    l2 = "" if declared is None else f" and ||x||_2 <= {declared:g}"
+    clipped = (
+        f"enforced by clipping: features to ||x||_{domain.dual_exponent:g} <= "
+        f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}]"
+    )
+    return state(
         mechanism,
         Neighbours(),
         released=f"{what} (dimension {domain.dimension}, all second moments at once)",
@@ -105,26 +111,9 @@ def guarantee(
         reference="Gaussian release of second moments; docs/privacy/sufficient_statistics.md",
         seeded=seeded,
         unit="one record",
-        sensitivity=mechanism.summand.movement(Neighbours()),
-        sensitivity_norm="l2",
-        noise_scale=p.noise_scale,
+        conditions=(clipped,),
         details={"records": float(p.records), "entries of the sum": float(mechanism.summand.size)},
     )
-    (low, high), declared = loss.label_range, loss.feature_bound_l2
-    l2 = "" if declared is None else f" and ||x||_2 <= {declared:g}"
-    conditions = (
-        f"enforced by clipping: features to ||x||_{domain.dual_exponent:g} <= "
-        f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}]",
-        "the bounds, the number of records and all parameters are public and were fixed "
-        "without looking at the data",
-        "records differ in contents, not in number; one person's data in several records are "
-        "protected per record",
-        "the model is fitted once: another fit to the same data is another release, with a "
-        "budget of its own",
-        "only the fitted model is covered: not timing, memory or a fit that was interrupted",
-        *result.conditions[-2:],
-    )
-    return replace(result, conditions=conditions)
 
 
 def calibrate(

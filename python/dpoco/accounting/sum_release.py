@@ -24,7 +24,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import at_least, one_of
-from dpoco.accounting.statement import state_sum, stated_delta
+from dpoco.accounting.statement import state, stated_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -182,7 +182,7 @@ def guarantee(
         f"all running sums of vectors in R^{p.dimension} "
         f"({p.method} factorisation, {noise_in_words(p.noise, p.norm_order)})"
     )
-    return state_sum(
+    return state(
         mechanism_of(p),
         Neighbours(p.relation),
         released=what,
@@ -190,5 +190,5 @@ def guarantee(
         delta=stated_delta(budget, p.horizon),
         reference="adaptive Gaussian composition; docs/privacy/continual_sum.md",
         seeded=seeded,
-        conditions=(f"every vector is clipped to {norm_name(p.norm)} norm {p.bound:g}, enforced",),
+        conditions=(f"The program clips every vector to {norm_name(p.norm)} norm {p.bound:g}.",),
     )

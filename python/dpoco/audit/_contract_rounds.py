@@ -139,8 +139,7 @@ def seeds_repeat_releases(s: Subject) -> None:
     s.released(entropy)
     require(not first.guarantee.certified, "a seeded learner claims to be certified")
     stated = entropy.guarantee
-    promised = stated.description is not None and stated.description.promised
-    held = stated.certified or promised or not (stated.private and s.runs)
+    held = stated.certified or stated.doubts or not (stated.private and s.runs)
     require(held, "a learner on entropy is not certified")
 
 

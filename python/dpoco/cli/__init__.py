@@ -24,8 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0, 1 if an audit refuted its claim, 2 for bad input or a missing package, 4 if a
-        run with ``--checkpoint`` left out rows beyond the horizon, 130 after an interrupt.
+        Exit code: 0, 1 if an audit or verify refuted a claim, 2 for bad input or a missing package,
+        3 if an audit had no power, 4 if a run with ``--checkpoint`` left out rows beyond the
+        horizon, 5 and 6 of verify (only if a promise is kept; not protected), 130 after an
+        interrupt.
     """
     try:
         try:

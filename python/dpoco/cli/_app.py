@@ -22,6 +22,7 @@ _HOMES = {
     "audit": "_checks.audit_command",
     "explain": "_checks.explain_command",
     "verify": "_checks.verify_command",
+    "sign": "_sign.sign_command",
     "journal": "_journals.journal_app",
     "serve": "_serve.serve_command",
     "table": "_lists.table_app",
@@ -61,8 +62,9 @@ app = typer.Typer(
     help="Private online learning: every decision of a stream under differential privacy.\n\n"
     "First steps: dpoco run; dpoco plan ctrl --horizon 100000 --dimension 10; dpoco datasets.\n\n"
     "Every command prints JSON with --json. Exit codes: 0; 1 if an audit or verify refuted a "
-    "claim; 2 for bad input or a missing package; 4 if a run with --checkpoint left out rows "
-    "beyond its horizon; 130 after an interrupt.",
+    "claim; 2 for bad input or a missing package; 3 if an audit had no power; 4 if a run with "
+    "--checkpoint left out rows beyond its horizon; 5 if what verify found holds only if a promise "
+    "is kept; 6 if something is not protected; 130 after an interrupt.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -5,20 +5,29 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 import dpoco
+from dpoco import evaluation
 from dpoco._encryption import UnreadableError, is_encrypted
+from dpoco._json import of_json, plain_float
+from dpoco._model import Model
 from dpoco._state import FRAME_SIGNATURE
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
+from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.cli import _support as shell
 from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
+from dpoco.cli._plan_report import PLAN_SCHEMA
+from dpoco.cli._signing import about_file, opened, origin_of, signer_of
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.losses.combined import Unknown
 
@@ -182,26 +191,34 @@ def explain_command(
     Parameters
     ----------
     file : argument FILE
-        JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or any JSON
-        object that holds a guarantee under that name, such as the output of dpoco plan --json.
+        JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or what
+        dpoco sign, dpoco plan --json, dpoco run --json and dpoco publish write.
     plain : --plain
-        One page for lawyers, auditors and those concerned, without terms; with a warning if epsilon
-        is above 10, or delta above one over the number of people.
+        A statement for lawyers, auditors and those concerned, without terms; with a warning if
+        epsilon is above 10, or delta above one over the number of people.
     people
         With --plain: how many people there are. [default: as many as rounds]
     """
     with shell.errors_in_one_line():
         try:
-            record: Any = json.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            raise ValueError(f"{file} is not a JSON text") from None
-        if _kind(record) is None and isinstance(record, dict):
-            record = record.get("guarantee", record)
-        ledger = Ledger.from_dict(record) if _kind(record) == "dpoco.ledger" else None
-        guarantee = Guarantee.from_dict(record) if ledger is None else ledger.guarantee
+            record: Any = of_json(file.read_bytes())
+        except StateError:
+            raise ValueError(f"{file} is not a JSON text, or says something twice") from None
+        record, signed = opened(record)
+        if kind_of(record) is None:
+            try:
+                record = held_by(record)
+            except NotOneError as error:
+                raise ValueError(f"{file}: {error}") from None
+        ledger = Ledger.from_dict(record) if kind_of(record) == "dpoco.ledger" else None
+        held = record if isinstance(record, Guarantee) else None
+        guarantee = held or (Guarantee.from_dict(record) if ledger is None else ledger.guarantee)
         if as_json:
             shown = {"schema": "dpoco.explanation/1", **facts(guarantee)}
             if ledger is not None:
+                *_, total = _of_ledger(ledger, _verified)
+                own = total.verdict
+                shown |= {"verdict": own.kind, "sentence": own.sentence}
                 left = ledger.remaining
                 shown["ledger"] = {
                     "spent": ledger.spent,
@@ -210,18 +227,38 @@ def explain_command(
                     "remaining": None if left is None else left.to_dict(),
                     "charges": [entry.label for entry in ledger.entries],
                 }
+            if signed is not None:
+                shown["signed"] = signed.about()
             shell.print_json(shown)
             return
-        if ledger is not None and not plain:
-            typer.echo(ledger.report() + "\n")
-        typer.echo(explain(guarantee, plain=plain, people=people))
+        about = about_file(file, signed)
+        if not plain and signed is not None:
+            typer.echo("\n".join(f"{name}: {value}" for name, value in about.items()) + "\n")
+        text = explain(guarantee, plain=plain, people=people, about=about)
+        if ledger is not None:  # whose charges say what the sum alone does not
+            *_, total = _of_ledger(ledger, _verified)
+            typer.echo(total.verdict.sentence)
+            if not plain:
+                typer.echo(f"\n{ledger.report()}\n")
+            rest = dropwhile(lambda line: line.startswith(" "), text.split("\n")[1:])
+            text = "\n".join(rest)
+        typer.echo(text)
 
 
 _VERIFICATION = "dpoco.verification/1"
-_EXIT = {"verified": 0, "refuted": 1, "not covered": 1, "not one": 2, "unreadable": 2}
+# The worst of several comes first; kinds of verdicts have their own codes.
+_EXIT = {"signature refuted": 7, "refuted": 1, "not covered": 1, "not verified": 1, "not one": 2,
+         "unreadable": 2, "not protected": 6, "only if": 5, "verified": 0}  # fmt: skip
+# What else a plan holds than its guarantee; other documents of dpoco are read by themselves.
+_PLAN = {"schema", "learner", "class", "problem", "budget", "regret", "regret_bound_per_round",
+         "useful", "noise", "memory", "notes", "parameters", "guarantee"}  # fmt: skip
+_CONFIGURED = (
+    "this ran as it is described here: the noise was fresh and secret, the settings were fixed "
+    "beforehand"
+)
 
 
-class _NotOneError(Exception):
+class NotOneError(Exception):
     """The file is no guarantee, state, ledger or journal."""
 
 
@@ -229,21 +266,50 @@ class _NotCoveredError(Exception):
     """There is nothing to derive a statement from, or no formula that does."""
 
 
-_Judge = Callable[[Any], str]
+class _Statement(NamedTuple):
+    """What a file states: in a few words, with its verdict, and the guarantee."""
+
+    words: str
+    verdict: Verdict
+    guarantee: Guarantee | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that a reader may rely on, and what only the issuer says."""
+        own = {"verdict": self.verdict.kind, "sentence": self.verdict.sentence}
+        if self.guarantee is None:
+            return own
+        g = self.guarantee
+        return own | {
+            "epsilon": plain_float(g.epsilon), "delta": g.delta, "unit": g.unit,
+            "change": g.change, "view": g.view, "horizon": g.horizon,
+            "person": None if g.person is None else list(g.person),
+            "conditions": list(g.derived),
+            "stated_by_the_issuer": {"configuration": _CONFIGURED, **_plain(issuer_says(g))},
+        }  # fmt: skip
+
+
+_Judge = Callable[[Any], _Statement]
 
 
 @shell.documented_options
 def verify_command(
-    files: list[Path], independent: bool = False, as_json: shell.JsonFlag = False
+    files: list[Path],
+    independent: bool = False,
+    signer: str | None = None,
+    as_json: shell.JsonFlag = False,
 ) -> None:
-    """Compute again what files state, and refuse numbers that do not follow.
+    """Say whether anything is protected, from what files describe; refuse what does not follow.
 
-    A guarantee follows from the description of what was enforced and drawn, if it has one, or else
-    from its own curve; a state and a journal from the learners in them; a ledger from its charges.
-    Nothing is drawn, and a journal is read from a copy: whoever writes it goes on.
+    A guarantee follows from the description of what was enforced and drawn; a state and a journal
+    from the learners in them; a ledger from its charges. What no description decides is printed as
+    stated by the issuer. Nothing is drawn, and a journal is read from a copy: whoever writes it
+    goes on.
 
-    Exit codes: 0 all verified, 1 something refuted or not covered, 2 something that is none of
-    these, or whose key is missing.
+    Exit codes: 0 everything is proved, and what it rests on is enforced; 5 something holds only if
+    a promise is kept, which the first line names; 6 something is NOT PROTECTED as configured, such
+    as seeded noise, or none; 1 something is refuted, not covered, or has no description; 2 a file
+    is none of these, or its key is missing; 7 the key of --signer did not sign a file, or a signed
+    file was changed.
 
     For example:
 
@@ -256,55 +322,126 @@ def verify_command(
     Parameters
     ----------
     files : argument FILE...
-        Guarantees and ledgers as JSON, one or a list of them in a file, or any JSON object that
-        holds a guarantee under that name; states of learners and mechanisms (learner.save);
-        journals (SQLite files).
+        Guarantees and ledgers as JSON, one or a list of them in a file; what dpoco plan, run and
+        publish print; states of learners and mechanisms (learner.save); journals (SQLite files).
     independent : bool
         Prove every certificate by a program that shares no code with dpoco, in intervals that
         contain the exact values (extra verify); what it has no formula for is not covered. Of a
         ledger the charges are proved, and not their sum.
+    signer : PUBLIC_KEY
+        Every file must be signed by this key (dpoco sign), which you got from the signer and not
+        with the file: the text ed25519:..., or a file that holds it.
     """
     judge = _independent_judge() if independent else _verified
     with shell.errors_in_one_line():
-        rows = [_row(file, judge) for file in files]
+        public = None if signer is None else signer_of(signer)
+        rows = [_row(file, judge, public) for file in files]
     if as_json:
-        shell.print_json({"schema": _VERIFICATION, "files": rows})
+        shown = [row | {"certificates": [each.to_dict() for each in found]} for row, found in rows]
+        shell.print_json({"schema": _VERIFICATION, "files": shown})
     else:
-        for row in rows:
-            found = "" if row["statements"] is None else f" ({', '.join(row['statements'])})"
-            typer.echo(f"{row['file']}: {row['verdict']}{found}: {row['reason']}".rstrip(": "))
-    codes = {_EXIT[row["verdict"]] for row in rows}
-    raise typer.Exit(1 if 1 in codes else max(codes))
+        for row, found in rows:
+            typer.echo("\n".join(_lines(row, found)))
+    verdicts = [row["verdict"] for row, _ in rows]
+    raise typer.Exit(next((_EXIT[name] for name in _EXIT if name in verdicts), 0))
 
 
-def _row(file: Path, judge: _Judge) -> dict[str, Any]:
-    """Return what is known of a file, as the command prints it."""
+def _row(
+    file: Path, judge: _Judge, signer: PublicKey | None = None
+) -> tuple[dict[str, Any], list[_Statement]]:
+    """Return what is known of a file, as the command prints it, and its statements."""
     row: dict[str, Any] = {"file": str(file), "statements": None, "reason": ""}
+    found: list[_Statement] = []
     try:
-        row["statements"] = list(_statements(file, judge))
-        row["verdict"] = "verified"
-    except (_NotOneError, OSError) as error:
+        origin = _origin(file, signer)
+        found = list(_statements(file, judge))
+        kind = worst([each.verdict.kind for each in found])
+        sentence = next(each.verdict.sentence for each in found if each.verdict.kind == kind)
+        row["statements"] = [each.words for each in found]
+        row["verdict"] = "verified" if kind == "protected" else kind
+        row |= {"sentence": sentence, "origin": origin}
+    except (NotOneError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         row |= {"verdict": "not one", "reason": reason}
     except UnreadableError as error:
         row |= {"verdict": "unreadable", "reason": str(error)}
+    except SignatureError as error:
+        row |= {"verdict": "signature refuted", "reason": str(error)}
     except (StateError, BudgetExceeded) as error:
         row |= {"verdict": "refuted", "reason": str(error)}
     except _NotCoveredError as error:
         row |= {"verdict": "not covered", "reason": str(error)}
-    return row
+    return row, found if row["statements"] is not None else []
 
 
-def _verified(stated: Any) -> str:
-    """Return a statement in a few words; `StateError` if it does not follow."""
-    guarantee = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
-    if not guarantee.private:
-        return "no privacy"
-    if guarantee.description is None and isinstance(guarantee.loss.bare, Unknown):
+def _origin(file: Path, signer: PublicKey | None) -> str:
+    """Return who can have written a file; `SignatureError` unless it is who was asked for."""
+    data = file.read_bytes()
+    try:
+        record = of_json(data)
+    except StateError:
+        if signer is not None and data.lstrip()[:1] == b"{":
+            raise SignatureError("the file is no JSON text: it was cut short or changed") from None
+        record = None  # a state or a journal, which nobody signs
+    return origin_of(opened(record)[1], signer)
+
+
+def _lines(row: dict[str, Any], found: list[_Statement]) -> Iterator[str]:
+    """Yield the verdict on a file, and what it rests on."""
+    if row["statements"] is None:
+        yield f"{row['file']}: {row['verdict']}: {row['reason']}".rstrip(": ")
+        return
+    words = f"verified ({', '.join(row['statements'])}): "
+    yield f"{row['file']}: {words if row['verdict'] == 'verified' else ''}{row['sentence']}"
+    if len(found) > 1:
+        yield from (f"  {n}. {each.verdict.sentence}" for n, each in enumerate(found, 1))
+    held = [each.to_dict() for each in found if each.guarantee is not None]
+    conditions = dict.fromkeys(text for each in held for text in each["conditions"])
+    yield from ("  Conditions:", *(f"    - {text}" for text in conditions)) if conditions else ()
+    yield "  Stated by the issuer, not checked:"
+    said = dict.fromkeys(
+        f"{name}: {_in_line(value)}"
+        for each in held
+        for name, value in each["stated_by_the_issuer"].items()
+    )
+    yield from (f"    - {text}" for text in said or (f"configuration: {_CONFIGURED}",))
+    yield f"  Origin: {row['origin']}"
+
+
+def _plain(said: dict[str, Any]) -> dict[str, Any]:
+    """Return what the issuer says as JSON carries it."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [plain(each) for each in value]
+        return plain_float(value) if isinstance(value, float) else value
+
+    return {name: plain(value) for name, value in said.items()}
+
+
+def _in_line(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_in_line(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return "; ".join(map(_in_line, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _verified(stated: Any) -> _Statement:
+    """Return the statement of a certificate; `StateError` if it does not follow."""
+    g = stated if isinstance(stated, Guarantee) else Guarantee.from_dict(stated)
+    found = verdict(g)
+    if not g.private:
+        return _Statement("no privacy", found, g)
+    if g.description is None and isinstance(g.loss.bare, Unknown):
         raise _NotCoveredError("a point alone: there is nothing from which it could follow")
-    guarantee.verify()
-    origin = "" if guarantee.description is not None else ", by its own curve"
-    return f"epsilon {guarantee.epsilon:.6g} at delta {guarantee.delta:.3g}{origin}"
+    g.verify()
+    return _Statement(f"epsilon {g.epsilon:.6g} at delta {g.delta:.3g}", found, g)
+
+
+_KINDS = {"proved": "protected", "only if": "only if", "NOT PROTECTED": "not protected"}
 
 
 def _independent_judge() -> _Judge:
@@ -317,71 +454,116 @@ def _independent_judge() -> _Judge:
         reason = '--independent needs python-flint: pip install "dpoco[verify]"'
         raise typer.BadParameter(reason) from None
 
-    def judged(stated: Any) -> str:
-        record = json.loads(stated.to_json()) if isinstance(stated, Guarantee) else stated
+    def judged(stated: Any) -> _Statement:
+        given = stated if isinstance(stated, Guarantee) else None
+        record = held = json.loads(given.to_json()) if given is not None else stated
+        with suppress(StateError):
+            # Numbers that only earlier versions repeat are compared by dpoco, and not there.
+            held = Guarantee.from_dict(record).to_dict()
         try:
-            result, found = checker.check(record)
-        except checker.MalformedError as error:
-            raise _NotOneError(str(error)) from None
+            result, found = checker.check({n: v for n, v in record.items() if n in held})
+        except (checker.MalformedError, RecursionError) as error:
+            raise NotOneError(str(error)) from None
         if result == "not proved":
             raise StateError(f"{result}: {found}")
         if result == "not covered":
             raise _NotCoveredError(found)
-        numbers = f"epsilon {float(record['epsilon']):.6g} at delta {record['delta']:.3g}"
-        return f"{numbers}, proved" if result == "proved" else "no privacy"
+        own = _verified(stated if given is None else given)
+        if own.verdict.kind != _KINDS[result]:
+            raise StateError(f"dpoco says {own.verdict.kind!r}, the independent checker {result!r}")
+        return own._replace(words=own.words + ", proved" * (result != "NOT PROTECTED"))
 
     return judged
 
 
-def _statements(file: Path, judge: _Judge) -> Iterator[str]:
+def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
     """Yield every statement of a file that follows; `StateError` for one that does not."""
     data = file.read_bytes()
     if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
         yield _of_learner(dpoco.load(file, key=shell.state_key()), judge)
     elif (journal := is_journal(file)) is not None:
         if not journal:
-            raise _NotOneError("a database, but no journal")
+            raise NotOneError("a database, but no journal")
         yield from _of_journal(file, judge)
     else:
         try:
-            record = json.loads(data)
-        except (ValueError, RecursionError):
-            raise _NotOneError("no guarantee, state, ledger or journal") from None
+            record = of_json(data)
+        except StateError:
+            raise NotOneError("no guarantee, state, ledger or journal") from None
         yield from _of_record(record, judge)
 
 
-def _kind(record: Any) -> Any:
+def kind_of(record: Any) -> Any:
     return record.get("kind") if isinstance(record, dict) else None
 
 
-def _of_record(record: Any, judge: _Judge) -> Iterator[str]:
-    if isinstance(record, list) and record:
+def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
+    if isinstance(record, list) and record and not any(isinstance(each, list) for each in record):
         for each in record:
             yield from _of_record(each, judge)
-    elif _kind(record) == "dpoco.guarantee":
+    elif kind_of(record) == "dpoco.guarantee":
         yield judge(record)
-    elif _kind(record) == "dpoco.ledger":
+    elif is_signed(record):
+        yield from _of_record(opened(record)[0], judge)
+    elif kind_of(record) == "dpoco.ledger":
         yield from _of_ledger(Ledger.from_dict(record), judge)
-    elif isinstance(record, dict) and isinstance(record.get("guarantee"), dict):
-        yield from _of_record(record["guarantee"], judge)
     else:
-        raise _NotOneError("no guarantee, state, ledger or journal")
+        yield judge(held_by(record))
 
 
-def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[str]:
-    """Yield what a ledger states: its charges were added up when it was read."""
+def held_by(record: Any) -> Any:
+    """Return the guarantee that a document of dpoco holds; anybody else's fields are refused."""
+    schema = str(record.get("schema")) if isinstance(record, dict) else ""
+    if schema.startswith("dpoco.model/"):
+        return Model.from_dict(record).guarantee
+    reports = {each.schema: each for each in (evaluation.RunReport, evaluation.FitReport)}
+    try:
+        if schema in reports:
+            reports[schema].from_dict(record)
+        elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
+            raise ValueError("no guarantee, state, ledger or journal")
+    except ValueError as error:
+        raise NotOneError(str(error)) from None
+    if kind_of(record.get("guarantee")) != "dpoco.guarantee":
+        raise NotOneError("it holds no guarantee")
+    return record["guarantee"]
+
+
+def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
+    """Yield what a ledger states, and each of its charges, added up when it was read."""
+    charged = []
+    for number, entry in enumerate(ledger.entries, 1):
+        if entry.claim.guarantee is None:
+            if judge is not _verified:
+                raise _NotCoveredError(f"a charge without a certificate: {entry.label}")
+            why = f"only if what charge {number} is for costs what was charged ({ISSUER})"
+            charged.append(Verdict("only if", why))
+        else:
+            found = judge(entry.claim.guarantee)
+            charged.append(found.verdict)
+            if judge is not _verified:
+                yield found
     total = f"epsilon {ledger.guarantee.epsilon:.6g} at delta {ledger.budget.delta:.3g}"
-    if judge is _verified:
-        yield f"{total}, all charges"
-        return
-    for entry in ledger.to_dict()["entries"]:
-        if entry["guarantee"] is None:
-            raise _NotCoveredError(f"a charge without a certificate: {entry['label']}")
-        yield judge(entry["guarantee"])
-    yield f"{total}, the sum of charges, by dpoco"
+    by = "all charges" if judge is _verified else "the sum of charges, by dpoco"
+    yield _Statement(f"{total}, {by}", _of_sum(ledger, charged), ledger.guarantee)
 
 
-def _of_learner(learner: Any, judge: _Judge) -> str:
+def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
+    """Return the verdict on a sum: the worst of the charges, of which it is computed again."""
+    said = scope(ledger.guarantee)
+    if any(entry.claim.same_unit for entry in ledger.entries):
+        same = f"only if all charges are about {ledger.unit}, as their caller says"
+        charged = [*charged, Verdict("only if", same)]
+    if not charged:
+        return Verdict("protected", "protected: nothing is charged to this ledger")
+    kind = worst([each.kind for each in charged])
+    if kind == "protected":
+        return Verdict(kind, f"protected: {said}, all charges together")
+    reason = next(each.sentence for each in charged if each.kind == kind)
+    return Verdict(kind, f"{reason}; all charges together, of a unit that is {ISSUER}: {said}")
+
+
+def _of_learner(learner: Any, judge: _Judge) -> _Statement:
     guarantee: Guarantee = learner.guarantee
     arguments = learner.get_params()
     if arguments.get("budget") is not None:
@@ -389,7 +571,7 @@ def _of_learner(learner: Any, judge: _Judge) -> str:
     return judge(guarantee)
 
 
-def _of_journal(file: Path, judge: _Judge) -> Iterator[str]:
+def _of_journal(file: Path, judge: _Judge) -> Iterator[_Statement]:
     """Yield the guarantees of all streams and of the ledger, read from a copy."""
     with opened_copy(file) as journal:
         for name in journal.streams():

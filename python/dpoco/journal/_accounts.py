@@ -105,12 +105,12 @@ class Accounts:
         try:
             record = json.loads(text)
             most, streams = int(record["size"]), int(record["streams"])
-            known = {name: record[name] for name in alike}
-        except (KeyError, TypeError, ValueError):
+            other = record["kind"], Guarantee.from_json(record["guarantee"])
+        except (KeyError, TypeError, ValueError, StateError):
             raise StateError("the journal is corrupt: not a group") from None
         if size not in (None, most):
             raise ValueError(f"the group {group!r} was made for {most} streams")
-        if known != alike:
+        if other[0] != learner._kind or not _same(other[1], learner.guarantee):
             raise ValueError(
                 f"the group {group!r} is charged for another guarantee: its streams must be alike"
             )
@@ -134,6 +134,12 @@ class Accounts:
         if not self._read:
             self._ledger, self._read = self.snapshot(), True
         return self._ledger
+
+
+def _same(one: Guarantee, other: Guarantee) -> bool:
+    """Return whether two guarantees say the same, whatever words records of them have."""
+    names = ("epsilon", "delta", "neighbours", "unit", "horizon", "description", "seeded")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def checked_size(group: str | None, size: int | None) -> int | None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._json import of_json
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, IntArray
 from dpoco.errors import BudgetExceeded, StateError
@@ -188,7 +189,7 @@ class Ledger(NotCopied):
             raise StateError("the ledger is corrupt: checksum differs")
         try:
             first, text = body.splitlines()
-            record: dict[str, Any] = json.loads(text)
+            record: dict[str, Any] = of_json(text)
             reports = record["reports"]
             epsilon = _fraction(*record["epsilon"])
         except Exception:  # whatever odd JSON makes of it: too deep, infinite, no dictionary

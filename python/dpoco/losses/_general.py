@@ -136,9 +136,10 @@ class CustomLoss(DeclaredLoss):
         Optional: also clip it to this ``l_2`` norm.
     values, gradients, hessians : callable, optional
         ``values(theta, records) -> (n,)`` and ``gradients(theta, records) -> (n, d)``, for a
-        decision of shape (d,) and records of shape (n, k); pass both or none. Learners that use
-        whole functions also need ``hessians(theta, records) -> (n, d, d)``. The functions see only
-        finite records; others count as the zero loss.
+        decision of shape (d,) and records of shape (n, k); pass both or none. At a kink any
+        subgradient will do. `CoupledRegularizedLeader` also needs
+        ``hessians(theta, records) -> (n, d, d)``. The functions see only finite records; others
+        count as the zero loss.
 
     Attributes
     ----------

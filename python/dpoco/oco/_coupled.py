@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._clipping import record_clipper
+from dpoco._loss_sums import loss_sum_settings
 from dpoco._participation import Participation
 from dpoco._record_learner import Asks, RecordLearner
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting.continuous_multiplicative_weights import (
+    CHAINS,
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
@@ -52,6 +53,7 @@ class CoupledLearner(RecordLearner):
     _mechanism: CoupledDraws
 
     _noise: ClassVar[str] = "ideal_fresh"
+    _methods: ClassVar[tuple[str, ...]] = ("value", "gradient")  # of custom losses
 
     @classmethod
     def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
@@ -106,26 +108,11 @@ class CoupledLearner(RecordLearner):
 
     def _loss_settings(self) -> dict[str, Any]:
         """Return what the compiled sum of losses is built from."""
-        domain, loss, draw = self._domain, self._loss, self._mechanism.draw
         # Tilted minima are charged alike on R^d and in a domain.
-        unbounded = self._parameters.unbounded
+        draw, unbounded = self._mechanism.draw, self._parameters.unbounded
         if isinstance(draw, GibbsDraw):
             unbounded = draw.half_width == math.inf
-        settings: dict[str, Any] = {"unbounded": unbounded, "kind": "custom"}
-        if isinstance(loss, losses.QuadraticLoss):
-            settings.update(
-                kind="quadratic",
-                lipschitz=loss.lipschitz_bound,
-                smoothness=loss.smoothness_bound,
-                radius=math.inf if unbounded else domain.radius_from_center(),
-            )
-        elif isinstance(loss, losses.LinearLoss):
-            clipper = record_clipper(domain, loss.gradient_bound, loss.gradient_bound_l2)
-            settings.update(kind="linear", clipper=clipper)
-        elif isinstance(loss, losses.GlmLoss):
-            clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
-            settings.update(kind="glm", clipper=clipper, glm=loss._glm_engine)
-        return settings
+        return loss_sum_settings(self._domain, self._loss, unbounded)
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -144,8 +131,10 @@ class CoupledLearner(RecordLearner):
         ----------
         record : array_like of shape (d,) or (d, d), or a loss object
             Features for a generalised linear loss, the gradient for a `LinearLoss`, the matrix for
-            a `QuadraticLoss`; for a `CustomLoss` an object with ``value(theta) -> float``,
-            ``gradient(theta) -> (d,)`` and ``hessian(theta) -> (d, d)``, kept until the horizon.
+            a `QuadraticLoss`; for a `CustomLoss` an object with ``value(theta) -> float`` and
+            ``gradient(theta) -> (d,)``, any subgradient at a kink, kept until the horizon. A
+            `CoupledRegularizedLeader` also needs ``hessian(theta) -> (d, d)``; without it the other
+            learner takes the loss to have kinks.
         label : float or array_like of shape (d,), optional
             The label of a generalised linear loss; the vector of a `QuadraticLoss`.
         person : int, str or bytes
@@ -191,8 +180,9 @@ class CoupledLearner(RecordLearner):
             super().observe(record, label, person=person)
 
     def _observe_custom(self, record: Any, turn: int, decision: FloatArray, asks: Asks) -> None:
-        if not all(hasattr(record, name) for name in ("value", "gradient", "hessian")):
-            raise TypeError("a custom loss must have methods value, gradient and hessian")
+        if not all(hasattr(record, name) for name in self._methods):
+            *first, last = self._methods
+            raise TypeError(f"a custom loss must have methods {', '.join(first)} and {last}")
         if self._raises:
             gradient = self._vector("gradient", record.gradient(decision))
             self._refuse_violations(gradient[None, :], None)
@@ -275,11 +265,14 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         this works only for losses that are Lipschitz on all of R^d.
     max_switches : float, optional
         Lazy mode (with ``budget=None``): bound on the expected number of switches.
-    sampler : {"auto", "exact", "mcmc"}
-        "exact": only samplers whose draws have the stated distribution, at whatever cost. "auto"
-        (default): exact for linear losses and wherever a public bound says that rejection is fast.
-        Otherwise it uses a Markov chain for slow draws. The guarantee then charges an assumed total
-        variation and is not certified.
+    sampler : {"auto", "exact", "mcmc", "hit_and_run", "langevin", "proximal"}
+        "exact": only samplers whose draws have the stated distribution; refused where one might
+        take 10^9 evaluations of the losses. "auto" (default): exact for linear losses and wherever
+        a public bound says that rejection is fast. Otherwise it uses a Markov chain for slow draws.
+        The guarantee then charges an assumed total variation and is not certified. "hit_and_run"
+        and "langevin" use that chain for every draw, with the same assumption; the total variation
+        of "proximal", which is charged as well, is proved. With all of them a public number bounds
+        the work of a draw: ``docs/samplers.md``.
     participation : Participation, optional
         How often one person may come. Budget and guarantee then cover all her rounds together.
     on_violation : {"clip", "raise"}
@@ -355,12 +348,16 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
         p, draw, keep = self.parameters, self._mechanism.draw, self._mechanism.keep
         assert isinstance(draw, GibbsDraw)
+        planes, proposals = continuous_multiplicative_weights.exact_work(p)
         settings: _core.GibbsSettings = {
             **self._rule_settings(claim),
             "inverse_temperature": draw.inverse_temperature,
             "regularization": draw.regularization,
             "exact_only": draw.tolerance == 0.0,
             "sampler_tolerance": draw.tolerance or 1e-12,
+            "chain": p.sampler if p.sampler in CHAINS else "automatic",
+            "most_planes": planes,
+            "most_proposals": proposals,
             "factor_range": keep.span if isinstance(keep, Dartboard) else 0.0,
             "anchors": p.anchors,
             "clip_error": _clip_error(p),
@@ -450,6 +447,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     """
 
     parameters: CoupledRegularizedLeaderParameters
+    _methods: ClassVar[tuple[str, ...]] = ("value", "gradient", "hessian")
     _accountant: ClassVar[ModuleType] = coupled_regularized_leader
 
     def __init__(

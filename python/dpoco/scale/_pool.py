@@ -165,12 +165,14 @@ class KeyedPool(Pool):
     privacy_unit : {"record", "user"}
         What the guarantee protects: one record, or all records of one person.
     rounds_per_user, keys_per_user : int, default 1
-        For "user": the largest number of records of one person under one key, and of keys with her
-        records.
+        For "user": the largest number of records of one person under one key, and of keys with
+        records of that person. The pool does not count keys of a person: you promise their number,
+        and the guarantee says so.
     separation_per_key : int, default 1
-        For "user": the smallest distance between two of her records under one key, in rounds of its
-        learner; it makes the guarantee stronger. Learners with a `dpoco.Participation` bring both
-        numbers with them. If it is enforced, each learner enforces it among its own records.
+        For "user": the smallest distance between two records of a person under one key, in rounds
+        of its learner; it makes the guarantee stronger. Learners with a `dpoco.Participation` bring
+        both numbers of records with them. If it is enforced, each learner enforces it among its own
+        records; otherwise you promise them.
     same_unit : bool, default False
         For the journal's ledger: see `dpoco.accounting.ledger.Ledger.charge`.
 

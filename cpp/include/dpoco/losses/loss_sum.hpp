@@ -47,6 +47,8 @@ class LossSum {
     gradient(u, slope);
     hessian(u, bend);
   }
+  // Whether every loss has a Hessian; without one, hessian() does not count the loss.
+  virtual bool has_hessian() const noexcept { return true; }
   // Whether what takes time is to bring the losses from memory, so that both cost little more than
   // the gradient.
   virtual bool beyond_cache() const noexcept { return false; }

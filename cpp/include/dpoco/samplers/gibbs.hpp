@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <vector>
 
 #include "dpoco/core/types.hpp"
 #include "dpoco/losses/loss_sum.hpp"
@@ -9,6 +11,9 @@
 #include "dpoco/samplers/truncated_gaussian.hpp"
 
 namespace dpoco::samplers {
+
+// Which chain draws: `automatic` chooses where exact draws would be slow; the others always draw.
+enum class GibbsChain : std::uint8_t { automatic, hit_and_run, langevin, proximal };
 
 struct GibbsSettings {
   double inverse_temperature = 1.0;  // beta > 0
@@ -19,6 +24,13 @@ struct GibbsSettings {
   double chain_below = 1e-4;
   // The dimension above which the chain may be Metropolis-adjusted Langevin.
   Index langevin_above = 50;
+  GibbsChain chain = GibbsChain::automatic;
+  double lipschitz = 0.0;  // of F, for the proximal sampler, whose distance is proved
+  // exact_only: planes under kinks, after which they are used whatever they miss, and proposals of
+  // one draw, after which the last one counts. From a public lower bound a of the acceptance, 750/a
+  // proposals change the law by less than 1e-325.
+  std::uint64_t most_planes = 2000;
+  std::uint64_t most_proposals = std::numeric_limits<std::uint64_t>::max();
 };
 
 enum class GibbsMethod : std::uint8_t {
@@ -28,6 +40,13 @@ enum class GibbsMethod : std::uint8_t {
   envelope,            // exact rejection
   hit_and_run,         // Markov chains: up to the declared total variation
   langevin,
+  proximal,
+};
+
+// What a chain goes on from.
+struct ChainState {
+  std::vector<double> position;  // empty before the first step
+  double step_size = 1.0;        // of Langevin
 };
 
 // How the last draw came about. Depends on data beyond what the draw tells: not to be released.
@@ -44,9 +63,13 @@ struct GibbsReport {
 // exact_only, a Markov chain in whitened coordinates where the predicted acceptance is below
 // `chain_below`.
 //
-// All but the chains are exact in real arithmetic. Their running time is random and its law depends
-// on F, so timing is a side channel; nothing but accept tests decides over it, and a rejection
-// never gives up. docs/privacy/gibbs_sampling.md has the proofs and what the chains assume.
+// F may have kinks: where the Newton search for the mode finds one, or there is no Hessian, cutting
+// planes find it from values and subgradients, and a combination of tangents replaces the tangent.
+//
+// All but the chains are exact in real arithmetic. Running time is random and its law depends on F,
+// so timing is a side channel. The work of a draw is bounded by public numbers: where chains are
+// allowed, one takes over after a fixed number of rejected proposals, within the declared total
+// variation. docs/privacy/gibbs_sampling.md has the proofs and what the chains assume.
 class GibbsSampler {
  public:
   // Throws std::invalid_argument unless beta, lam > 0 are finite and the tolerance is in (0, 1).
@@ -61,19 +84,29 @@ class GibbsSampler {
   // `count` independent draws, one per row of `out`; the mode is found once.
   void sample_many(random::Source& source, const losses::LossSum& sum, Index count, double* out);
 
+  // `count` states of the settings' chain, `steps` apart, from where `state` says.
+  void walk(random::Source& source, const losses::LossSum& sum, Index count, std::uint64_t steps,
+            ChainState& state, double* out);
+
   // The mode over the body, to high accuracy; for tests and for non-private use. Returns the
   // optimality residual |u - P(u - L^-1 gradient)| L relative to the size of the gradient of F,
-  // L the trace of the Hessian; below 1e-8 unless F is not differentiable.
+  // L the trace of the Hessian, below 1e-8; where F has a kink there, how far its value is from
+  // the least one at most.
   double mode(const losses::LossSum& sum, double* u);
 
   const GibbsReport& nonprivate_report() const noexcept;
 
-  // Steps of one hit-and-run draw: a function of public numbers only.
+  // Steps of one draw by a chain: a function of public numbers only.
+  static std::uint64_t chosen_length(const domains::Body& body, const GibbsSettings& settings);
   static std::uint64_t chain_length(Index dimension, double tolerance);
 
  private:
   struct Work;
   std::unique_ptr<Work> work_;
 };
+
+// Steps of a proximal chain to a total variation of `tolerance`; `lipschitz` of F.
+double proximal_steps(Index dimension, double radius, double inverse_temperature,
+                      double regularization, double lipschitz, double tolerance);
 
 }  // namespace dpoco::samplers

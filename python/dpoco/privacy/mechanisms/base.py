@@ -191,10 +191,16 @@ class Parts(Mechanism):
 
     @property
     def longest(self) -> int | None:
-        """All parts' rounds, of which each is one part's; of others nothing is said."""
+        """All parts' rounds, of which each is one part's; of others nothing is said.
+
+        Behind the forced rounds the clocks of all arms run together.
+        """
         rounds = [part.longest for part in self.parts]
         known = [each for each in rounds if each is not None]
-        return sum(known) if self.how == "one_of" and len(known) == len(rounds) else None
+        if self.how != "one_of" or len(known) < len(rounds):
+            return None
+        waits = None if self.forced is None else (len(known) - 1) * self.forced
+        return sum(known) if waits is None else waits + max(known)
 
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the sum, or the worst, of the parts' losses.

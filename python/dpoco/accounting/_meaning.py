@@ -1,0 +1,339 @@
+"""What a description means for a reader: unit, arithmetic, promises, numbers of noise, conditions.
+
+A guarantee takes all of these from its description, its neighbours and its set-up, both when it is
+made and when it is read from a file. A record can repeat them, and is refused if they differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from dpoco.accounting._words import (
+    EACH_PERSON,
+    PER_ROUND,
+    PROMISED,
+    RULE,
+    TIMES,
+    common_conditions,
+    norm_name,
+)
+from dpoco.privacy.losses.loss import Pure
+from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
+from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
+from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.local_report import LocalReport
+from dpoco.privacy.mechanisms.selections import (
+    LossSums,
+    PromisedScores,
+    Selections,
+    ThresholdTests,
+    VertexScores,
+)
+from dpoco.privacy.neighbours import Neighbours
+
+__all__ = ["UNITS", "Numbers", "arithmetic", "conditions", "numbers", "promises",
+           "units"]  # fmt: skip
+
+UNITS = ("one round", "one record", "one user's record", "one report")
+
+
+class Numbers(NamedTuple):
+    """Numbers of the noise, as of `Guarantee`."""
+
+    sensitivity: float | None = None
+    sensitivity_norm: str = ""
+    noise_scale: float = 0.0
+    column_norm: float | None = None
+
+
+def _single(mechanism: Mechanism, enforced: bool = False) -> Iterator[tuple[Mechanism, bool]]:
+    """Yield each mechanism that is not made of parts, and whether a learner holds its queries."""
+    if not isinstance(mechanism, Parts):
+        yield mechanism, enforced
+        return
+    for part in dict.fromkeys(mechanism.parts):
+        yield from _single(part, enforced or mechanism.lemma == "shift_detector")
+
+
+def units(mechanism: Mechanism, view: str, person: tuple[int, int] | None) -> tuple[str, ...]:
+    """Return what one change of the data can concern; () where only the issuer knows.
+
+    Raises
+    ------
+    ValueError
+        If the parts of a mechanism are about different things.
+    """
+    if person is not None:
+        return ("one person",)
+    known = [
+        own for one, enforced in _single(mechanism) if (own := _own_units(one, enforced, view))
+    ]
+    if not known:
+        return ()
+    found = tuple(unit for unit in known[0] if all(unit in own for own in known))
+    if not found:
+        raise ValueError("the parts are about different units")
+    return found
+
+
+def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
+    if isinstance(one, Declared):
+        return ()
+    if isinstance(one, (Nothing, Open)):
+        return UNITS
+    if isinstance(one, LocalReport):
+        return ("one report" if one.reports == 1 else f"{one.reports} reports of one user",)
+    if view == "others":
+        return ("one user's record",)
+    promised = isinstance(one, Selections) and isinstance(one.scores, PromisedScores)
+    if promised or (isinstance(one, ThresholdTests) and not enforced):
+        return ("one record",)
+    # A sum that is released once is one of a data set, or of the rounds of a stream.
+    once = isinstance(one, GaussianSum) and one.pushes <= 1
+    return ("one round", "one record") if once else ("one round",)
+
+
+def arithmetic(mechanism: Mechanism) -> str | None:
+    """Return "lattice" if everything that is released is exact, else "float".
+
+    None where there is nothing to say: of reports, whose laws are integers, and of no release.
+    """
+    found = {_own_arithmetic(one) for one, _ in _single(mechanism)} - {None}
+    return "float" if len(found) > 1 else next(iter(found), None)
+
+
+def _own_arithmetic(one: Mechanism) -> str | None:
+    if isinstance(one, (LocalReport, Nothing, Open)):
+        return None
+    return "lattice" if getattr(one, "grid", 0.0) > 0.0 else "float"
+
+
+@lru_cache(maxsize=256)
+def promises(mechanism: Mechanism) -> tuple[str, ...]:
+    """Return what a guarantee rests on and no engine enforces, one clause each."""
+    found = (_own_promises(one, enforced) for one, enforced in _single(mechanism))
+    known = tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
+    return known or (("a bound or a law that no engine keeps",) if mechanism.promised else ())
+
+
+def _own_promises(one: Mechanism, enforced: bool) -> Iterator[str]:
+    if isinstance(one, Declared):
+        yield (
+            "no record moves a release by more than is stated, whatever the others are and "
+            "whatever was released before"
+        )
+        yield "every release has noise of the stated law and scale, drawn afresh"
+    elif isinstance(one, Selections) and isinstance(one.scores, PromisedScores):
+        way = ", all of them the same way" if one.scores.one_way else ""
+        yield f"one record changes each score by at most {one.scores.sensitivity:g}{way}"
+    elif isinstance(one, ThresholdTests) and not enforced:
+        yield (
+            f"one record changes each query by at most {one.sensitivity:g}, the largest rise and "
+            f"the largest fall adding up to at most {one.spread:g}"
+        )
+    elif isinstance(one, GaussianSum) and not one.summand.enforced:
+        slope = one.summand.lipschitz if isinstance(one.summand, NetDifferences) else math.nan
+        yield f"every loss is {slope:g}-Lipschitz and finite"
+    elif isinstance(one, CoupledDraws):
+        yield from _draw_promises(one)
+
+
+def _draw_promises(one: CoupledDraws) -> Iterator[str]:
+    losses, draw = one.losses, one.draw
+    if not losses.enforced:
+        bent = f", beta_s = {losses.smoothness:.6g}" if losses.smoothness > 0.0 else ""
+        bounds = f"G = {losses.lipschitz:.6g}{bent}, l2"
+        yield f"every loss is convex and obeys the declared bounds ({bounds})"
+    if isinstance(draw, GibbsDraw) and draw.tolerance > 0.0:
+        yield f"every Markov chain draw is within total variation {draw.tolerance:.3g} of its law"
+
+
+# -- numbers of the noise --------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def numbers(mechanism: Mechanism, near: Neighbours) -> Numbers:
+    """Return the numbers of the noise; of several unlike mechanisms there are none."""
+    if isinstance(mechanism, Parts):
+        one = next(_single(mechanism))[0]
+        if mechanism.how == "together" and len(set(mechanism.parts)) > 1:
+            return Numbers()
+        arms = mechanism.how == "one_of" and near.rounds > 1
+        found = numbers(one, Neighbours(near.change, near.view) if arms else near)
+        if arms and isinstance(one, GaussianSum) and found.sensitivity and one.scale > 0.0:
+            loss = mechanism.loss(near)
+            mu = math.inf if loss is None else loss.bare.mu
+            moved = one.summand.inflation(one.order) * found.sensitivity
+            found = found._replace(column_norm=mu * one.scale / moved)
+        return found
+    if isinstance(mechanism, GaussianSum):
+        own, order = mechanism, mechanism.order
+        norm = "l2" if order == 2.0 else norm_name(own.summand.norm)
+        return Numbers(own.summand.movement(near, order), norm, own.scale, own.column(near))
+    return _own_numbers(mechanism, near)
+
+
+def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
+    if isinstance(one, Selections):
+        scores = one.scores
+        if isinstance(scores, VertexScores):
+            return Numbers(near.sides * scores.slope * scores.leaf, "linf", one.scale)
+        moved = scores.width if isinstance(scores, LossSums) else scores.sensitivity
+        return Numbers(moved, "linf", one.scale)
+    if isinstance(one, ThresholdTests):
+        return Numbers(one.sensitivity, "linf", one.query_scale)
+    if isinstance(one, BatchRelease):
+        norm = {"gaussian": "l2", "laplace": "l1", "knorm": "linf"}.get(one.law, "")
+        return Numbers(movement(one.law, one.experts) if norm else None, norm, one.scale)
+    if isinstance(one, CoupledDraws):
+        draw, moved = one.draw, near.sides * one.losses.lipschitz
+        if isinstance(draw, GibbsDraw):
+            scale = math.sqrt(draw.regularization / draw.inverse_temperature)
+            return Numbers(moved, "l2", scale)
+        return Numbers(moved, "l2", draw.noise)
+    if isinstance(one, Declared) and one.l2:
+        return Numbers(one.sensitivity, "l2", one.scale)
+    return Numbers()
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+# All others together, who do not see what a user is shown: what this leaves out.
+JOINT = (
+    "A user's record is the context and the rewards of all arms.",
+    "All OTHER users, and everybody who sees the estimates, cannot tell this record from another.",
+    "Nothing is hidden from whoever sees the user's own action or reward: a log of all actions is "
+    "not covered.",
+    "Other users' records do not depend on a user's own action and reward.",
+)
+FIXED = "The operator fixed all parts in advance, and chose none in reaction to releases."
+_REAL_LINE = (
+    "All variates have their full tails, and coins exactly their probabilities, but the proof does "
+    "not cover that the program computes both in double precision."
+)
+_LATE = (
+    "If feedback is delayed, which feedback arrives, when and in which order depends on the data "
+    "through released decisions only."
+)
+
+
+def conditions(
+    mechanism: Mechanism, near: Neighbours, *, person: bool, seeded: bool, mass: float
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the conditions that follow, as printed before and behind those of the issuer.
+
+    Without any of them the guarantee does not hold.
+
+    Parameters
+    ----------
+    mechanism, near
+        The description, and for which neighbours.
+    person : bool
+        Whether the guarantee is for all rounds of a person.
+    seeded : bool
+        Whether the noise is reproducible.
+    mass : float
+        Total variation of truncated tails.
+    """
+    singles = [one for one, _ in _single(mechanism)]
+    promised = tuple(f"{PROMISED}{clause}." for clause in promises(mechanism))
+    several = isinstance(mechanism, Parts) and not mechanism.lemma and len(singles) > 1
+    fixed = (FIXED,) if several else ()
+    noise = common_conditions(
+        mass,
+        seeded,
+        sums=any(isinstance(one, (GaussianSum, BatchRelease)) for one in singles),
+        numerics=arithmetic(mechanism),
+    )
+    if all(isinstance(one, CoupledDraws) for one in singles):
+        noise = (*noise[:-1], _REAL_LINE)
+    if any(isinstance(one, LocalReport) for one in singles):
+        count = max(one.reports for one in singles if isinstance(one, LocalReport))
+        return (*promised, *fixed), _local(count, seeded)
+    once = all(isinstance(one, GaussianSum) and one.pushes <= 1 for one in singles)
+    first = (*(_of_person(mechanism, near) if person else ()), *promised, *fixed)
+    return first, (
+        *(() if person else (PER_ROUND,)),
+        *(JOINT if near.view == "others" else ()),
+        *_public(near),
+        *(_of_fit(person) if once else ()),
+        "The operator fixed the bounds, the horizon and all parameters without looking at the "
+        "data.",
+        "The data may react to everything that was released before.",
+        _LATE,
+        "The operator keeps saved states secret, and continues each of them on one stream only.",
+        "The operator publishes released values only: traces, diagnostics, timing and memory are "
+        "not covered.",
+        *noise,
+    )
+
+
+def _public(near: Neighbours) -> tuple[str, ...]:
+    """Return what neighbouring streams have in common."""
+    if near.change == "zero_out":
+        return ("The number of rounds and their times are public.",)
+    return ("That somebody takes part in a round, and when, is public: the content is protected.",)
+
+
+def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
+    most, apart = near.rounds, near.separation
+    often = "one round" if most == 1 else f"{most} rounds"
+    often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
+    reacts = _reacts(mechanism, near)
+    times = (
+        "may depend on releases, but not on that person's data"
+        if reacts
+        else "were fixed in advance"
+    )
+    alone = reacts and near.view == "others"
+    return (
+        f"{EACH_PERSON} at most {often}.",
+        RULE,
+        f"{TIMES} {times}.",
+        *((f"{TIMES} do not depend on what only that person saw.",) if alone else ()),
+        "Each person comes under one name only: two accounts of a person count as two people.",
+        "No two people share a name.",
+    )
+
+
+def _reacts(mechanism: Mechanism, near: Neighbours) -> bool:
+    """Whether times of a person's rounds may react to releases.
+
+    Where a proof says so, and by Theorem 4 of pools, of one key, for fresh noise and pure losses.
+    """
+    if mechanism.reacting:
+        return True
+    if isinstance(mechanism, Parts) and mechanism.how == "instances":
+        return mechanism.parts[0].noise == "fresh"
+    loss = mechanism.loss(near)
+    return loss is not None and isinstance(loss.bare, Pure)
+
+
+def _of_fit(person: bool) -> tuple[str, ...]:
+    alone = "Each record is protected by itself: several records of one person are protected less."
+    return (
+        "The operator fixed the bounds and all parameters without looking at the data.",
+        "The number of records is public, like the bounds and all parameters.",
+        *(() if person else (alone,)),
+        "The operator fits the model once: another fit to the same data needs a budget.",
+        "The operator publishes the fitted model only: timing, memory and interrupted fits are not "
+        "covered.",
+    )
+
+
+def _local(reports: int, seeded: bool) -> tuple[str, ...]:
+    count = "one report" if reports == 1 else f"{reports} reports"
+    return (
+        f"Each user's device counts its reports, and sends at most {count}.",
+        "The operator fixed all parameters and hypotheses without looking at the protected labels.",
+        "That a user takes part, and when, is public: shuffling of reports protects no further.",
+        "The device sends reports only: its timing, memory and files are not covered.",
+        "SIMULATED REPORTS: the noise is reproducible, or one process saw all labels; void."
+        if seeded
+        else "The operating system of the device draws the noise of each report.",
+    )

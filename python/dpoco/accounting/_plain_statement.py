@@ -1,0 +1,243 @@
+"""A guarantee for lawyers, auditors and the people concerned: a statement without terms.
+
+``dpoco.accounting.attack_power`` computes every number from the guarantee's own curve, and
+``docs/privacy/explanations.md`` proves what the numbers mean. Every condition of the guarantee is
+on the page, once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import dpoco
+from dpoco._validation import positive_int
+from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
+from dpoco.accounting.guarantee import Guarantee
+
+__all__ = ["AGAINST", "Section", "odds_factor", "plain_sections", "span"]
+
+Section = tuple[str, str, tuple[str, ...]]  # title, text, items
+
+AGAINST = {
+    "everyone": (
+        "anybody who sees everything that is released, even if they know the mechanism and all "
+        "other data, chose these data themselves, and have any computing power"
+    ),
+    "server": (
+        "anybody, including the party that collects the reports: data are protected before they "
+        "leave a device"
+    ),
+    "others": (
+        "all other users together, who may combine what they are shown, but not against anybody "
+        "who sees what the protected user is shown, nor against the party that runs the mechanism"
+    ),
+}
+_THINGS = {
+    "one round": "What was recorded in any single round",
+    "one record": "Any single record of the data set",
+    "one person": "All that any one person contributes",
+    "one user": "All records of any one user",
+    "one user's record": "Any single record of a user",
+    "one report": "What any single report was made of",
+}
+_LARGE = 10.0  # epsilon from which odds may change twenty thousand times
+_RARE, _CANDIDATES, _SUSPICION = 1000, 100, 0.01
+_CERTAIN = 0.999  # which a tenth of a percent rounds up to 100
+# How far apart releases can be, as the largest difference of two probabilities, in words.
+_CLOSE, _SIMILAR = 0.1, 0.5
+# What a condition begins with, and the section that it belongs to.
+_PROGRAM = ("The program", "The operating system", "Each user's device", "The device")
+
+
+def span(guarantee: Guarantee) -> str:
+    """Return "1000 rounds", or "1 release" of a data set of records."""
+    noun = "release" if guarantee.unit == "one record" else "round"
+    return f"{guarantee.horizon} {noun}" + ("" if guarantee.horizon == 1 else "s")
+
+
+def odds_factor(guarantee: Guarantee) -> tuple[float, float]:
+    """Return the factor that odds can rise by, and the probability of exceeding it."""
+    factor = math.exp(min(guarantee.epsilon, 700.0))
+    pure = guarantee.delta == 0.0
+    return (factor, 0.0) if pure else (2.0 * factor, min(1.0, 2.0 * guarantee.delta))
+
+
+def plain_sections(
+    g: Guarantee, people: int | None = None, about: Mapping[str, str] | None = None
+) -> Iterator[Section]:
+    """Yield title, text and items of every section.
+
+    Parameters
+    ----------
+    g : Guarantee
+        What is stated.
+    people : int, optional
+        Number of people, for a warning; default: the number of rounds.
+    about : mapping, optional
+        What the statement is about, by name: "Title", "File", "Operator" and the like.
+    """
+    yield _head(about or {})
+    if not g.private:
+        yield "No privacy is promised", g.mechanism, g.conditions
+        return
+    if warned := tuple(_warnings(g, people)):
+        yield "WARNING", "", warned
+    yield "What is protected", _protected(g), ()
+    yield "Who is protected", "Everybody alike, however unusual their data are.", ()
+    yield "Against whom", f"Against {AGAINST[g.view]}.", ()
+    lasting = "Later knowledge or faster computers do not weaken the protection."
+    yield "For how long", f"For {span(g)} at most, taken together. {lasting}", ()
+    yield "What an attacker could still learn", "", tuple(_learned(g))
+    public, duties, program, rest = _sorted(g)
+    if public:
+        yield "What counts as public", "", public
+    yield "What the operator must do", "", (*duties, *_further_duties(g))
+    if program:
+        yield "What the program does", "", program
+    if rest:
+        yield "What the protection rests on", "", rest
+    yield "What is not covered", "", tuple(_uncovered(g))
+    yield (
+        "Words",
+        "A release is anything that the system publishes or shows to somebody, such as a decision "
+        "or a sum. In a round the system makes one decision and receives one record.",
+        (),
+    )
+    exact = f"epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}; released: {g.mechanism}"
+    proof = f"{g.reference}; of the numbers above: docs/privacy/explanations.md"
+    yield "For experts", f"{exact}. Proof: {proof}.", ()
+
+
+def _head(about: Mapping[str, str]) -> Section:
+    named = {"Software": f"dpoco {dpoco.__version__}", **about}
+    title = named.pop("Title", "")
+    items = tuple(f"{name}: {value}" for name, value in named.items())
+    return "Privacy statement" + (f": {title}" if title else ""), "", items
+
+
+def _warnings(g: Guarantee, people: int | None) -> Iterator[str]:
+    if g.seeded:
+        yield "The noise is reproducible. The numbers below would hold if it were secret."
+    elif g.description is None:
+        yield "Nobody can compute the numbers below again. They are the word of the issuer."
+    elif g.doubts:
+        yield "The numbers below hold if every promise is kept. Nobody enforces the promises."
+    if g.epsilon > _LARGE:
+        much = "an attacker's odds may change by a factor of more than twenty thousand"
+        yield f"Hardly any protection: epsilon = {g.epsilon:.4g} is above {_LARGE:g}, so {much}."
+    count, whom = (g.horizon, "rounds") if people is None else (people, "people")
+    if g.delta * positive_int("people", count) > 1.0:
+        fails = "With such a chance the protection of some of them may fail completely"
+        yield f"{fails}: delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}."
+
+
+def _protected(g: Guarantee) -> str:
+    """Return what is protected, in words that follow the numbers."""
+    other = "was left empty" if g.change == "zero_out" else "had been anything else"
+    thing, apart = _THINGS.get(g.unit, g.unit), g.delta_at(0.0)
+    if g.epsilon > _LARGE:
+        return f"{thing}, but in name only: the releases may show what it was."
+    if apart <= _CLOSE:
+        return f"{thing}: the releases look almost the same as if it {other}."
+    if apart <= _SIMILAR:
+        return f"{thing}: the releases look similar to what they would be if it {other}."
+    if_other = f"the releases may differ clearly from what they would be if it {other}"
+    return f"{thing}, weakly: {if_other}."
+
+
+def _learned(g: Guarantee) -> Iterator[str]:
+    """Yield the three risks of Opinion 05/2014 of the Article 29 Working Party, and what is left.
+
+    Proof of each number: ``docs/privacy/explanations.md``.
+    """
+    own = g.unit in ("one person", "one user")
+    many, one = ("people", "a protected person") if own else ("records", "a protected record")
+    rare, of_many, half = _percent(1.0 / _RARE), _percent(1.0 / _CANDIDATES), _percent(0.5)
+    yield (
+        f"Singling out. Somebody reads all releases and then writes a description that fits one in "
+        f"{_RARE:,} {many} by chance. "
+    ) + _bounded(
+        test_power(g, 1.0 / _RARE),
+        f"It fits {one} with a chance of at most {{}}, instead of {rare}.",
+        f"It could fit {one} with practical certainty.",
+    )
+    yield (
+        f"Linkability. Somebody has {_CANDIDATES} {many} from another source. One of them is "
+        f"{one}, and somebody picks one after reading all releases. "
+    ) + _bounded(
+        test_power(g, 1.0 / _CANDIDATES),
+        f"The pick is right with a chance of at most {{}}, instead of {of_many}.",
+        "The pick could be right with practical certainty.",
+    )
+    factor, exceeded = odds_factor(g)
+    fails = f", except with a chance of {exceeded:.2g}" if exceeded else ""
+    suspicion = f"A suspicion that was {_percent(_SUSPICION)} likely"
+    guess = _bounded(
+        guessing_probability(g),
+        f"A guess is right with a chance of at most {{}}, instead of {half}. ",
+        "The guess could be practically certain. ",
+    )
+    yield (
+        "Inference. Somebody knows everything else, and finds two possible contents equally "
+        f"likely. {guess}"
+    ) + _bounded(
+        posterior(_SUSPICION, factor),
+        f"{suspicion} becomes at most {{}} likely{fails}.",
+        f"{suspicion} could become practically certain.",
+    )
+    yield (
+        "Facts about people in general, which somebody would find without these data as well, can "
+        "always be learned."
+    )
+    yield (
+        "Whether the releases are anonymous in the sense of recital 26 of the GDPR is a legal "
+        "question. These three risks are those of Opinion 05/2014 of the Article 29 Working Party, "
+        "and their numbers hold for every attack."
+    )
+
+
+def _sorted(g: Guarantee) -> tuple[tuple[str, ...], ...]:
+    """Return all conditions: what is public, duties, what the program does, and the rest."""
+    public, duties, program, rest = list[str](), list[str](), list[str](), list[str]()
+    for text in g.conditions:
+        if text.startswith("The operator") or text[:2].isupper():  # PROMISED, ASSUMED, SEEDED
+            duties.append(text)
+        elif " public" in text:
+            public.append(text)
+        else:
+            (program if text.startswith(_PROGRAM) else rest).append(text)
+    return tuple(public), tuple(duties), tuple(program), tuple(rest)
+
+
+def _further_duties(g: Guarantee) -> tuple[str, ...]:
+    return (
+        f"The operator stops after {span(g)}.",
+        "The operator keeps raw data, logs and the key of the noise secret.",
+        "The operator keeps track of all other releases about the same people: risks add up.",
+    )
+
+
+def _uncovered(g: Guarantee) -> Iterator[str]:
+    if g.unit not in ("one person", "one user"):
+        ten = math.exp(min(group_epsilon(g, 10), 700.0))
+        yield f"More than {g.unit}: several of one person. " + _bounded(
+            (ten + g.delta) / (1.0 + ten),
+            "Of ten together, a guess between two contents is right with a chance of at most {}.",
+            "Of ten together, a guess between two contents could be practically certain.",
+        )
+    yield "Theft or misuse of the raw data, by this system or elsewhere."
+    if g.view == "others":
+        yield "What the protected user is shown, to whoever sees it."
+    if g.numerics == "float":
+        yield "What the last digits of computed numbers reveal."
+
+
+def _bounded(share: float, text: str, certain: str) -> str:
+    """Return `text` with a bound on a probability; `certain` where the bound says nothing."""
+    return certain if share > _CERTAIN else text.format(_percent(share))
+
+
+def _percent(share: float) -> str:
+    """Return a bound as a percentage, rounded up."""
+    return f"{math.ceil(round(1000.0 * share, 9)) / 10.0:g} %"

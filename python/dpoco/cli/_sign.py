@@ -1,0 +1,133 @@
+"""``dpoco sign``: a certificate with title, operator, data set and date under one signature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dpoco.accounting import Guarantee
+from dpoco.accounting._records import of_json
+from dpoco.accounting.ledger import Ledger
+from dpoco.accounting.signatures import PublicKey, SignedCertificate, SigningKey, is_signed
+from dpoco.accounting.verdict import verdict
+from dpoco.cli import _support as shell
+from dpoco.cli._checks import NotOneError, held_by, kind_of
+from dpoco.errors import StateError
+
+SCHEMA = "dpoco.signature/1"
+
+
+@shell.documented_options
+def sign_command(
+    file: Path | None = None,
+    key: Path | None = None,
+    new_key: Path | None = None,
+    title: str | None = None,
+    operator: str | None = None,
+    data_set: str | None = None,
+    date: str | None = None,
+    output: Path | None = None,
+    as_json: shell.JsonFlag = False,
+) -> None:
+    """Sign a certificate, with what it is about: nobody can change it unnoticed.
+
+    Title, operator, data set, date and the version of dpoco are under the signature (Ed25519, extra
+    encryption). Readers check it with dpoco verify FILE --signer PUBLIC_KEY. The signature says who
+    states the certificate; dpoco verify says whether it is true.
+
+    For example:
+
+    dpoco sign --new-key signer.key
+
+    dpoco sign guarantee.json --key signer.key --title "Offers, 2026" --operator "Shop Ltd"
+    --data-set "visits of 2026"
+
+    Parameters
+    ----------
+    file : argument [FILE]
+        JSON text of a guarantee or ledger, or of a document that holds one, such as the output of
+        dpoco plan --json.
+    key : FILE
+        The secret key, which only its owner may read.
+    new_key : FILE
+        Draw a key, write it to this new file (mode 0600), and print its public key. Nothing is
+        signed.
+    title : TEXT
+        Of the statement, in one line.
+    operator : TEXT
+        Who runs the system and states the certificate.
+    data_set : TEXT
+        Which data it is about.
+    date : YYYY-MM-DD
+        Day of the signature. [default: today, UTC]
+    output : FILE
+        A new file. [default: FILE with the ending .signed.json]
+    """
+    with shell.errors_in_one_line():
+        if new_key is not None:
+            if (file, key, title, operator, data_set, date, output) != (None,) * 7:
+                raise ValueError("--new-key draws a key and takes nothing else")
+            _tell_key(SigningKey.create(new_key).public, new_key, as_json)
+            return
+        missing = [
+            name
+            for name, value in {
+                "FILE": file, "--key": key, "--title": title, "--operator": operator,
+                "--data-set": data_set,
+            }.items()
+            if value is None
+        ]  # fmt: skip
+        if file is None or key is None or title is None or operator is None or data_set is None:
+            raise ValueError(f"still needed: {', '.join(missing)}")
+        record = _certificate(file)
+        stated = _guarantee(record)
+        signed = SignedCertificate.sign(
+            record, SigningKey.from_file(key), title=title, operator=operator, data_set=data_set,
+            date=date,
+        )  # fmt: skip
+        place = file.with_suffix(".signed.json") if output is None else output
+        with place.open("x", encoding="ascii") as out:
+            out.write(signed.to_json() + "\n")
+        if as_json:
+            about = {"file": str(place), "signer": str(signed.signer), "date": signed.date}
+            shell.print_json({"schema": SCHEMA, **about, "verdict": verdict(stated).kind})
+            return
+        typer.echo(f"{place}: signed by key {signed.signer.fingerprint} on {signed.date}")
+        typer.echo(verdict(stated).sentence)
+
+
+def _certificate(file: Path) -> Any:
+    """Return the record of a guarantee or ledger that a file holds; `ValueError` for another."""
+    try:
+        record = of_json(file.read_bytes())
+    except StateError:
+        raise ValueError(f"{file} is not a JSON text, or says something twice") from None
+    if is_signed(record):
+        raise ValueError(f"{file} is signed: sign the certificate that it was made from")
+    if kind_of(record) is None:
+        try:
+            record = held_by(record)
+        except NotOneError as error:
+            raise ValueError(f"{file}: {error}") from None
+    return record.to_dict() if isinstance(record, Guarantee) else record
+
+
+def _guarantee(record: Any) -> Guarantee:
+    """Return the guarantee of a certificate; `StateError` for one that does not follow."""
+    if kind_of(record) == "dpoco.ledger":
+        return Ledger.from_dict(record).guarantee
+    return Guarantee.from_dict(record)
+
+
+def _tell_key(public: PublicKey, place: Path, as_json: bool) -> None:
+    if as_json:
+        shell.print_json(
+            {"schema": SCHEMA, "file": str(place), "public_key": str(public),
+             "fingerprint": public.fingerprint}
+        )  # fmt: skip
+        return
+    typer.echo(f"{place}: a new secret key, which only you can read; keep a copy offline")
+    typer.echo(f"public key:  {public}")
+    typer.echo(f"fingerprint: {public.fingerprint}")

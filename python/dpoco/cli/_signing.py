@@ -1,0 +1,54 @@
+"""Signed files: what is in them, who states it, and by which key."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+from dpoco.accounting.signatures import PublicKey, SignatureError, SignedCertificate, is_signed
+
+
+def opened(record: Any) -> tuple[Any, SignedCertificate | None]:
+    """Return the certificate of a record, and the signature that it was under, which fits."""
+    if not is_signed(record):
+        return record, None
+    signed = SignedCertificate.from_dict(record)
+    signed.check()
+    return dict(signed.certificate), signed
+
+
+def origin_of(signed: SignedCertificate | None, signer: PublicKey | None) -> str:
+    """Return who states a file, in words; `SignatureError` if it is not the given signer."""
+    if signed is None:
+        if signer is not None:
+            raise SignatureError(f"nobody signed this file; wanted was {signer.fingerprint}")
+        return "anybody can have written this file"
+    signed.check(signer)
+    about = f"on {signed.date}, with {signed.library}: {signed.title}; operator {signed.operator}"
+    about += f"; data set {signed.data_set}"
+    if signer is None:
+        who = f"key {signed.signer.fingerprint} claims to have signed this {about}"
+        return f"{who}. Nobody checked whose key this is: --signer PUBLIC_KEY does."
+    return f"signed by key {signer.fingerprint}, as asked for, {about}"
+
+
+def about_file(file: Path, signed: SignedCertificate | None) -> dict[str, str]:
+    """Return what the statement without terms says of a file."""
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    about = {"File": file.name, "Generated on": today}
+    if signed is None:
+        return {**about, "Signed by": "nobody: anybody can have written this file"}
+    unchecked = "which nobody checked here; dpoco verify --signer does"
+    return {**about, **signed.about(), "Signed by": f"key {signed.signer.fingerprint}, {unchecked}"}
+
+
+def signer_of(text: str) -> PublicKey:
+    """Return the public key that a text is, or that a file of this name holds."""
+    try:
+        return PublicKey.parse(text)
+    except ValueError:
+        path = Path(text)
+        if not path.is_file():
+            raise
+        return PublicKey.from_file(path)
