@@ -331,7 +331,8 @@ BATCHED = {
     ),
     "users": (
         lambda rule, n: LinUCB(
-            2, 3, horizon=n, budget=BUDGET, participation=rule, batch=3, source=Source.seeded(1), context_bound=1.0, reward_bound=1.0
+            2, 3, horizon=n, budget=BUDGET, participation=rule, batch=3, source=Source.seeded(1),
+                context_bound=1.0, reward_bound=1.0
         ),
         play_user,
         14,
