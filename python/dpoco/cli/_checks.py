@@ -284,7 +284,7 @@ class _Statement(NamedTuple):
             "change": g.change, "view": g.view, "horizon": g.horizon,
             "person": None if g.person is None else list(g.person),
             "conditions": list(g.derived),
-            "stated_by_the_issuer": {"configuration": _CONFIGURED, **_plain(issuer_says(g))},
+            "stated_by_the_issuer": {**_configured(g), **_plain(issuer_says(g))},
         }  # fmt: skip
 
 
@@ -406,6 +406,11 @@ def _lines(row: dict[str, Any], found: list[_Statement]) -> Iterator[str]:
     )
     yield from (f"    - {text}" for text in said or (f"configuration: {_CONFIGURED}",))
     yield f"  Origin: {row['origin']}"
+
+
+def _configured(g: Guarantee) -> dict[str, str]:
+    """Return the issuer's word on the set-up; what says of itself that it is seeded gives none."""
+    return {} if g.seeded else {"configuration": _CONFIGURED}
 
 
 def _plain(said: dict[str, Any]) -> dict[str, Any]:
