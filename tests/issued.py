@@ -93,12 +93,18 @@ def certificates() -> dict[str, Guarantee]:
                 oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, enforce=False
             ),
             "hedge, claimed": replace(learned(experts.PrefixHedge, 10), claimed=(0.01, 0.0)),
-            "linucb": learned(bandits.LinUCB, 3, 4),
-            "arms": learned(bandits.HighDimensionalBandit, 3, LpBall(20, 1.0)),
+            "linucb": learned(bandits.LinUCB, 3, 4, context_bound=1.0, reward_bound=1.0),
+            "arms": learned(
+                bandits.HighDimensionalBandit,
+                3,
+                LpBall(20, 1.0),
+                context_bound=1.0,
+                reward_bound=1.0,
+            ),
             "sum": learned(mechanisms.ContinualSum, 4, bound=1.0),
-            "maximum": learned(mechanisms.NoisyMax, 5),
-            "maximum, seeded": learned(mechanisms.NoisyMax, 5, **seeded),
-            "threshold": learned(mechanisms.AboveThreshold, alarms=3),
+            "maximum": learned(mechanisms.NoisyMax, 5, sensitivity=1.0),
+            "maximum, seeded": learned(mechanisms.NoisyMax, 5, sensitivity=1.0, **seeded),
+            "threshold": learned(mechanisms.AboveThreshold, sensitivity=1.0, alarms=3),
             "fit": frank_wolfe.SufficientStatistics(
                 LpBall(3, 2.0), SquaredLoss(1.0, 1.0), records=200, budget=Budget(1.0, 1e-6)
             ).guarantee,

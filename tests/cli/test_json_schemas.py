@@ -35,6 +35,7 @@ PRINTED = {
     ("audit", "continual-sum", "--one-run", "--epsilon", 4, "--horizon", 1000, "--dimension", 300,
      "--canaries", 900, "--json"): "dpoco.one-run-audit/1",
     ("audit", "--list", "--json"): "dpoco.audit-names/1",
+    ("sign", "--new-key", "signer.key", "--json"): "dpoco.signature/1",
     ("table", "noise", "--horizons", 1000, "--epsilons", 1, "--json"): "dpoco.table/1",
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ def test_only_coordinates_protect_contexts():
     refused(client, bit_spec(FA), ValueError, x=None, y=1)
     refused(client, subset_spec(FA, 1), ValueError, x=None, y=1)
     client.respond(coordinate_spec(FA), None, 1)
-    assert "label and context are protected" in str(client.guarantee)
+    assert "Label and context are protected" in str(client.guarantee)
     assert "context of every round is disclosed" in str(LocalClient(fixed(FA), 1.0).guarantee)
 
 

@@ -362,7 +362,7 @@ def test_forced_rounds_are_those_that_were_enumerated(options):
     bandit = HighDimensionalBandit(
         arms, LpBall(3, 1.0), horizon=horizon, budget=BUDGET, forced_rounds=forced,
         participation=Participation(3, 2, enforced=False), source=Source.seeded(1), batch=1,
-        **options,
+        context_bound=1.0, reward_bound=1.0, **options,
     )  # fmt: skip
     assert bandit.guarantee.description.forced == forced
     clocks = [tuple(bandit._engine.clocks())]

@@ -116,7 +116,7 @@ def test_guarantee_of_one_report():
     text = str(guarantee)
     assert "context of every round is disclosed" in text
     assert "any two values of one user's data" in text
-    assert "no amplification by shuffling is claimed" in text
+    assert "shuffling of reports protects no further" in text
     with pytest.raises(ValueError, match="dp_accounting"):
         _ = guarantee.event
 

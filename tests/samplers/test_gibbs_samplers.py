@@ -173,7 +173,7 @@ def test_weights_take_a_chain_and_say_what_is_proved(name):
     assert learner.parameters.sampler_tolerance > 0.0
     said = " ".join(guarantee.conditions)
     assert ("proved for losses within their bounds" in said) == (name == "proximal")
-    assert ("ASSUMED: every Markov chain draw" in said) == (name != "proximal")
+    assert ("cannot be verified, and is charged to delta" in said) == (name != "proximal")
     if name == "proximal":
         with pytest.raises(ValueError, match="proved distance"):
             dpoco.oco.ContinuousMultiplicativeWeights(
