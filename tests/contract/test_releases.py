@@ -197,14 +197,14 @@ def built(name: str) -> list[str]:
             subject.released(learner)
     if subject.plays != "batch":
         return [hashed(refused)]
-    part = subject.part(0, 24)
-    engine, d = learner._engine(*part), part[0].shape[1]
-    held = [answer(engine.result), shown(engine)]
-    for at, before in ((np.zeros(d), np.full(d, 0.1)), (np.eye(d)[0], np.zeros(d))):
-        held += [answer(engine.nonprivate_release, k, at, before) for k in (*range(9), 23, 24, 999)]
-    for count in (1, 5, 24, 100_000):
-        engine.advance(count)
-        held += [engine.completed, engine.variates_drawn(), answer(engine.result) is None]
+    rows, labels = subject.part(0, 24)
+    engine = learner._engine()
+    held = [answer(engine.release), shown(engine)]
+    for first in range(0, 24, 5):
+        engine.add(rows[first : first + 5], labels[first : first + 5])
+        held += [engine.nonprivate_sum(), engine.variates_drawn()]
+    held += [answer(engine.add, rows, labels), answer(engine.release), answer(engine.release)]
+    held += [engine.variates_drawn()]
     return [hashed(refused), hashed(held)]
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -149,8 +150,8 @@ class Descent:
         rounding : callable or float
             Likewise, of what is not independent of the decisions.
         """
-        s, m = self.step_scale, float(self.batch)
-        starts = self.groups()
+        s, m, largest = self.step_scale, float(self.batch), self.range
+        starts = groups(self.updates)
         first = starts[:-1].astype(np.float64)
         last = (starts[1:] - 1).astype(np.float64)
         weight = first + self.offset
@@ -166,7 +167,7 @@ class Descent:
         }
         # W_k = prod_{j<k} (j + s)/j turns the recursion into a sum of positive terms.
         grown = self._growth(starts)
-        paths = {"start": np.full(len(starts), self.range) / grown}
+        paths = {"start": np.full(len(starts), largest) / grown}
         for name, each in added.items():
             sums = np.concatenate([[0.0], np.cumsum(np.diff(grown) * each)])
             paths[name] = sums / grown
@@ -177,26 +178,16 @@ class Descent:
             for name, path in paths.items()
         }
         total = np.sum(list(held.values()), axis=0)
-        share = m * np.diff(starts) * np.minimum(1.0, self.range / np.maximum(total, 1e-300))
+        share = m * np.diff(starts) * np.minimum(1.0, largest / np.maximum(total, 1e-300))
         rest = float(self.horizon - self.batch * self.updates)
         end = math.fsum(float(path[-1]) for path in paths.values())
-        rest *= min(1.0, self.range / end) if end > 0.0 else 0.0
+        rest *= min(1.0, largest / end) if end > 0.0 else 0.0
         terms = {
             name: float(held[name] @ share) + rest * float(path[-1]) for name, path in paths.items()
         }
-        if self.range == 0.0:
+        if largest == 0.0:
             terms = dict.fromkeys(terms, 0.0)
         return RegretBound.of({k: v for k, v in terms.items() if v > 0.0 or k == "noise"}, SCOPE)
-
-    def groups(self) -> Any:
-        """Return the first updates of groups, and K + 1."""
-        end = self.updates + 1
-        starts = np.arange(1, min(end, _SINGLE) + 1)
-        if end > _SINGLE:
-            many = math.ceil(math.log(end / _SINGLE) / math.log(_RATIO)) + 1
-            later = np.geomspace(float(_SINGLE), float(end), many).astype(np.int64)
-            starts = np.union1d(starts, later)
-        return np.union1d(starts, [end]).astype(np.int64)
 
     def _growth(self, k: Any) -> FloatArray:
         s = self.step_scale
@@ -206,6 +197,17 @@ class Descent:
 
         x = np.asarray(k, dtype=np.float64)
         return np.asarray(np.exp(gammaln(x + s) - gammaln(x) - math.lgamma(1.0 + s)))
+
+
+def groups(updates: int) -> Any:
+    """Return the first updates of groups, and K + 1."""
+    end = updates + 1
+    starts = np.arange(1, min(end, _SINGLE) + 1)
+    if end > _SINGLE:
+        many = math.ceil(math.log(end / _SINGLE) / math.log(_RATIO)) + 1
+        later = np.geomspace(float(_SINGLE), float(end), many).astype(np.int64)
+        starts = np.union1d(starts, later)
+    return np.union1d(starts, [end]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,7 @@ def sum_error(
         width = run.domain.radius_from_center() * math.sqrt(d * coordinate_variance(order, d))
 
     def error(first: FloatArray, last: FloatArray) -> FloatArray:
-        rows = _largest_rows(method, run.updates, first, last)
+        rows = largest_rows(method, run.updates)
         return noise_scale * width * rows / (run.batch * (first + run.offset))
 
     return error
@@ -306,9 +308,11 @@ def regret_fields(run: Descent, bound: RegretBound) -> dict[str, Any]:
     return said
 
 
-def _largest_rows(method: Method, pushes: int, first: FloatArray, last: FloatArray) -> FloatArray:
-    """Return upper bounds on the row norms within groups of updates."""
-    low, high = first.astype(np.int64), last.astype(np.int64)
+@lru_cache(maxsize=64)  # a learner is often made from the same parameters
+def largest_rows(method: Method, pushes: int) -> FloatArray:
+    """Return upper bounds on the row norms within `groups` of updates, read-only."""
+    starts = groups(pushes)
+    low, high = starts[:-1], starts[1:] - 1
     ends = np.asarray(continual_sum.row_norm(method, np.concatenate([low, high]), pushes))
     rows: FloatArray = np.maximum(ends[: len(low)], ends[len(low) :])
     own = continual_sum.factorisation(method, pushes)
@@ -323,6 +327,7 @@ def _largest_rows(method: Method, pushes: int, first: FloatArray, last: FloatArr
         for stop, peak in zip(stops.tolist(), peaks.tolist(), strict=True):
             within = (low <= stop) & (stop <= high)
             rows[within] = np.maximum(rows[within], peak)
+    rows.flags.writeable = False
     return rows
 
 
