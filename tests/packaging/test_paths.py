@@ -196,7 +196,7 @@ dpoco.Bugdet(1.0, 1e-6)  # attr-defined
 dpoco.accounting.nosy_ftrl  # attr-defined
 dpoco.local.LocalCleint  # attr-defined
 NoisyFTRL(ball, loss, horizon=100, budget=budget, statistics="quadratc")  # arg-type
-dpoco.mechanisms.ContinualSum(3, horizon=9, budget=budget, relation="swap")  # arg-type
+dpoco.mechanisms.ContinualSum(3, horizon=9, budget=budget, bound=1.0, relation="swap")  # arg-type
 NoisyFTRL(ball, loss, horizon=100, budget=budget, seed=1)  # call-arg
 claim: _core.Claim = {"key": b"", "stream": 1}
 test: _core.ThresholdSettings = {
