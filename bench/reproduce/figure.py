@@ -269,7 +269,8 @@ def _players(
                 warnings.simplefilter("ignore", NoiseDominatesWarning)  # the result says it
                 learner = cls(
                     arms, shape, horizon=horizon, budget=budget, reward_bound=first.reward_bound,
-                    source=Source.seeded(seed), **options,
+                    **{"context_bound": 1.0, **options},
+                    source=Source.seeded(seed),
                 )  # fmt: skip
             trace = learner.run(world.contexts, world.rewards)
             rows.append(np.diff(trace.pseudo_regret(world.means), prepend=0.0))

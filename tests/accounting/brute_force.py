@@ -114,3 +114,18 @@ def two_outcomes(top, reach, count):
     masses = np.exp(choices + k * math.log(up) + (count - k) * math.log1p(-up))
     losses = count * (top - reach) + k * reach
     return lambda epsilon: float(masses @ np.maximum(0.0, -np.expm1(epsilon - losses)))
+
+
+def randomised_responses(epsilon, count, at):
+    """Exact delta of `count` responses at `at`, in 50 digits: enumeration of the number kept."""
+    from mpmath import binomial, mp, mpf
+
+    with mp.workdps(50):
+        keep = 1 / (1 + mp.exp(-mpf(epsilon)))
+        total = mpf(0)
+        for kept in range(count + 1):
+            weight = binomial(count, kept) * keep**kept * (1 - keep) ** (count - kept)
+            loss = (2 * kept - count) * mpf(epsilon)
+            if loss > at:
+                total += weight * (1 - mp.exp(mpf(at) - loss))
+        return float(total)

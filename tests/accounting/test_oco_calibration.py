@@ -72,7 +72,7 @@ def test_tight_bounds_of_the_table(module, loss, column, hotter, row):
     assert guarantee.delta_at(epsilon) <= DELTA
     # A user's own constants are taken on trust, which is no certainty.
     assert guarantee.certified is (loss != GENERAL)
-    assert any("ASSUMED" in text for text in guarantee.conditions) is (loss == GENERAL)
+    assert any("PROMISED" in text for text in guarantee.conditions) is (loss == GENERAL)
     assert guarantee.regret_bound == pytest.approx(p.regret_bound, rel=1e-12)
     # The accountant notices two percent less noise.
     changed = {name: factor * getattr(p, name) for name, factor in hotter.items()}
@@ -121,13 +121,13 @@ def check_published(guarantee, flag, epsilon):
     words = " ".join(guarantee.conditions)
     if flag is None:
         # A user's own constants are taken on trust, which is no certainty.
-        assert guarantee.certified is ("ASSUMED" not in words)
+        assert guarantee.certified is ("PROMISED" not in words)
         assert claimed <= epsilon * (1 + 1e-9)
         assert total <= DELTA
         assert "as printed" not in words
     else:
         assert not guarantee.certified
-        assert "as printed, not certified" in words
+        assert "as printed, and is not certified" in words
         assert (total > 1e-5) == flag == ("vacuous" in words)
 
 
@@ -310,7 +310,7 @@ def test_samplers():
         guarantee = comw.guarantee(domain, loss, p, budget=budget)
         guarantee.require(budget)
         assert guarantee.certified == (sampler == "exact")
-        assert any("ASSUMED" in text for text in guarantee.conditions) == (sampler == "mcmc")
+        assert any("PROMISED" in text for text in guarantee.conditions) == (sampler == "mcmc")
         if sampler == "mcmc":
             chains = min(p.max_switches, p.decisions) * p.sampler_tolerance
             assert guarantee.truncation_mass == pytest.approx(chains)

@@ -210,7 +210,7 @@ def test_each_kind_of_fault_is_found(cls, wrong, text):
 
 
 def test_a_report_lists_what_was_not_exercised():
-    short = (Exercise(ContinualSum, (2,), {"method": "tree"}, odd=False),)
+    short = (Exercise(ContinualSum, (2,), {"method": "tree", "bound": 1.0}, odd=False),)
     case = replace(standard_case("continual-sum"), exercises=short)
     report = audit_learner(case, trials=300)
     missed = report.exercises.not_exercised

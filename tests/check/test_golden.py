@@ -40,7 +40,9 @@ def test_certified_numbers(kind):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # noise may dominate
-                now = golden.certified(kind(*problem, source=Source.seeded(5), **options))
+                now = golden.certified(
+                    kind(*problem, source=Source.seeded(5), **golden.bounds(kind), **options)
+                )
         except CalibrationError:
             now = {"refused": True}
         assert golden.moved(was[golden.name_of(case)], now, exact=False) == [], case

@@ -96,7 +96,7 @@ def test_an_expert_that_is_better_is_found_in_spite_of_delay():
 def test_bandits_learn_from_delayed_rewards(kind):
     steps, delay = 3000, 100
     world = LinearWorld(3, 4, steps, seed=2)
-    budget = dpoco.Budget(50.0, 1e-5)
+    budget = dpoco.Budget(20.0, 1e-5)
     if kind == "linucb":
         make = lambda: dpoco.bandits.LinUCB(  # noqa: E731
             3, 4, horizon=steps, budget=budget, exploration=0.1,

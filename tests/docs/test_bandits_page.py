@@ -19,7 +19,7 @@ def test_the_first_row_is_what_the_example_prints(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     head, rule, first, promise, *_ = result.stdout.splitlines()
-    assert promise == "Differential privacy: epsilon = 1, delta = 1e-06"
+    assert promise.startswith("protected: epsilon = 1, delta = 1e-06 for one user's record")
     assert figure.stat().st_size > 10_000
     assert head in PAGE
     assert rule in PAGE

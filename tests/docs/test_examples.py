@@ -56,7 +56,7 @@ def test_tracking_of_experts(tmp_path):
     assert result.returncode == 0, result.stderr
     assert figure.stat().st_size > 10_000
     polls, world, promise = result.stdout.strip().split("\n\n")
-    assert promise.startswith("Differential privacy: epsilon = 1")
+    assert promise.startswith("protected: epsilon = 1")
     rows = {}
     for name, block in (("pollsters", polls), ("world", world)):
         for line in block.splitlines()[2:]:
@@ -179,7 +179,7 @@ def test_traffic_forecast(tmp_path, capsys):
     """Over a second: two weeks of trips at three budgets, with a journal each."""
     text = run_quickly("traffic_forecast", tmp_path, capsys)
     assert "Protected:  one person" in text
-    assert "every person has at most 20 rounds, at least 500 apart" in text
+    assert "Each person contributes at most 20 rounds" in text
     rows = table(text, ["epsilon = 0.5", "epsilon = 2", "without privacy"])
     tight, loose, free = (rows[name][0][-2:] for name in rows)
     assert free[1] < 4.0 < loose[1] < tight[1]

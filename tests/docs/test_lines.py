@@ -15,7 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 import lines  # noqa: E402
 
 # Unit, promises and conditions of a guarantee are computed, and not believed: some 280 lines.
-BEHIND = {"oco.NoisyFTRL": 4_528, "oco.CoupledRegularizedLeader": 5_504}
+# Names that samplers share with domains lead to 700 lines of projections that no sum calls.
+BEHIND = {"oco.NoisyFTRL": 5_306, "oco.CoupledRegularizedLeader": 5_579}
 
 
 def planted(tmp_path, monkeypatch, **sources: str) -> None:

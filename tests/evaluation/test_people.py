@@ -39,7 +39,9 @@ CASES = {
         (LOSSES,),
     ),
     "arms": (
-        lambda **how: evaluation.compare_private_bandit(STREAM.features, LOSSES, LinUCB, **how),
+        lambda **how: evaluation.compare_private_bandit(
+            STREAM.features, LOSSES, LinUCB, context_bound=1.0, **how
+        ),
         lambda **terms: LinUCB(3, D, reward_bound=0.5, **{"context_bound": 1.0, **terms}),
         (STREAM.features, LOSSES - 0.5),
     ),

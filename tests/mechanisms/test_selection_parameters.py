@@ -70,7 +70,6 @@ def test_learners_keep_to_any_budget():
     for index, (budget, rng) in enumerate(budgets(3000, 3)):
         options = {
             "horizon": int(rng.choice([4, 100, 10**6])),
-            "calibration": str(rng.choice(["tight", "corrected"])),
             "select_share": float(
                 rng.choice([0.1, 0.3, 0.999, 1.0 - 1e-13, 1.0 - 1e-15, rng.random()])
             ),
@@ -80,7 +79,7 @@ def test_learners_keep_to_any_budget():
         q = epoch_selector.calibrate(5, horizon=None, budget=budget)
         keeps(epoch_selector.guarantee(5, q, budget=budget), budget)
         if index % 50 == 0:
-            ShiftDetector(5, budget=budget, parameters=p, **options)
+            ShiftDetector(5, horizon=options["horizon"], budget=budget, parameters=p)
             EpochSelector(5, horizon=None, budget=budget, parameters=q)
 
 

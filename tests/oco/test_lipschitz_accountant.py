@@ -273,7 +273,7 @@ def test_without_enforcement_nothing_is_certified():
     g = guarantee(LINE, p, budget=BUDGET)
     assert g.epsilon <= BUDGET.epsilon
     assert not g.certified
-    assert any("ASSUMED" in text for text in g.conditions)
+    assert any("PROMISED" in text for text in g.conditions)
     assert p.noise_scale == plan().noise_scale
 
 

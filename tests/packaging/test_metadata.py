@@ -22,7 +22,8 @@ def settings():
 
 
 # Import name -> project, where they differ.
-PROJECTS = {"sklearn": "scikit-learn", "dp_accounting": "dp-accounting"}
+# joblib comes with scikit-learn.
+PROJECTS = {"sklearn": "scikit-learn", "joblib": "scikit-learn", "dp_accounting": "dp-accounting"}
 
 
 def names(requirements, extras):

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
+from dpoco._json import of_json
 from dpoco.accounting import Guarantee
-from dpoco.accounting._records import of_json
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignedCertificate, SigningKey, is_signed
 from dpoco.accounting.verdict import verdict
