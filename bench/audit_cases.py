@@ -37,8 +37,8 @@ def cases() -> Iterator[tuple[str, Callable[..., Any], Any]]:
     gradients = np.tile([1.0, 0.0], (ROUNDS, 1))
     losses = np.tile(np.linspace(0.0, 1.0, EXPERTS), (ROUNDS, 1))
     ball, linear = LpBall(DIMENSION, 2.0), LinearLoss(1.0)
-    yield "NoisyMax", pure(mechanisms.NoisyMax, EXPERTS), losses
-    yield "AboveThreshold", pure(mechanisms.AboveThreshold), np.full(ROUNDS, 10.0)
+    yield "NoisyMax", pure(mechanisms.NoisyMax, EXPERTS, sensitivity=1.0), losses
+    yield "AboveThreshold", pure(mechanisms.AboveThreshold, sensitivity=1.0), np.full(ROUNDS, 10.0)
     yield "ContinualSum", maker(mechanisms.ContinualSum, DIMENSION, bound=1.0), gradients
     yield "TreeFrankWolfe", maker(frank_wolfe.TreeFrankWolfe, ball, linear), gradients
     yield (

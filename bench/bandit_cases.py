@@ -118,7 +118,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
             "LinUCB.run without noise against a NumPy loop (ns per round)",
             f"d = {d}, 5 arms",
             partial(learner(5, d, budget=None).run, *data),
-            partial(LinUCB(5, d, context_bound=1.0, reward_bound=1.0).run, *data),
+            partial(LinUCB(5, d).run, *data),
             against="NumPy loop",
             units=len(data[0]),
             pairs=pairs,
@@ -131,6 +131,6 @@ def check_competitor() -> None:
     """Raise if the NumPy loop decides something else than ours; without noise, so exactly."""
     data = records(4, 5, 400)
     np.testing.assert_array_equal(
-        LinUCB(4, 5, context_bound=1.0, reward_bound=1.0).run(*data),
+        LinUCB(4, 5).run(*data),
         learner(4, 5, budget=None).run(*data).actions,
     )

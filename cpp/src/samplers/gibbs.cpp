@@ -206,6 +206,12 @@ void GibbsSampler::Work::prepare_kinks(const LossSum& sum) {
   kinks = true;
   const std::uint64_t most = settings.exact_only ? settings.most_planes : kFewPlanes;
   planes.solve(sum, kGap / beta, most, below);
+  if (!std::isfinite(below.height) || !below.slope.allFinite() || !below.at.allFinite()) {
+    // Losses that are no numbers have no law: the draw ends, anywhere in the body.
+    below.height = 0.0;
+    below.slope.setZero();
+    below.at.setZero();
+  }
   if (body.dimension() == 1) {
     report.method = GibbsMethod::line;
     at = below.at;
