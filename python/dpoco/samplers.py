@@ -455,8 +455,7 @@ class MetropolisLangevin(_Chain):
 
     Steps out of the set are refused. 300 steps of warm-up set the step size, which is then frozen:
     the law is invariant. For differentiable losses; with kinks the law stays invariant and
-    acceptance falls. The distance
-    after `steps` is not proved (`distance` is None).
+    acceptance falls. The distance after `steps` is not proved (`distance` is None).
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ def test_traffic_forecast(tmp_path, capsys):
     """Over a second: two weeks of trips at three budgets, with a journal each."""
     text = run_quickly("traffic_forecast", tmp_path, capsys)
     assert "Protected:  one person" in text
-    assert "Each person contributes at most 20 rounds" in text
+    assert "Each person contributes at most 20 rounds, any two at least 500 apart." in text
     rows = table(text, ["epsilon = 0.5", "epsilon = 2", "without privacy"])
     tight, loose, free = (rows[name][0][-2:] for name in rows)
     assert free[1] < 4.0 < loose[1] < tight[1]

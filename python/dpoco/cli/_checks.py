@@ -27,7 +27,7 @@ from dpoco.cli import _support as shell
 from dpoco.cli._journals import is_journal, opened_copy
 from dpoco.cli._options import participation_of
 from dpoco.cli._plan_report import PLAN_SCHEMA
-from dpoco.cli._signing import about_file, opened, origin_of, signer_of
+from dpoco.cli._signing import about_file, describe_origin, open_envelope, read_public_key
 from dpoco.errors import BudgetExceeded, StateError
 from dpoco.privacy.losses.combined import Unknown
 
@@ -204,7 +204,7 @@ def explain_command(
             record: Any = of_json(file.read_bytes())
         except StateError:
             raise ValueError(f"{file} is not a JSON text, or says something twice") from None
-        record, signed = opened(record)
+        record, signed = open_envelope(record)
         if kind_of(record) is None:
             try:
                 record = held_by(record)
@@ -334,7 +334,7 @@ def verify_command(
     """
     judge = _independent_judge() if independent else _verified
     with shell.errors_in_one_line():
-        public = None if signer is None else signer_of(signer)
+        public = None if signer is None else read_public_key(signer)
         rows = [_row(file, judge, public) for file in files]
     if as_json:
         shown = [row | {"certificates": [each.to_dict() for each in found]} for row, found in rows]
@@ -383,7 +383,7 @@ def _origin(file: Path, signer: PublicKey | None) -> str:
         if signer is not None and data.lstrip()[:1] == b"{":
             raise SignatureError("the file is no JSON text: it was cut short or changed") from None
         record = None  # a state or a journal, which nobody signs
-    return origin_of(opened(record)[1], signer)
+    return describe_origin(open_envelope(record)[1], signer)
 
 
 def _lines(row: dict[str, Any], found: list[_Statement]) -> Iterator[str]:
@@ -509,7 +509,7 @@ def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
     elif kind_of(record) == "dpoco.guarantee":
         yield judge(record)
     elif is_signed(record):
-        yield from _of_record(opened(record)[0], judge)
+        yield from _of_record(open_envelope(record)[0], judge)
     elif kind_of(record) == "dpoco.ledger":
         yield from _of_ledger(Ledger.from_dict(record), judge)
     else:

@@ -9,7 +9,7 @@ from typing import Any
 from dpoco.accounting.signatures import PublicKey, SignatureError, SignedCertificate, is_signed
 
 
-def opened(record: Any) -> tuple[Any, SignedCertificate | None]:
+def open_envelope(record: Any) -> tuple[Any, SignedCertificate | None]:
     """Return the certificate of a record, and the signature that it was under, which fits."""
     if not is_signed(record):
         return record, None
@@ -18,7 +18,7 @@ def opened(record: Any) -> tuple[Any, SignedCertificate | None]:
     return dict(signed.certificate), signed
 
 
-def origin_of(signed: SignedCertificate | None, signer: PublicKey | None) -> str:
+def describe_origin(signed: SignedCertificate | None, signer: PublicKey | None) -> str:
     """Return who states a file, in words; `SignatureError` if it is not the given signer."""
     if signed is None:
         if signer is not None:
@@ -43,7 +43,7 @@ def about_file(file: Path, signed: SignedCertificate | None) -> dict[str, str]:
     return {**about, **signed.about(), "Signed by": f"key {signed.signer.fingerprint}, {unchecked}"}
 
 
-def signer_of(text: str) -> PublicKey:
+def read_public_key(text: str) -> PublicKey:
     """Return the public key that a text is, or that a file of this name holds."""
     try:
         return PublicKey.parse(text)
