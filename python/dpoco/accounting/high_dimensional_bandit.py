@@ -337,7 +337,7 @@ def calibrate(
         Of each arm.
     gap : float
         In [0, inf].
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         For tree arms.
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.
