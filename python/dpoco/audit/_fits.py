@@ -59,7 +59,7 @@ class Fits(Family):
 def _settle(learner: Any, records: int) -> None:
     """Calibrate a learner that waits for the number of records."""
     if learner._plan is None:
-        learner._settle(learner._plan(records, learner._arguments["budget"]))
+        learner._settle(learner._calibrate(records, learner._arguments["budget"]))
 
 
 class FitReleases(Scorer):
