@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
-from dpoco.accounting.terms import Terms
+from dpoco.accounting._terms import Terms
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import Group, Together, Unknown, least, with_tails

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from dpoco import _core
 from dpoco._validation import positive_int
+from dpoco.accounting._terms import Terms
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
-from dpoco.accounting.terms import Terms
 
 __all__ = ["AGAINST", "Section", "odds_factor", "plain_sections", "span"]
 

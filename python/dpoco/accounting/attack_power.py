@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from dpoco._validation import positive_int, real_float
-from dpoco.accounting.terms import Terms
+from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.combined import group, with_tails
 
 __all__ = ["group_epsilon", "guessing_probability", "posterior", "test_power"]

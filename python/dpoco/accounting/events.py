@@ -25,7 +25,7 @@ from typing import Any
 
 from dpoco._validation import imported, positive_float, positive_int, real_float
 from dpoco.accounting._ledger_sums import Repeated, known
-from dpoco.accounting.terms import Terms
+from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import together
 from dpoco.privacy.losses.gaussian import Gaussian

@@ -21,9 +21,9 @@ from dpoco.accounting._plain_statement import (
     plain_sections,
     span,
 )
+from dpoco.accounting._terms import Terms
 from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
-from dpoco.accounting.terms import Terms
 from dpoco.accounting.verdict import issuer_says, verdict
 
 __all__ = ["as_html", "explain", "facts", "neighbours", "one_line", "statement"]

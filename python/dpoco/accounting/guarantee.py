@@ -1,6 +1,6 @@
 """What a learner promises, as a value that can be printed, stored and checked.
 
-The terms, and the numbers that follow from them, are those of `dpoco.accounting.terms`. The
+The terms, and the numbers that follow from them, are those of `dpoco.accounting._terms`. The
 functions that print, store and check terms are bound here as methods, and only here.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpoco._json import of_json
 from dpoco.accounting import _certificate, events, explanation
-from dpoco.accounting.terms import Terms
+from dpoco.accounting._terms import Terms
 
 if TYPE_CHECKING:
     from typing import Self

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpoco.accounting import _meaning as meaning
-from dpoco.accounting.terms import Terms
+from dpoco.accounting._terms import Terms
 
 __all__ = ["Verdict", "issuer_says", "scope", "verdict", "worst"]
 
