@@ -134,8 +134,8 @@ class Planned:
 
     _accountant: ClassVar[ModuleType]
     _guarantee: Any
-    _parameters: Any
-    _parameters_class: ClassVar[type]
+    _plan: Any
+    _plan_class: ClassVar[type]
     _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
     _plans_people: ClassVar[bool]  # whether it takes a participation, too
 
@@ -144,7 +144,7 @@ class Planned:
         calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
         if calibrate is not None:
             signature = inspect.signature(calibrate)
-            cls._parameters_class = getattr(cls._accountant, signature.return_annotation)
+            cls._plan_class = getattr(cls._accountant, signature.return_annotation)
             taken = signature.parameters
             own = (name for name in inspect.signature(cls).parameters if name in taken)
             cls._options = tuple(name for name in own if name != "participation")
@@ -192,22 +192,22 @@ class Planned:
 
         `constructed` is the class whose constructor it was: its defaults say nothing.
         """
-        parameters = arguments["parameters"]
-        if type(parameters) is not cls._parameters_class:
-            raise TypeError(f"parameters must be {cls._parameters_class.__name__}")
+        parameters = arguments["plan"]
+        if type(parameters) is not cls._plan_class:
+            raise TypeError(f"plan must be a {cls._plan_class.__name__}")
         cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
         return parameters
 
     @classmethod
     def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-        """Return the arguments that must agree with what `parameters` fix, too."""
+        """Return the arguments that must agree with what `plan` fix, too."""
         return {name: arguments[name] for name in cls._options if hasattr(parameters, name)}
 
     @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
-        """Raise unless the arguments that `parameters` fix, too, agree with them.
+        """Raise unless the arguments that `plan` fix, too, agree with them.
 
         One that is left at its default (of `defaults`, a signature's parameters), None, "auto" or
         "predicted" says nothing.
@@ -216,7 +216,7 @@ class Planned:
             fixed = getattr(parameters, name)
             chosen = isinstance(value, str) and value in ("auto", "predicted")
             if value is not None and not chosen and value not in (defaults[name].default, fixed):
-                raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")
+                raise ValueError(f"{name}={value!r} contradicts the plan, which has {fixed!r}")
 
     def _warn(self, arguments: Mapping[str, Any]) -> None:
         """Warn a caller of a delta or noise that is too large, and of budget left over."""
@@ -230,7 +230,7 @@ class Planned:
     def _warn_unspent(self, arguments: Mapping[str, Any], *, stacklevel: int) -> None:
         """Warn if calibration left part of the budget, for which no smaller noise is proved."""
         budget, stated = arguments["budget"], self._guarantee
-        if budget is None or arguments["parameters"] is not None:
+        if budget is None or arguments["plan"] is not None:
             return
         note = unspent_note(budget, stated.epsilon, stated.truncation_mass)
         if note is not None:
@@ -238,7 +238,7 @@ class Planned:
 
     def _noise_note(self) -> str | None:
         """Return why hardly any learning is to be expected, from public numbers only; or None."""
-        p = self._parameters
+        p = self._plan
         if not p.noise_dominates:
             return None
         found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))

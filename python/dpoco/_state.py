@@ -214,7 +214,7 @@ class Stateful(_core.Live):
     """
 
     _arguments: dict[str, Any]
-    _parameters: Any
+    _plan: Any
     _limiter: Limiter | None = None  # what enforces a participation
     _key: EncryptionKey | None = None  # under which states are written
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
@@ -222,7 +222,7 @@ class Stateful(_core.Live):
     _described: dict[str, Any] | None = None  # how the command line read its records
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
-    _parameters_class: ClassVar[Any]
+    _plan_class: ClassVar[Any]
 
     # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
@@ -265,8 +265,8 @@ class Stateful(_core.Live):
             name: value.to_dict() if hasattr(value, "to_dict") else value
             for name, value in self._saved_arguments().items()
         }
-        parameters = self._parameters.to_dict()
-        header = {"arguments": arguments, "parameters": parameters, "seeded": self._is_seeded}
+        parameters = self._plan.to_dict()
+        header = {"arguments": arguments, "plan": parameters, "seeded": self._is_seeded}
         correlation = self._correlation()
         return header if correlation is None else {**header, "factorisation": correlation}
 
@@ -292,19 +292,19 @@ class Stateful(_core.Live):
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
         if arguments.pop("calibration", None) is not None:  # of an older state: published constants
-            arguments["parameters"] = header["parameters"]
+            arguments["plan"] = header["plan"]
         decoders: dict[str, Callable[[Any], Any]] = {
             "domain": domains.from_dict,
             "loss": losses.from_dict,
             "budget": Budget.from_dict,
             "participation": Participation.from_dict,
-            "parameters": cls._parameters_class.from_dict,
+            "plan": cls._plan_class.from_dict,
             **cls._decoders,
         }
         for name, decode in decoders.items():
             if arguments.get(name) is not None:
                 arguments[name] = decode(arguments[name])
-        parameters = decoders["parameters"](header["parameters"])
+        parameters = decoders["plan"](header["plan"])
         expected = signature(cls).parameters
         if arguments.keys() != expected.keys():
             raise StateError("state is corrupt: it describes other arguments")
@@ -329,7 +329,7 @@ class Stateful(_core.Live):
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
-        """Raise unless the arguments that `parameters` fix, too, agree with them."""
+        """Raise unless the arguments that `plan` fix, too, agree with them."""
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -64,7 +64,7 @@ def experts_command(
         names = ("learner", "regret_bound", "scope", "useful")
         records = [
             {**{name: getattr(plan, name) for name in names},
-             "parameters": plan.parameters.to_dict(), "guarantee": plan.guarantee.to_dict()}
+             "parameters": plan.plan.to_dict(), "guarantee": plan.guarantee.to_dict()}
             for plan in plans
         ]  # fmt: skip
         shell.print_json({"schema": SCHEMA, "plans": records})
@@ -77,7 +77,7 @@ def experts_command(
             plan.learner, f"{plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
             f"{plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
             f"{plan.guarantee.epsilon:.4g}", f"{plan.guarantee.delta:.4g}",
-            str(getattr(plan.parameters, "noise", "")),
+            str(getattr(plan.plan, "noise", "")),
         )  # fmt: skip
     shell.console().print(shown)
     shell.say()
