@@ -17,9 +17,9 @@ import numpy as np
 
 from dpoco._clipping import admitted_losses, checked_range
 from dpoco._encryption import EncryptionKey
+from dpoco._html import as_html
 from dpoco._validation import FloatArray, choice, float_array, imported, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.explanation import as_html
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
