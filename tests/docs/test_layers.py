@@ -44,9 +44,9 @@ def room(module: str) -> str:
     return module.partition(".")[0]
 
 
-def imported(tree: ast.AST, known: Iterable[str]) -> Iterator[str]:
+def imported(nodes: Iterable[ast.AST], known: Iterable[str]) -> Iterator[str]:
     """Yield the modules that a file imports, anywhere in it."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -69,11 +69,10 @@ def _module(parts: list[str], known: Iterable[str]) -> str:
     return FACE
 
 
-def named(tree: ast.AST, known: Iterable[str]) -> Iterator[str]:
+def named(nodes: Iterable[ast.AST], known: Iterable[str]) -> Iterator[str]:
     """Yield the modules whose classes a file names in texts, which import them when it runs."""
-    shown = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in shown:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found = re.fullmatch(r"(?:dpoco\.)?(\w+)\.(?:\w+\.)*[A-Z]\w*", node.value)
             if found is not None and f"{found[1]}.__init__" in known:
                 yield f"{found[1]}.__init__"
@@ -85,9 +84,9 @@ def arrows() -> dict[str, set[str]]:
     known = files()
     found = {}
     for name, path in known.items():
-        tree = ast.parse(path.read_text())
-        texts = named(tree, known) if name not in (FACE, *NAMES) else ()
-        found[name] = {*imported(tree, known), *texts} - {name}
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        texts = named(nodes, known) if name not in (FACE, *NAMES) else ()
+        found[name] = {*imported(nodes, known), *texts} - {name}
     return found
 
 
@@ -134,6 +133,7 @@ def test_the_page_has_every_room_once():
 
 
 def test_no_file_is_in_a_circle():
+    """Takes seconds: it parses every file of the package, once for all tests here."""
     assert sum(map(len, arrows().values())) > 1_000  # it does look
     own = {name: others for name, others in arrows().items() if name not in CONTRACT}
     assert circles(own) == []
@@ -161,13 +161,13 @@ def test_circles_and_climbs_are_seen(tmp_path):
         "high/__init__.py": "from dpoco.low.c import C\n",
         "high/d.py": "if TYPE_CHECKING:\n    from dpoco.high.e import E\n",
         "high/e.py": "from dpoco.high.d import D\n",
-        "list.py": "'high.Text'\nCLASSES = ['high.Class', 'no.Class', 'high.module']\n",
+        "list.py": "CLASSES = ['high.Class', 'no.Class', 'high.module']\n",
     }
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     known = files(tmp_path)
-    trees = {name: ast.parse(path.read_text()) for name, path in known.items()}
+    trees = {name: [*ast.walk(ast.parse(path.read_text()))] for name, path in known.items()}
     graph = {name: {*imported(tree, known)} - {name} for name, tree in trees.items()}
     assert graph["low.c"] == {"high.__init__", "low.a"}
     assert circles(graph) == [
