@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from dpoco._encryption import refuse_readable
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
+from dpoco.cli._key import state_key
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal import Journal, SqliteStore
 
@@ -24,7 +25,6 @@ _SQLITE = b"SQLite format 3\0"
 journal_app = typer.Typer(
     help="Look at a journal, copy it, verify it, while whoever writes it goes on.",
     add_completion=False,
-    rich_markup_mode=None,
     no_args_is_help=True,
 )
 
@@ -53,10 +53,7 @@ def copy_journal(file: Path, to: Path) -> None:
     if key.exists():
         refuse_readable(key, key.stat())  # the copy's would be named by a place of the copy
     os.close(os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    with (
-        closing(_read_only(file)) as source,
-        closing(sqlite3.connect(to)) as target,
-    ):
+    with closing(_read_only(file)) as source, closing(sqlite3.connect(to)) as target:
         source.backup(target)
     with suppress(FileNotFoundError):
         shutil.copy(key, f"{to}.key")
@@ -69,7 +66,7 @@ def opened_copy(file: Path) -> Iterator[Journal]:
         copy = Path(folder) / "journal"
         try:
             copy_journal(file, copy)
-            with Journal(copy, mark=False, encryption=shell.state_key()) as journal:
+            with Journal(copy, mark=False, encryption=state_key()) as journal:
                 yield journal
         except (sqlite3.Error, JournalFenced):
             raise StateError("the journal is damaged") from None
@@ -83,8 +80,10 @@ def _check(file: Path) -> None:
 
 
 @journal_app.command("status")
-@shell.documented_options
-def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
+def status_command(
+    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    as_json: shell.JsonFlag = False,
+) -> None:
     """List the streams of a journal: learner, rounds, tickets that wait, guarantee, and the ledger.
 
     No decision and no record is shown.
@@ -92,11 +91,6 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
     For example:
 
     dpoco journal status prices.journal
-
-    Parameters
-    ----------
-    path : argument PATH
-        The journal's file.
     """
     with shell.errors_in_one_line():
         _check(path)
@@ -133,8 +127,10 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
 
 
 @journal_app.command("backup")
-@shell.documented_options
-def backup_command(path: Path, to: Path) -> None:
+def backup_command(
+    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    to: Annotated[Path, shell.argument("A file that does not exist yet.", metavar="COPY")],
+) -> None:
     """Copy a journal and its key as of one moment. The copy is as secret as the journal.
 
     A journal that was restored from a copy must not answer rounds that the original answered after
@@ -143,13 +139,6 @@ def backup_command(path: Path, to: Path) -> None:
     For example:
 
     dpoco journal backup prices.journal prices-monday.journal
-
-    Parameters
-    ----------
-    path : argument PATH
-        The journal's file.
-    to : argument COPY
-        A file that does not exist yet.
     """
     with shell.errors_in_one_line():
         _check(path)
@@ -160,18 +149,15 @@ def backup_command(path: Path, to: Path) -> None:
 
 
 @journal_app.command("verify")
-@shell.documented_options
-def verify_journal_command(path: Path, as_json: shell.JsonFlag = False) -> None:
+def verify_journal_command(
+    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    as_json: shell.JsonFlag = False,
+) -> None:
     """Compute again the guarantees of all streams and the ledger; as dpoco verify PATH.
 
     For example:
 
     dpoco journal verify prices.journal
-
-    Parameters
-    ----------
-    path : argument PATH
-        The journal's file.
     """
     from dpoco.cli._checks import verify_command
 
