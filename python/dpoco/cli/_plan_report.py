@@ -14,10 +14,12 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Annotated, Any
 
+import numpy as np
+
 from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
-from dpoco.accounting.regret_bounds import UNPROVED
+from dpoco.accounting._words import UNPROVED
 from dpoco.cli._shell import SHOWN, console, say, table
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
@@ -144,7 +146,6 @@ def plan_reports(
     The bound is that of ``learner="hedge"`` on the worst-case range, which holds for every class of
     K hypotheses and all labels; the class built here is a random one.
     """
-    from dpoco.environments import dirichlet_class
     from dpoco.local import Hypotheses
 
     positive_int("hypotheses", hypotheses, maximum=4096)
@@ -152,7 +153,7 @@ def plan_reports(
     if hypotheses < 2 or labels < 2:
         raise ValueError("hypotheses and labels must be at least 2")
     cls = entry.load()
-    known = Hypotheses(dirichlet_class(hypotheses, labels, seed=0))
+    known = Hypotheses(np.random.default_rng(0).dirichlet(np.ones(labels), hypotheses))
 
     def build(rounds: int, budget: Budget, options: dict[str, Any]) -> Any:
         server = cls(

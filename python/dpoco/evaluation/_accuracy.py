@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from dpoco._validation import FloatArray
 
@@ -40,7 +39,9 @@ def measure_classes(losses: FloatArray, labels: FloatArray) -> dict[str, float]:
     count = int(np.count_nonzero(ones))
     others = len(labels) - count
     if count and others:
-        ranks = rankdata(np.round(np.where(ones, right, 1.0 - right), 12))  # equal ones are ties
+        score = np.round(np.where(ones, right, 1.0 - right), 12)  # equal ones are ties
+        _, place, ties = np.unique(score, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(ties) - 0.5 * (ties - 1))[place]
         excess = float(ranks[ones].sum()) - 0.5 * count * (count + 1)
         found["auc"] = excess / (count * others)
     return found
