@@ -35,10 +35,14 @@ CASES = [  # command lines, and what is said
     ("predict wide.csv --data wide.csv", "no model"),
     ("journal status wide.csv", "is no journal"),
     ("journal backup none.db copy.db", "no such file: none.db"),
-    ("run --data bare.csv --label y", "--no-header"),
-    ("run --data bare.csv --label y --learner linucb", "--no-header"),
-    ("run --data bare.csv --learner prefix-hedge", "--no-header"),
-    ("run --data bare.csv --label y --label-range 0,9 --learner lipschitz", "--no-header"),
+    ("run --data bare.csv --label y", "--set", "header=false"),
+    ("run --data bare.csv --label y --learner linucb", "--set", "header=false"),
+    ("run --data bare.csv --learner prefix-hedge", "--set", "header=false"),
+    (
+        "run --data bare.csv --label y --label-range 0,9 --learner lipschitz",
+        "--set",
+        "header=false",
+    ),
     ("run --data bare.csv --label y --no-header", "no column 'y'"),
     ("run --data names.csv --label y", "no column 'y' among its 2: Y, a"),
     ("run --no-header", "--data"),
@@ -257,7 +261,8 @@ def test_labels_outside_the_range_are_clipped(capfd, tmp_path):
             "y=0:1",
             "--seed",
             "1",
-            "--no-figure",
+            "--set",
+            "figure=false",
         ]
         assert main(["run", *arguments, "--out", name]) == 0
         outputs.append(capfd.readouterr().out.splitlines()[3:8])

@@ -73,7 +73,7 @@ def test_what_was_probably_meant(capfd):
         (["plan", "noisy-ftlr"], "noisy-ftrl"),
         (["pln"], "plan"),
         (["run", "--learner", "noisy-ftlr"], "noisy-ftrl"),
-        (["run", "--stream", "phising"], "phishing"),
+        (["run", "phising"], "phishing"),
         (["datasets", "shutle"], "shuttle"),
         (["run", "--epsilom", "1"], "--epsilon"),
     ):
@@ -102,7 +102,7 @@ def test_every_option_of_the_constructor_is_one_of_the_plan(name):
 
 
 def test_an_option_of_the_constructor_reaches_the_plan(invoke, answer):
-    given = ("--statistics", "gradient", "--step-size", "0.25", "--batch", "3")
+    given = ("--statistics", "gradient", "--step-size", "0.25", "--set", "batch=3")
     found = answer("plan", "noisy-ftrl", *options("noisy-ftrl"), *given)
     assert found["problem"]["step_size"] == found["parameters"]["step_size"] == 0.25
     assert found["parameters"]["batch"] == 3
