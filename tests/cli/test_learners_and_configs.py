@@ -76,13 +76,17 @@ def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report
 def test_any_option_of_the_constructor_reaches_the_learner(table, tmp_path, answer):
     given = ("--set", "step-size=0.25", "--set", "numerics=lattice", "--set", "batch=3")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
-    assert report.settings["command"]["option"] == [word for word in given if "=" in word]
-    found = {name: report.plan[name] for name in ("step_size", "numerics", "batch")}
+    assert report.settings["command"]["option"] == {
+        "step_size": "0.25",
+        "numerics": "lattice",
+        "batch": "3",
+    }
+    found = {name: report.parameters[name] for name in ("step_size", "numerics", "batch")}
     assert found == {"step_size": 0.25, "numerics": "lattice", "batch": 3}
     # Without its usual step.
     given = ("--loss", "squared", "--range", "alarm=0:1", "--set", "statistics=quadratic")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
-    assert report.plan["step_size"] is None
+    assert report.parameters["step_size"] is None
 
 
 def test_a_file_on_the_command_line_wins_over_that_of_a_configuration(table, invoke, report_of):
@@ -91,7 +95,7 @@ def test_a_file_on_the_command_line_wins_over_that_of_a_configuration(table, inv
     invoke("run", "events.csv", "--label", "alarm", *ranges, *QUICK)
     invoke("run", "--config", "results/report.json", "next.csv", "--range", "heat=0:20", *QUICK)
     told = report_of()["settings"]["command"]
-    assert (told["data"], told["range"]) == ("next.csv", None)
+    assert (told["data"], told["range"][-1]) == ("next.csv", "heat=0:20")
     assert report_of()["stream"]["ranges"]["heat"] == [0.0, 20.0]
 
 
@@ -99,19 +103,19 @@ def test_a_configuration_in_toml(table, tmp_path, answer):
     if sys.version_info < (3, 11):
         pytest.skip("TOML needs Python 3.11")
     (tmp_path / "run.toml").write_text(
-        'data = "events.csv"\nlabel = "alarm"\nfeature-range = ["0,10"]\nlearner = "noisy-ftrl"\n'
+        'data = "events.csv"\nlabel = "alarm"\nrange = ["0:10"]\nlearner = "noisy-ftrl"\n'
         "epsilon = 2.5\nrepeats = 2\nseed = 5\nfigure = false\n"
     )
     record = answer("run", "--config", "run.toml", "--set", "figure=false")
     assert record["settings"]["epsilon"] == 2.5
-    assert record["settings"]["command"]["feature_range"] == ["0,10"]
+    assert record["settings"]["command"]["range"] == ["0:10"]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("a.json", '{"epsilonn": 1}', "did you mean 'epsilon'"),
-        ("a.json", "[1]", "options by name"),
+        ("a.json", "[1]", "settings by name"),
         ("a.json", "{", "not a JSON file"),
         pytest.param("a.json", '{"epsilon": ' + "[" * 100_000, "not a JSON file", id="deep"),
         ("a.json", '{"epsilon": {"x": 1}}', "not a table"),
@@ -161,7 +165,8 @@ def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_pat
 def test_compare_of_experts(losses, invoke):
     result = invoke(
         "compare", "losses.csv", "--set", "loss-range=0,2", "--learners",
-        "prefix-hedge,batch-share", "--epsilons", 20, "--set", "repeats=2", "--set", "figure=false", "--json",
+        "prefix-hedge,batch-share", "--epsilons", 20, "--set", "repeats=2",
+        "--set", "figure=false", "--json",
     )  # fmt: skip
     record = json.loads(result.stdout)
     assert record["comparator"]["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)

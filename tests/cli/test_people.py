@@ -9,6 +9,7 @@ import dpoco
 from dpoco.datasets import read_people
 
 ROUNDS, RULE = 300, ("--rounds-per-person", 5, "--set", "separation=3")
+PLANNED = ("--rounds-per-person", 5, "--separation", 3)
 NAMES = [f"visitor-{n}" for n in np.random.default_rng(3).integers(0, 20, ROUNDS)]
 
 
@@ -39,7 +40,7 @@ def admitted():
 def test_a_run_is_private_for_people_and_keeps_to_their_rule(visits, invoke, report_of, tmp_path):
     asked = ("run", *visits, "--learner", "noisy-ftrl", *RULE, "--person", "who")
     result = invoke(*asked, "--checkpoint", "state")
-    assert "Protected:  one person" in result.stdout
+    assert "for one person with at most 5 rounds, any two at least 3 apart" in result.stdout
     assert "plays records beyond the rule as empty ones" in result.stdout
     record = report_of()
     assert record["guarantee"]["person"] == [5, 3]
@@ -108,7 +109,7 @@ def test_a_comparison_enforces_what_a_file_says(visits, answer):
 
 def test_a_plan_is_for_all_rounds_of_a_person(answer):
     size = ("--horizon", 10_000, "--dimension", 4)
-    one, all_ = (answer("plan", "noisy-ftrl", *size, *more) for more in ((), RULE))
+    one, all_ = (answer("plan", "noisy-ftrl", *size, *more) for more in ((), PLANNED))
     assert all_["guarantee"]["person"] == [5, 3]
     assert all_["guarantee"]["epsilon"] == pytest.approx(one["guarantee"]["epsilon"], rel=1e-5)
     assert all_["noise"]["scale"] > 2.5 * one["noise"]["scale"]

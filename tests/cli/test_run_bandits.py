@@ -25,7 +25,7 @@ def classes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("learner", ["linucb", "high-dimensional-bandit"])
 def test_classes_become_arms(table, invoke, tmp_path, learner, report_of):
-    result = invoke("run", *FILE, *QUICK, "--learner", learner, "--epsilon", 50)
+    result = invoke("run", *FILE, *QUICK, "--learner", learner, "--epsilon", 50, "--full")
     report = RunReport.from_dict(report_of())
     text = result.stdout
     for expected in (
@@ -46,7 +46,7 @@ def test_classes_become_arms(table, invoke, tmp_path, learner, report_of):
 def test_the_label_range_names_the_classes(classes, answer):
     options = ("visits.csv", "--label", "choice", "--learner", "linucb", "--epsilon", 50)
     options += ("--range", "-1:1")
-    record = answer("run", *options, *QUICK, "--range", "alarm=1:3", "--set", "figure=false")
+    record = answer("run", *options, *QUICK, "--range", "choice=1:3", "--set", "figure=false")
     assert record["domain"] == {"type": "policies", "arms": 3, "dimension": 3}
     counts = np.bincount(classes)[1:]
     assert record["best_constant"]["decision"] == int(np.argmax(counts))
@@ -85,4 +85,4 @@ def test_comparing_bandits(table, invoke, tmp_path, refused, answer):
     rewards = sorted(1.0 - value for value in record["rows"][0]["average_losses"])
     assert f"{sum(rewards) / 2.0:.4f}  {rewards[0]:.4f}-{rewards[1]:.4f}" in text
     assert "average reward" in text
-    assert "no --radius" in refused(*common, "--learners", "linucb", "--set", "radius=2")
+    assert "no radius" in refused(*common, "--learners", "linucb", "--set", "radius=2")

@@ -32,8 +32,8 @@ def column(name):
 
 
 def test_one_fit_beside_the_best_and_zero(table, invoke, tmp_path, report_of):
-    options = ("--learner", "sufficient-statistics", *SQUARED, "--epsilon", 8, "--figure")
-    result = invoke("run", *FILE, *QUICK, *options)
+    options = ("--learner", "sufficient-statistics", *SQUARED, "--epsilon", 8)
+    result = invoke("run", *FILE, *QUICK, *options, "--set", "figure=true", "--full")
     report = FitReport.from_dict(report_of())
     for expected in ("one fit to 400 records", "above the best", "predicting zero",
                      "no regret", "Differential privacy"):  # fmt: skip
@@ -108,7 +108,9 @@ def test_regret_is_against_the_net_and_nothing_is_less_than_nothing(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "still.csv").write_text("ms\n" + "5\n" * 40)
     options = ("still.csv", "--label", "ms", "--range", "ms=0:10", "--set", "figure=false")
-    result = invoke("run", *options, *QUICK, "--learner", "lipschitz", "--set", "quantile=0.3")
+    result = invoke(
+        "run", *options, *QUICK, "--learner", "lipschitz", "--set", "quantile=0.3", "--full"
+    )
     assert "best net point" in result.stdout
     assert "best fixed decision" not in result.stdout
     record = report_of()
@@ -117,7 +119,7 @@ def test_regret_is_against_the_net_and_nothing_is_less_than_nothing(
     assert 0.0 <= best["average_loss"] <= best["gap"]
     assert "-0.0000" not in result.stdout
     (tmp_path / "twice.csv").write_text("ms,ms\n1,2\n3,4\n")
-    twice = refused("run", "twice.csv", *options[2:], "--learner", "lipschitz")
+    twice = refused("run", "twice.csv", *options[1:], "--learner", "lipschitz")
     assert "several columns of the same name" in twice
 
 
@@ -125,10 +127,10 @@ def test_a_regret_of_less_than_a_half_is_no_minus_nothing(table, invoke, capsys)
     from dpoco.cli._render import print_report
 
     options = ("--learner", "lipschitz", "--label", "load", "--range", "load=0:10", "--json")
-    record = json.loads(invoke("run", *FILE[:2], *options, *QUICK, "--set", "figure=false").stdout)
+    record = json.loads(invoke("run", *FILE[:1], *options, *QUICK, "--set", "figure=false").stdout)
     report = RunReport.from_dict(record)
     near = {**report.best_constant, "total_loss": report.best_fixed["total_loss"] - 0.3}
-    print_report(replace(report, best_constant=near), [])
+    print_report(replace(report, best_constant=near), [], full=True)
     (line,) = (row for row in capsys.readouterr().out.splitlines() if "middle of" in row)
     assert line.split()[-2:] == ["0", "0"]
 
@@ -155,13 +157,13 @@ def test_a_loss_of_nothing_has_no_sign(value):
             "--set",
             "quantile=0.8",
         ),
-        *(("--learner", name, *FILE[2:], "--epsilon", 3) for name in ("comw", "linucb")),
-        ("--learner", "sufficient-statistics", *FILE[2:], *SQUARED, "--epsilon", 3),
+        *(("--learner", name, *FILE[1:], "--epsilon", 3) for name in ("comw", "linucb")),
+        ("--learner", "sufficient-statistics", *FILE[1:], *SQUARED, "--epsilon", 3),
     ],
 )
 def test_a_report_is_a_configuration(table, invoke, arguments):
     common = ("--set", "figure=false", "--json", "--set", "output=results.json")
-    first = json.loads(invoke("run", *FILE[:2], *arguments, *QUICK, *common).stdout)
+    first = json.loads(invoke("run", *FILE[:1], *arguments, *QUICK, *common).stdout)
     again = json.loads(invoke("run", "--config", "results.json", *common).stdout)
     first.pop("timing"), again.pop("timing")
     assert again == first
@@ -227,8 +229,8 @@ def test_fits_have_rows_of_their_own(table, invoke, refused):
         "4",
         "--loss",
         "squared",
-        "--label-range",
-        "0,1",
+        "--range",
+        "alarm=0:1",
         *QUICK,
         "--set",
         "figure=false",
@@ -242,7 +244,7 @@ def test_fits_have_rows_of_their_own(table, invoke, refused):
     alone = invoke(*common, "--learners", "sufficient-statistics")
     assert "best fixed decision has average loss" in alone.stdout
     assert "no stream in common" in refused(*common, "--learners", "linucb,sufficient-statistics")
-    assert "no --loss" in refused(*common, "--learners", "linucb", "--loss", "huber")
+    assert "no loss" in refused(*common, "--learners", "linucb", "--loss", "huber")
 
 
 def test_a_refused_baseline_is_offline_too(table, invoke, answer):
@@ -255,8 +257,8 @@ def test_a_refused_baseline_is_offline_too(table, invoke, answer):
         0,
         "--loss",
         "squared",
-        "--label-range",
-        "0,1",
+        "--range",
+        "alarm=0:1",
         *QUICK,
         "--set",
         "figure=false",
@@ -295,17 +297,17 @@ def test_a_report_says_how_rows_were_read(
             *SQUARED,
             "--label",
             "alarm",
-            "--feature-range",
-            "0,10",
-            "--feature-bound",
-            3,
+            "--range",
+            "0:10",
+            "--set",
+            "feature-bound=3",
         ),
         "prefix-hedge": ("--features", "speed,heat", "--set", "loss-range=0,10"),
         "lipschitz": ("--label", "speed,heat", "--range", "speed,heat=0:10"),
     }.get(learner, ("--label", "alarm", "--range", "0:10", "--range", "alarm=0:1",
                        "--set", "feature-bound=3"))  # fmt: skip
     common = ("run", "odd.csv", "--learner", learner, *described, "--set", "figure=false")
-    result = invoke(*common, "--horizon", 400, "--set", "repeats=1", "--set", "seed=1")
+    result = invoke(*common, "--horizon", 400, "--set", "repeats=1", "--set", "seed=1", "--full")
     read = report_of()["nonprivate_records"]
     assert (read["records"], read["shares"]) == (400, shares)
     assert read["columns"]["speed"] == {"missing": 0.25, "out_of_range": 0.0}
@@ -325,7 +327,7 @@ def test_many_odd_columns_are_cut_off(tmp_path, monkeypatch, invoke):
     rows = [",".join(["1"] * 13)] + [",".join(["1"] * j + ["9"] * (13 - j)) for j in range(13)]
     (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *rows * 9]) + "\n")
     result = invoke("run", "wide.csv", "--learner", "prefix-hedge", "--set", "repeats=1",
-                    "--epsilon", 50, "--set", "figure=false")  # fmt: skip
+                    "--epsilon", 50, "--set", "figure=false", "--full")  # fmt: skip
     shown = [line.strip() for line in result.stdout.splitlines() if "out of range" in line]
     assert [line.split(":")[0] for line in shown[1:]] == [f"x{j}" for j in range(12, 2, -1)]
     assert "and 3 more columns: see report.json" in result.stdout

@@ -62,7 +62,7 @@ def parse_range(name: str, text: str) -> tuple[float, float]:
     try:
         low, high = (float(part) for part in parts)
     except ValueError:
-        raise ValueError(f"{name} must be LOW,HIGH, two numbers; got {text!r}") from None
+        raise ValueError(f"{name} must be LOW:HIGH, two numbers; got {text!r}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"{name} must have LOW < HIGH, both finite; got {text!r}")
     return low, high

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import dpoco
 from dpoco._options import Option, argument_options, constructor_options
+from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _shell as shell
@@ -244,6 +245,13 @@ class _Plans(TyperGroup):
         if cmd_name not in known:
             return super().get_command(ctx, cmd_name)
         return make_command(known[cmd_name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was meant, or say which one probably was."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(unknown("learner", args[0], names))
+        return super().resolve_command(ctx, args)
 
 
 plan_app = typer.Typer(

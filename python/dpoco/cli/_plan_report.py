@@ -287,7 +287,10 @@ def plan_report(
         "schema": PLAN_SCHEMA,
         "learner": entry.name,
         "class": f"dpoco.{entry.path}",
-        "problem": {"horizon": horizon, **facts, **options},
+        "problem": {
+            "horizon": horizon,
+            **{k: "inf" if v == math.inf else v for k, v in {**facts, **options}.items()},
+        },
         "budget": {"epsilon": asked.epsilon, "delta": asked.delta},
         "regret": regret,
         "regret_bound_per_round": regret.get("proved"),

@@ -10,9 +10,11 @@ Every default is a function of public quantities alone: the number of rounds, of
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +64,7 @@ _LOSSES = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
 _DECISION_LENGTH = {"logistic": 8.0, "squared": 1.0, "huber": 1.0}
 _USUAL = Settings()
 _OF_A_FILE = (
-    "label", "features", "range", "loss_range", "header", "person", "positive", "categories",
+    "features", "range", "loss_range", "header", "person", "positive", "categories",
     "missing", "anonymous", "format", "encoding", "separator", "decimal", "skip_lines", "intercept",
 )  # fmt: skip
 _MOST_CLASSES = 4096  # rewards are a table of rounds x classes
@@ -143,6 +145,14 @@ def make_games(
     if asked.synthetic is not None and asked.data is not None:
         raise ValueError("synthetic goes without data")
     of_file = asked.data is not None and bundled_name(asked) is None
+    if of_file and asked.rounds_per_person is not None and asked.person is None:
+        raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
+    if (
+        asked.data is not None
+        and re.fullmatch(r"\w+", asked.data)
+        and not Path(asked.data).exists()
+    ):
+        named("file, nor bundled stream,", asked.data, tuple(datasets.BUNDLED))
     if not of_file and any(getattr(asked, name) != getattr(_USUAL, name) for name in _OF_A_FILE):
         raise ValueError("settings that describe a file need a FILE")
     family, people = families.pop(), None
@@ -211,6 +221,8 @@ def _load_bundled(asked: Settings, loss: str) -> Stream:
     Without a name, the shuttle stream; on a Python whose river does not have it yet, the shorter
     phishing stream.
     """
+    if asked.label is not None:
+        raise ValueError("settings that describe a file need a FILE")
     if asked.synthetic is not None:
         if loss != "squared":
             raise ValueError("synthetic needs --loss squared: it is a regression")

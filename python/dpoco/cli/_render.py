@@ -37,7 +37,7 @@ def shares_in_words(shares: Mapping[str, float]) -> str:
 def _say_counted(played: int, counted: int) -> None:
     """Say what averages are over, if not over all rounds."""
     if counted < played:
-        say(f"  averages are over the {counted:,} of {played:,} rounds whose data are not missing")
+        say(f"Averages are over the {counted:,} of {played:,} rounds whose data are not missing.")
 
 
 def print_report(report: RunReport, files: Sequence[str], *, full: bool) -> None:
@@ -52,7 +52,10 @@ def print_report(report: RunReport, files: Sequence[str], *, full: bool) -> None
     say()
     console().print(_short_table(report))
     say()
+    read = report.nonprivate_records
+    _say_counted(read["records"], read["counted"])
     say(_protection(report))
+    _say_people(report.settings)
     say(_cost(report))
     for line in _dropped(report):
         say(line)
@@ -109,16 +112,14 @@ def _dropped(report: RunReport | FitReport) -> list[str]:
         left.append(f"{rows['beyond_horizon']:,} are beyond the horizon")
     if left:
         found.append(f"Rows left out: {', '.join(left)}.")
+    shares = {name: share for name, share in read["shares"].items() if name != "empty" and share}
+    reasons = {k: v for k, v in shares.items() if "missing" in k or k == "beyond_participation"}
     empty = read["records"] - read["learned"]
     if empty:
-        shares = {k: v for k, v in read["shares"].items() if k not in ("empty", "clipped")}
-        why = shares_in_words(shares)
-        found.append(
-            f"Records that taught nothing: {empty:,} of {read['records']:,}"
-            + (f" ({why})." if why else ".")
-        )
-    changed = {k: v for k, v in read["shares"].items() if k in ("clipped", "out_of_range")}
-    if any(changed.values()):
+        why = f" ({shares_in_words(reasons)})" if reasons else ""
+        found.append(f"Records that taught nothing: {empty:,} of {read['records']:,}{why}.")
+    changed = {name: share for name, share in shares.items() if name not in reasons}
+    if changed:
         found.append(
             f"Records that were changed to keep to their bounds: {shares_in_words(changed)}."
         )
@@ -228,6 +229,7 @@ def print_fit(report: FitReport, files: Sequence[str], *, full: bool) -> None:
     console().print(shown)
     if not full:
         say()
+        _say_counted(report.nonprivate_records["records"], report.nonprivate_records["counted"])
         say(_protection(report))
         say(_cost(report))
         for line in _dropped(report):

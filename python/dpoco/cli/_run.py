@@ -283,8 +283,6 @@ def compare(asked: Asked, values: dict[str, Any]) -> None:
         out = Path(settings.out)
         if out.exists() and not out.is_dir():
             raise ValueError("--out must be a directory")
-        if not settings.force:
-            shell.check_new(out / "comparison.json")
         told = {**settings.told(), "learners": names, "epsilons": sizes}
         # The same ball for all, and the budget that auto is chosen for.
         if entries[0].plays in ("records", "batch"):
@@ -293,6 +291,8 @@ def compare(asked: Asked, values: dict[str, Any]) -> None:
             settings = replace(settings, data="phishing")
         settings = replace(settings, epsilon=sizes[len(sizes) // 2])
         games = make_games(entries, settings)
+        if not settings.force:
+            shell.check_new(out / "comparison.json")
         result = _compare(dict(zip(named, games, strict=True)), settings, sizes, told)
         files = shell.write_report(
             result, out / "comparison.json", _draw_comparison if settings.figure else None

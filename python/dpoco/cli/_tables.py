@@ -59,10 +59,13 @@ class Declaration:
                 ranges[_column("--range", column)] = interval
             else:
                 general = interval
+        label_range = ranges.pop(asked.label or "", None)
+        if asked.positive is not None and label_range is not None:
+            raise ValueError("--positive and a --range of the label exclude each other")
         columns = None if asked.features is None else asked.features.split(",")
         return cls(
             asked.label, asked.positive, columns and [name.strip() for name in columns],
-            asked.person, ranges, general, ranges.pop(asked.label or "", None),
+            asked.person, ranges, general, label_range,
             {_column("categories", column): _list_in(rest)
              for column, rest in _pairs("categories", asked.categories)},
             dict(_pairs("missing", asked.missing, bare=True)),
@@ -140,7 +143,8 @@ def read_saved(learner: Any, trusted: bool) -> Saved | None:
     saved = Saved.of(learner)
     if saved is None and not trusted:
         raise ValueError(
-            "the state does not say which columns it learned from: add --trust-columns if they are "
+            "the state does not say which columns it learned from: add --trust-columns (of dpoco "
+            "run: --set trust-columns=true) if they are "
             "the same ones in the same order, with the same ranges"
         )
     return saved
