@@ -93,6 +93,7 @@ __all__ = [
     "random",
     "samplers",
     "scale",
+    "statistics",
 ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON, positive_float, positive_int
-from dpoco.accounting._meaning import units
+from dpoco.accounting._meaning import records_in_interval, units
 from dpoco.accounting._words import PROMISED, REGRET_SCOPES
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
@@ -146,7 +146,8 @@ def for_person(
     """
     g, apart = guarantee, positive_int("separation", separation)
     asked = 2**62 if rounds is None else positive_int("rounds", rounds)
-    stream = g.unit in ("one round", "one user's record")  # of one stream, whose rounds are counted
+    # Of one stream, whose rounds are counted.
+    stream = g.unit in ("one round", "one user's record") or records_in_interval(g.description)
     if rounds is None and (apart == 1 or not stream):
         raise ValueError("rounds may be None for a stream and a separation above 1 only")
     if not (stream or g.person):
