@@ -193,7 +193,7 @@ def certified(learner: Any) -> dict[str, Any]:
         "at 0.7": g.delta_at(0.7),
         "at 1e-5": g.epsilon_at(1e-5),
     }
-    parameters = json.dumps(learner.parameters.to_dict(), sort_keys=True).encode()
+    parameters = json.dumps(learner.plan.to_dict(), sort_keys=True).encode()
     return {
         **{name: float(value).hex() for name, value in numbers.items()},
         "certified": g.certified,

@@ -60,11 +60,11 @@ def coupled(name, **own):
 
     @functools.cache
     def parameters():
-        return _problems.parameters(name, **own)
+        return _problems.plan(name, **own)
 
     kind, _, domain, loss = _problems.parse(name)
     return lambda source: kind(
-        domain, loss, horizon=T, budget=None, parameters=parameters(), source=source
+        domain, loss, horizon=T, budget=None, plan=parameters(), source=source
     )
 
 
@@ -171,7 +171,7 @@ CASES = {
     "ObliviousTracker, coins": (
         of(
             experts.ObliviousTracker, N, budget=None,
-            parameters=ObliviousTrackerParameters(
+            plan=ObliviousTrackerParameters(
                 experts=N, horizon=T, switches=2, prior="share", learning_rate=0.5,
                 forced_switch=0.1, batch=2, share_rate=0.1, max_resamples=8, calibration="tight",
                 private=True, regret_bound=0.0, regret_terms={},

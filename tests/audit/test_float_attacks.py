@@ -231,7 +231,7 @@ def settings_inside(monkeypatch, module, make, seed, numerics):
             where, "continual_sum_settings", lambda *a: seen.append(original(*a)) or seen[-1]
         )
         made = make(Source.seeded(seed), numerics)
-    assert made.parameters.numerics == numerics
+    assert made.plan.numerics == numerics
     (settings,) = seen
     return settings, made.guarantee
 

@@ -160,7 +160,7 @@ def test_confidence_intervals_cover(budget):
             reward_bound=1.5, regularization=None if budget else 1.0,
             source=dpoco.random.Source.seeded(seed), context_bound=1.0
         )  # fmt: skip
-        p = learner.parameters
+        p = learner.plan
         shift = p.regularization + p.noise_margin
         width = confidence_of(p)
         rows, columns = np.triu_indices(d)

@@ -60,7 +60,7 @@ def test_sizes_that_the_payload_does_not_have_are_refused(kind, lies):
     for name, value in lies:
         lie = state.with_setting(f"object.arguments.{name}", value)
         state.refused(lie)
-        lie["object"]["parameters"][name] = value
+        lie["object"]["plan"][name] = value
         state.refused(lie)
     if kind is HighDimensionalBandit:
         state.settings_refused([("object.arguments.domain.dimension", 2**30)])
@@ -130,7 +130,7 @@ def test_a_box_is_not_built_for_arms_the_file_does_not_hold(dimension, monkeypat
     parameters = accountant.calibrate(many, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
                                       forced_rounds=0, batch=2)  # fmt: skip
     header["object"]["arguments"]["arms"] = many
-    header["object"]["parameters"] = parameters.to_dict()
+    header["object"]["plan"] = parameters.to_dict()
     # Nothing of the size the header claims may be built before the file is found to be short.
     monkeypatch.setattr(HighDimensionalBandit, "_set_up", None)
     with pytest.raises(dpoco.StateError, match="differ in size"):

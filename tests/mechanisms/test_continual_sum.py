@@ -69,7 +69,7 @@ def test_consecutive_releases_are_never_free_of_fresh_noise(method):
     total = make(method, horizon=64, d=300)
     released = total.run(np.full((64, 300), 1e-3))
     steps = np.diff(released, axis=0, prepend=0.0)
-    scale = total.parameters.noise_scale
+    scale = total.plan.noise_scale
     assert np.all(np.std(steps, axis=1) > 0.5 * scale)  # in every single round
     assert np.mean(np.abs(steps) < 1e-3 * scale) < 0.01
 
@@ -79,7 +79,7 @@ def test_auto_takes_the_smallest_error_and_says_so():
 
     for horizon in (1, 2, 10, 1000, 10**6):
         total = make(horizon=horizon)
-        chosen = total.parameters.method
+        chosen = total.plan.method
         assert chosen in repr(total)
         for other in METHODS:
             if other == "toeplitz" and horizon > 4096:

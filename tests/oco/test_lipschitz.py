@@ -136,7 +136,7 @@ def test_states_of_other_nets_are_refused():
     assert own["resolution"] == (5, 6)
     for name, value in (("resolution", [5, 5]), ("resolution", [50_000, 50_000]), ("horizon", 3)):
         lie = copy.deepcopy(header)
-        lie["object"]["parameters"][name] = value
+        lie["object"]["plan"][name] = value
         with pytest.raises(dpoco.StateError):
             LipschitzLearner._from_bytes(pack(lie, payload))
 

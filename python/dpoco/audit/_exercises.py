@@ -118,7 +118,7 @@ class Exercise:
         last = self.rounds - 2
         if family.everywhere:
             # Queries about the same data: a record moves each of them by its sensitivity at most.
-            p, (rows,) = family.learner.parameters, stream.parts
+            p, (rows,) = family.learner.plan, stream.parts
             pull = _signs(rows.shape[1:])
             moves: list[tuple[int, Any]] = [(t, x) for t in (0, last) for x in (1.0, -1.0)]
             if not getattr(p, "one_directional", rows.ndim == 1):
@@ -250,7 +250,7 @@ def _enter(
 
 def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     """Return what can be reached with such a learner, and whether it was."""
-    learner, p = family.learner, family.learner.parameters
+    learner, p = family.learner, family.learner.plan
     facts = {
         "records that are not finite": not bool(np.all(np.isfinite(rows))),
         "records beyond their bound": bool(np.any(np.abs(rows) > 1e3)),

@@ -188,7 +188,7 @@ def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
         }
         record = {"risk_bound": bound, **given, "mixing": server.mixing}
         parameters = SimpleNamespace(risk_bound=bound, to_dict=lambda: record)
-        return SimpleNamespace(parameters=parameters, guarantee=server.guarantee)
+        return SimpleNamespace(plan=parameters, guarantee=server.guarantee)
 
     return Problem(
         (), lambda p: (p.risk_bound, math.log(hypotheses)), unit="of log K nats", build=build
@@ -275,7 +275,7 @@ def plan_report(
     def share_at(rounds: int) -> float:
         try:
             if build is not None:
-                parameters = build(rounds, budget(rounds), options).parameters
+                parameters = build(rounds, budget(rounds), options).plan
             else:
                 parameters = calibrated(rounds)
         except CalibrationError:  # no noise meets the budget on so short a stream
@@ -292,7 +292,7 @@ def plan_report(
             covered = {"records" if entry.plays == "batch" else "horizon": horizon}
             people = {} if rule is None else {"participation": rule}
             learner = cls(*problem.arguments, **covered, budget=asked, **people, **options)
-    parameters, guarantee = learner.parameters, learner.guarantee
+    parameters, guarantee = learner.plan, learner.guarantee
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
     if problem.kind is not None:

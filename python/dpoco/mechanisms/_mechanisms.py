@@ -40,7 +40,7 @@ class Mechanism(Certified):
         return 1  # nothing is allocated before the caller brings scores or queries
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self._parameters, name)!r}" for name in self._shown)
+        shown = ", ".join(f"{name}={getattr(self._plan, name)!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
 
 
@@ -115,7 +115,7 @@ class ContinualSum(Mechanism):
         approximation with five buffers. "blt_normalised": the same with smaller draws later on,
         since fewer sums remain; it has 3 to 6 % less noise at the noisiest round of a known
         horizon. "auto" (default) takes the smallest worst-case error at equal privacy:
-        "blt_normalised", or "blt" for an unknown horizon; see `parameters`.
+        "blt_normalised", or "blt" for an unknown horizon; see `plan`.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float, optional
@@ -131,8 +131,8 @@ class ContinualSum(Mechanism):
         the program itself; only Gaussian noise. "float": doubles, whose rounding is not part of the
         proof. "auto" (default): "lattice" if it is available and makes the noise at most 1 %
         larger.
-    parameters : ContinualSumParameters, optional
-        Parameters to use instead of calibration. They must agree with `budget` and with every other
+    plan : ContinualSumParameters, optional
+        Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -155,7 +155,7 @@ class ContinualSum(Mechanism):
     27.6
     """
 
-    parameters: ContinualSumParameters
+    plan: ContinualSumParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = sum_release
     _noise: ClassVar[str] = "fresh"
@@ -175,13 +175,13 @@ class ContinualSum(Mechanism):
         relation: literals.Relation = "replace",
         participation: Participation | None = None,
         numerics: literals.Numerics = DEFAULT_NUMERICS,
-        parameters: ContinualSumParameters | None = None,
+        plan: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
             ContinualSum, dimension=dimension, horizon=horizon, budget=budget, bound=bound,
             norm=norm, method=method, noise=noise, norm_order=norm_order, relation=relation,
-            participation=participation, numerics=numerics, parameters=parameters, source=source,
+            participation=participation, numerics=numerics, plan=plan, source=source,
         )  # fmt: skip
 
     def _declare(self, claim: _core.Claim) -> None:
@@ -205,7 +205,7 @@ class ContinualSum(Mechanism):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        return int(header["parameters"]["dimension"])
+        return int(header["plan"]["dimension"])
 
     @_core.direct
     def push(self, value: Any) -> FloatArray:
@@ -229,7 +229,7 @@ class ContinualSum(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        vector = float_array("value", value, (self.parameters.dimension,))
+        vector = float_array("value", value, (self.plan.dimension,))
         self._check_active()
         self._check_alone()
         released: FloatArray = self._engine.push(vector)
@@ -245,7 +245,7 @@ class ContinualSum(Mechanism):
         HorizonExceeded
             If fewer than T rounds are left; nothing is pushed.
         """
-        d = self.parameters.dimension
+        d = self.plan.dimension
         rows = float_array("values", values, (None, d))
         self._check_active()
         out = np.empty_like(rows)
@@ -265,7 +265,7 @@ class ContinualSum(Mechanism):
 
     def variance(self, t: int) -> float:
         """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
-        return self.parameters.variance(positive_int("t", t, maximum=self.horizon))
+        return self.plan.variance(positive_int("t", t, maximum=self.horizon))
 
 
 class NoisyMax(Mechanism):
@@ -290,8 +290,8 @@ class NoisyMax(Mechanism):
         record does with counts. This halves the noise.
     largest : bool, default True
         Whether the largest or the smallest score is sought.
-    parameters : NoisyMaxParameters, optional
-        Parameters to use instead of calibration. They must agree with `budget` and with every other
+    plan : NoisyMaxParameters, optional
+        Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -313,7 +313,7 @@ class NoisyMax(Mechanism):
     1.0
     """
 
-    parameters: NoisyMaxParameters
+    plan: NoisyMaxParameters
     _accountant: ClassVar[ModuleType] = noisy_max
     _noise: ClassVar[str] = "fresh"
     _one_round: ClassVar[bool] = False  # the same data answer every query
@@ -329,17 +329,17 @@ class NoisyMax(Mechanism):
         noise: literals.ScoreNoise = "exponential",
         one_directional: bool = False,
         largest: bool = True,
-        parameters: NoisyMaxParameters | None = None,
+        plan: NoisyMaxParameters | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
             NoisyMax, candidates=candidates, horizon=horizon, budget=budget,
             sensitivity=sensitivity, noise=noise, one_directional=one_directional, largest=largest,
-            parameters=parameters, source=source,
+            plan=plan, source=source,
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyMax:
-        p, drawn = self.parameters, self._mechanism.part(Selections)
+        p, drawn = self.plan, self._mechanism.part(Selections)
         # No claim rests on the parameters' numbers.
         law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
         if drawn is not None:
@@ -364,7 +364,7 @@ class NoisyMax(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        row = float_array("scores", scores, (self.parameters.candidates,))
+        row = float_array("scores", scores, (self.plan.candidates,))
         self._check_active()
         return int(self._engine.select(row))
 
@@ -393,9 +393,9 @@ class AboveThreshold(Mechanism):
         more.
     false_alarm : float, default 0.05
         Probability, over all queries together, of an alarm for a query below its threshold. To
-        ensure it, a margin, `parameters.margin`, is added to the thresholds.
-    parameters : AboveThresholdParameters, optional
-        Parameters to use instead of calibration. They must agree with `budget` and with every other
+        ensure it, a margin, `plan.margin`, is added to the thresholds.
+    plan : AboveThresholdParameters, optional
+        Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -405,7 +405,7 @@ class AboveThreshold(Mechanism):
     Queries and thresholds may depend on all earlier answers. There is one noise variate per query
     and one for the threshold, which is never drawn again. This variant of the sparse vector
     technique has a proof (Lyu, Su and Li, 2017, algorithm 1); here the noises are one-sided. A
-    query more than ``parameters.margin + parameters.detection_margin(beta)`` above its threshold
+    query more than ``plan.margin + parameters.detection_margin(beta)`` above its threshold
     raises an alarm with probability at least 1 - beta. Proof: ``docs/privacy/shift_detector.md``.
 
     Examples
@@ -417,7 +417,7 @@ class AboveThreshold(Mechanism):
     (False, True)
     """
 
-    parameters: AboveThresholdParameters
+    plan: AboveThresholdParameters
     _accountant: ClassVar[ModuleType] = above_threshold
     _shown = ("horizon", "alarms", "sensitivity", "spread")
 
@@ -430,16 +430,16 @@ class AboveThreshold(Mechanism):
         spread: float | None = None,
         alarms: int = 1,
         false_alarm: float = 0.05,
-        parameters: AboveThresholdParameters | None = None,
+        plan: AboveThresholdParameters | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
             AboveThreshold, horizon=horizon, budget=budget, sensitivity=sensitivity, spread=spread,
-            alarms=alarms, false_alarm=false_alarm, parameters=parameters, source=source,
+            alarms=alarms, false_alarm=false_alarm, plan=plan, source=source,
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.AboveThreshold:
-        p, drawn = self.parameters, self._mechanism.part(ThresholdTests)
+        p, drawn = self.plan, self._mechanism.part(ThresholdTests)
         # Without noise no claim rests on the parameters' numbers.
         return _core.AboveThreshold(
             {
@@ -455,7 +455,7 @@ class AboveThreshold(Mechanism):
     @property
     def alarms_left(self) -> int:
         """Number of alarms left; without any, `test` raises `HorizonExceeded`."""
-        return self.parameters.alarms - int(self._engine.alarms)
+        return self.plan.alarms - int(self._engine.alarms)
 
     def test(self, value: Any, threshold: float = 0.0) -> bool:
         """Return whether a query seems to exceed a threshold.
@@ -477,5 +477,5 @@ class AboveThreshold(Mechanism):
         answer = number("value", value)
         level = real_float("threshold", threshold)
         self._check_active()
-        excess = (answer if math.isfinite(answer) else 0.0) - level - self.parameters.margin
+        excess = (answer if math.isfinite(answer) else 0.0) - level - self.plan.margin
         return bool(self._engine.test(excess))
