@@ -1,7 +1,7 @@
 """Types of the compiled core; private, its signatures change without notice."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, overload
 
 import numpy as np
@@ -846,7 +846,7 @@ class IntervalParticipants:
 class Tally:
     def __init__(
         self,
-        blocks: list[tuple[str, int, int, float, list[float], list[float]]],
+        blocks: Sequence[tuple[str, int, int, float, list[float], list[float]]],
         groups: int,
     ) -> None: ...
     @property

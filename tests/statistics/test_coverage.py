@@ -65,7 +65,7 @@ def test_means_near_empty_cells_are_unknown_rather_than_wild(count):
     assert known.mean() < (0.05 if count == 0.0 else 0.95)
 
 
-@pytest.mark.parametrize("share", [0.03, 0.5, 1.0])
+@pytest.mark.parametrize("share", [0.03, 0.5, 0.97])
 def test_shares_are_covered(share):
     count = 2000.0
     _, found = covered(Share(), [[count * (1.0 - share), count * share]], share)
@@ -118,4 +118,4 @@ def test_one_scale_for_another_is_noticed():
     rng = np.random.default_rng(9)
     noisy = NoisyBlock(500.0 + rng.normal(0.0, 1.2 * SCALE, (RUNS, 1)), SCALE)
     low, high = Count().estimates([noisy]).bounds(Z)
-    assert not LOW < float(((low <= 500.0) & (high >= 500.0)).mean())
+    assert not float(((low <= 500.0) & (high >= 500.0)).mean()) > LOW

@@ -121,7 +121,7 @@ def test_engines_draw_what_is_stated(views):
 
 def test_differences_are_the_increments_exactly():
     n, cells = 20, 3
-    monitor, releases = noise_of(["interval", "total", Last(3)], cells, n)
+    _, releases = noise_of(["interval", "total", Last(3)], cells, n)
     totals = np.array([r.vectors["total"] for r in releases])
     ones = np.array([r.vectors["interval"] for r in releases])
     assert np.array_equal(np.cumsum(ones, axis=0), totals)

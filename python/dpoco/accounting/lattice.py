@@ -72,9 +72,7 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
     )
 
 
-def placed(
-    plain: GaussianSum, near: Neighbours, scale: float, room: float = 0.0
-) -> GaussianSum:
+def placed(plain: GaussianSum, near: Neighbours, scale: float, room: float = 0.0) -> GaussianSum:
     """Return a sum with noise of `scale` on the finest lattice on which nothing overflows.
 
     Entries of what one push adds are kept within `limit` grids, which hold one person's rounds, and

@@ -98,7 +98,7 @@ class Clock:
         return np.asarray(index.as_unit("ns").asi8)
 
     def intervals(self, times: Times) -> NDArray[np.int64]:
-        """Return the numbers of the intervals in which times lie, shape (n,); -1 before the first."""
+        """Return the numbers of the intervals of times, shape (n,); -1 before the first."""
         if times.size == 0:
             return np.empty(0, dtype=np.int64)
         latest = int(times.max())

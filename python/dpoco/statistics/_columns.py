@@ -86,11 +86,14 @@ def _check_length(name: str, found: FloatArray, records: int) -> None:
         raise ValueError(f"column {name!r} must have shape ({records},); got {found.shape}")
 
 
-def length_of(table: Any) -> int:
-    """Return how many records a table, a mapping of columns or a list of mappings holds."""
+def length_of(table: Any, *beside: Any) -> int:
+    """Return how many records a table, a mapping of columns or a list of mappings holds.
+
+    Of a mapping without columns: the length of the first of `beside` that is a sequence.
+    """
     if isinstance(table, Mapping):
-        first = next(iter(table.values()), ())
-        return len(first)
+        given = (each for each in beside if each is not None and not isinstance(each, str))
+        return len(next(iter(table.values())) if table else next(given, ()))
     rows = getattr(table, "num_rows", None)  # of Arrow
     return len(table) if rows is None else int(rows)
 
@@ -133,7 +136,9 @@ def _numbers(name: str, values: Any) -> FloatArray:
     if array.dtype.kind in "fiub":
         return np.ascontiguousarray(array, dtype=np.float64)
     if array.dtype.kind == "O":
-        return np.array([number(f"column {name!r}", value) for value in array.tolist()], dtype=np.float64)
+        return np.array(
+            [number(f"column {name!r}", value) for value in array.tolist()], dtype=np.float64
+        )
     raise TypeError(f"column {name!r} must hold numbers; got {array.dtype}")
 
 

@@ -54,11 +54,14 @@ class Layout:
         Of each statistic; a statistic of twice the weight has half the noise.
     by : tuple of (str, tuple)
         Columns that records are grouped by, with their public values.
+    grid : float
+        Spacing that what a record adds is rounded to.
     """
 
     statistics: tuple[tuple[str, Statistic], ...]
     weights: tuple[float, ...]
     by: Groups = ()
+    grid: float = 2.0**-20
 
     @classmethod
     def of(
@@ -112,10 +115,10 @@ class Layout:
         cells = tuple(block.cells * groups for block, _, _ in self.blocks)
         return IntervalTotals(cells, tuple(unit for _, unit, _ in self.blocks), records)
 
-    def compiled(self, units: Sequence[float], grid: float) -> _core.Tally:
-        """Return what adds records to integers of this grid, with the units of a description."""
+    def compiled(self, units: Sequence[float]) -> _core.Tally:
+        """Return what adds records to integers, with the units of a description."""
         rows = [
-            (block.entry, at, block.cells, unit / grid, list(block.scale), list(block.edges))
+            (block.entry, at, block.cells, unit / self.grid, list(block.scale), list(block.edges))
             for (block, _, at), unit in zip(self.blocks, units, strict=True)
         ]
         return _core.Tally(rows, len(self.groups))
@@ -125,6 +128,8 @@ class Layout:
         groups, at, noisy = len(self.groups), 0, []
         for block, unit, _ in self.blocks:
             cells = vector[at : at + groups * block.cells].reshape(groups, block.cells)
+            if block.entry != "value":  # all records add the same, rounded
+                unit = round(unit / self.grid) * self.grid
             noisy.append(NoisyBlock(cells / unit, deviation / unit))
             at += groups * block.cells
         found, first = {}, 0

@@ -6,6 +6,7 @@ import io
 from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +21,7 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.statement import state, stated_delta
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 from dpoco.privacy.records import read, written
@@ -36,12 +38,11 @@ from dpoco.statistics._views import HalfLife, Last, View, parse_view, view_name
 __all__ = ["Monitor"]
 
 _BUFFERED = 4096  # records of `add` that are added up at once
-_PLAIN_GRID = 2.0**-20  # of sums without noise
 _UNBOUNDED = 1e100  # records are bounded before they are added up
 _CLIPPED = "The program clips every record to its declared ranges and categories."
 _ARRIVAL = (
-    "A record counts in the interval in which it arrives, and nobody's record is delayed or refused "
-    "because of another's."
+    "A record counts in the interval in which it arrives, and nobody's record is delayed or "
+    "refused because of another's."
 )
 _ENDS = {
     "clock": "Intervals end by a public clock; the operator releases empty ones and missed ones, "
@@ -221,9 +222,11 @@ class Monitor(Stateful):
     def _build(self, claim: _core.Claim) -> None:
         """Build everything that records change."""
         total, size = self._mechanism, self._mechanism.summand.size
-        self._grid = total.grid or _PLAIN_GRID
+        if total.grid > 0.0:
+            self._layout = replace(self._layout, grid=total.grid)
         self._limit = total.limit or 2**53
-        self._tally = self._layout.compiled(total.summand.units, self._grid)  # type: ignore[union-attr]
+        assert isinstance(total.summand, IntervalTotals)
+        self._tally = self._layout.compiled(total.summand.units)
         clipper = _core.RecordClipper(size, _UNBOUNDED, np.inf, np.inf)
         self._engine = _core.ContinualSum(continual_sum_settings(total, claim), clipper)
         self._cells = np.zeros(size, dtype=np.int64)
@@ -306,7 +309,7 @@ class Monitor(Stateful):
             As for `add`; nothing is counted.
         """
         with self._alone():
-            count = length_of(records)
+            count = length_of(records, time, person)
             columns, group = self._reader.table(records, count)
             self._check_people(person is not None)
             digests = Digests()
@@ -449,7 +452,7 @@ class Monitor(Stateful):
         self._check_left(self.round)
         self._flush()
         interval = self.round
-        kept = np.clip(self._cells, -self._limit, self._limit) * self._grid
+        kept = np.clip(self._cells, -self._limit, self._limit) * self._layout.grid
         total: FloatArray = self._engine.push(kept)
         self._cells[:] = 0
         self._records = 0
@@ -599,7 +602,9 @@ class Monitor(Stateful):
 
 def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, ...]:
     found = (views,) if isinstance(views, (str, Last, HalfLife)) else tuple(views)
-    known = all(view in ("interval", "total") or isinstance(view, (Last, HalfLife)) for view in found)
+    known = all(
+        view in ("interval", "total") or isinstance(view, (Last, HalfLife)) for view in found
+    )
     if not found or not known or len(set(found)) < len(found):
         raise ValueError("views must be 'interval', 'total', Last(n) or HalfLife(n), each once")
     if releases is None and "total" in found:

@@ -90,9 +90,7 @@ class MonitorPlan:
         return "\n".join(lines)
 
 
-def candidates(
-    views: Sequence[View], near: Neighbours, pushes: int
-) -> Iterator[Buffered]:
+def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator[Buffered]:
     """Yield the factorisations to compare: independent, for totals, and damped for each view."""
     if list(views) == ["total"]:
         found = continual_sum.choose_buffers(pushes, near)
@@ -134,9 +132,7 @@ def choose(
         c: [c.column(pushes, near) * worst_row(c, view, pushes) for view in views] for c in known
     }
     least = [min(each) for each in zip(*noise.values(), strict=True)]
-    ratios = {
-        c: [own / best for own, best in zip(noise[c], least, strict=True)] for c in known
-    }
+    ratios = {c: [own / best for own, best in zip(noise[c], least, strict=True)] for c in known}
     chosen = min(known, key=lambda c: max(ratios[c]))
     return chosen, dict(zip(views, ratios[chosen], strict=True))
 

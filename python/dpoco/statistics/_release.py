@@ -116,9 +116,7 @@ class Release:
         cell = self._cell(statistic, view, group, label, level)
         return cell.low, cell.high
 
-    def _cell(
-        self, statistic: str, view: str | None, group: str, label: str, level: float
-    ) -> Cell:
+    def _cell(self, statistic: str, view: str | None, group: str, label: str, level: float) -> Cell:
         chosen = next(iter(self.vectors)) if view is None else view
         for cell in self._cells_of(chosen, statistic, _quantile(level)):
             if (cell.group, cell.label) == (group, label):
@@ -148,9 +146,7 @@ class Release:
                 found += self._cells_of(view, statistic, z, integers)
         return found
 
-    def _cells_of(
-        self, view: str, statistic: str, z: float, integers: bool = False
-    ) -> list[Cell]:
+    def _cells_of(self, view: str, statistic: str, z: float, integers: bool = False) -> list[Cell]:
         own = self.estimates[view][statistic]
         low, high = own.bounds(z)
         values = own.values

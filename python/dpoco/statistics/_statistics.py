@@ -136,7 +136,9 @@ class _Ranged(Statistic):
         for name in ("low", "high"):
             object.__setattr__(self, name, real_float(name, getattr(self, name)))
         if not (math.isfinite(self.high - self.low) and self.low < self.high):
-            raise ValueError(f"low must be below high, both finite; got {self.low!r}, {self.high!r}")
+            raise ValueError(
+                f"low must be below high, both finite; got {self.low!r}, {self.high!r}"
+            )
 
 
 @dataclass(frozen=True)

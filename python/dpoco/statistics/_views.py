@@ -17,7 +17,16 @@ from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 
-__all__ = ["HalfLife", "Last", "View", "damped", "parse_view", "row_norms", "view_name", "worst_row"]
+__all__ = [
+    "HalfLife",
+    "Last",
+    "View",
+    "damped",
+    "parse_view",
+    "row_norms",
+    "view_name",
+    "worst_row",
+]
 
 
 @dataclass(frozen=True)
