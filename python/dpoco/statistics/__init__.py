@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dpoco.statistics._estimates import Estimates
 from dpoco.statistics._monitor import Monitor
+from dpoco.statistics._partition import Partition, Tally
 from dpoco.statistics._plan import MonitorPlan, Row
 from dpoco.statistics._release import Cell, Release
 from dpoco.statistics._statistics import (
@@ -24,5 +25,5 @@ from dpoco.statistics._statistics import (
 from dpoco.statistics._views import HalfLife, Last, View
 
 __all__ = ["Categories", "Cell", "Count", "Estimates", "HalfLife", "Histogram", "Last", "Mean",
-           "Monitor", "MonitorPlan", "Quantiles", "Release", "Row", "Share", "Statistic", "Sum",
-           "View"]  # fmt: skip
+           "Monitor", "MonitorPlan", "Partition", "Quantiles", "Release", "Row", "Share",
+           "Statistic", "Sum", "Tally", "View"]  # fmt: skip

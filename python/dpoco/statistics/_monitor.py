@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._participation import Digests, Limiter, Participation, Person
+from dpoco._participation import Participation, Person
 from dpoco._state import Stateful
 from dpoco._validation import FloatArray, choice, instance, positive_int, require_memory
 from dpoco.accounting import Budget, Guarantee
@@ -28,8 +28,9 @@ from dpoco.privacy.records import read, written
 from dpoco.random import Source
 from dpoco.statistics import _plan as planning
 from dpoco.statistics._clock import Clock
-from dpoco.statistics._columns import Reader, length_of, take
+from dpoco.statistics._columns import length_of, take
 from dpoco.statistics._layout import Layout
+from dpoco.statistics._partition import Partition, Tally
 from dpoco.statistics._plan import ENDLESS, MonitorPlan
 from dpoco.statistics._release import Release
 from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
@@ -148,7 +149,6 @@ class Monitor(Stateful):
         if budget is not None:
             instance("budget", budget, Budget, "a dpoco.Budget or None").require_delta()
         self._layout = Layout.of(arguments["statistics"], arguments["weights"], arguments["by"])
-        self._reader = Reader(self._layout)
         releases = arguments["releases"]
         self._horizon = ENDLESS if releases is None else positive_int("releases", releases)
         self._views = _checked_views(arguments["views"], releases)
@@ -169,7 +169,6 @@ class Monitor(Stateful):
         if budget is not None:
             self._guarantee.require(budget)
         require_memory(sum_entries(total))
-        self._limiter = self._limiter_of(claim, records)
         self._build(claim)
 
     def _set_intervals(self, every: Any, start: Any) -> None:
@@ -212,25 +211,16 @@ class Monitor(Stateful):
         )
         return found if people is None else people.of(found)
 
-    def _limiter_of(self, claim: _core.Claim, records: int) -> Limiter | None:
-        people: Participation | None = self._arguments["participation"]
-        if people is None or not people.enforced:
-            return None
-        secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
-        return Limiter(people, self._horizon, secret, records=records)
-
     def _build(self, claim: _core.Claim) -> None:
         """Build everything that records change."""
         total, size = self._mechanism, self._mechanism.summand.size
         if total.grid > 0.0:
             self._layout = replace(self._layout, grid=total.grid)
         self._limit = total.limit or 2**53
-        assert isinstance(total.summand, IntervalTotals)
-        self._tally = self._layout.compiled(total.summand.units)
+        secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
+        self._part = self._partition(secret)
         clipper = _core.RecordClipper(size, _UNBOUNDED, np.inf, np.inf)
         self._engine = _core.ContinualSum(continual_sum_settings(total, claim), clipper)
-        self._cells = np.zeros(size, dtype=np.int64)
-        self._records = 0  # of the running interval
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
@@ -238,6 +228,13 @@ class Monitor(Stateful):
         self._codes: list[int] = []
         self._people: list[Person] = []
         self.position: Any = None
+
+    def _partition(self, secret: bytes | None) -> Partition:
+        summand = self._mechanism.summand
+        assert isinstance(summand, IntervalTotals)
+        people: Participation | None = self._arguments["participation"]
+        kept = people if people is not None and people.enforced else None
+        return Partition(self._layout, summand.units, kept, self._horizon, summand.records, secret)
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -269,19 +266,19 @@ class Monitor(Stateful):
         HorizonExceeded
             If the record lies behind the last interval; nothing is counted or drawn.
         """
-        numbers, code = self._reader.record(record)
-        self._check_people(person is not None)
-        if self._limiter is not None:
-            self._limiter.check(person)
+        numbers, code = self._part.reader.record(record)
+        self._part.check_person(person is not None)
+        if self._part.limiter is not None:
+            self._part.limiter.check(person)
         interval = self._interval_of(time)
         ended = self._close(interval)
         self._numbers.extend(numbers)
         self._codes.append(code)
-        if self._limiter is not None:
+        if person is not None:
             self._people.append(person)
         if len(self._codes) >= _BUFFERED:
             self._flush()
-        if self._every is not None and self._records + len(self._codes) >= self._every:
+        if self._every is not None and self._part.records + len(self._codes) >= self._every:
             ended.append(self._end())
         return ended
 
@@ -310,12 +307,8 @@ class Monitor(Stateful):
         """
         with self._alone():
             count = length_of(records, time, person)
-            columns, group = self._reader.table(records, count)
-            self._check_people(person is not None)
-            digests = Digests()
-            if self._limiter is not None:
-                names = take(records, person) if isinstance(person, str) else person
-                digests = self._limiter.digests(_as_persons(names), count)
+            columns, group = self._part.reader.table(records, count)
+            digests = self._part.digests(records, person, count)
             intervals = self._intervals_of(records, time, count)
             return self._play(columns, group, digests, intervals)
 
@@ -336,8 +329,9 @@ class Monitor(Stateful):
             self._flush()
             own = [column[part] for column in columns]
             codes = None if group is None else group[part]
-            self._count(own, codes, digests[16 * start : 16 * stop], stop - start)
-            if self._every is not None and self._records >= self._every:
+            named = digests[16 * start : 16 * stop]
+            self._part.add(self.round, own, codes, named, stop - start)
+            if self._every is not None and self._part.records >= self._every:
                 ended.append(self._end())
         return ended
 
@@ -376,13 +370,33 @@ class Monitor(Stateful):
         with self._alone():
             return self._end()
 
-    # -- intervals --------------------------------------------------------------------------------
+    # -- many machines --------------------------------------------------------------------------
 
-    def _check_people(self, given: bool) -> None:
-        if given and self._limiter is None:
-            raise TypeError("person would be ignored: this monitor enforces no participation")
-        if not given and self._limiter is not None:
-            raise TypeError("person must be given, because the monitor enforces a participation")
+    def partition(self) -> Partition:
+        """Return what adds up a part of the records on another machine or in another process.
+
+        It can be pickled. All records of a person must come to one partition, if people are
+        limited: partitions do not know how often people came to the others.
+        """
+        return self._partition(None)
+
+    def merge(self, tally: Tally) -> None:
+        """Add the sums of a partition to the running interval: the same bits as its records.
+
+        Raises
+        ------
+        ValueError
+            For a tally of another interval, or of another monitor's layout.
+        HorizonExceeded
+            After the last interval.
+        """
+        with self._alone():
+            self._check_left(tally.interval)
+            if tally.interval != self.round:
+                raise ValueError(f"the tally must be of interval {self.round}")
+            self._part.merge(tally)
+
+    # -- intervals --------------------------------------------------------------------------------
 
     def _interval_of(self, time: Any) -> int:
         """Return the interval that a record of `add` counts in, or raise if none is left."""
@@ -407,7 +421,7 @@ class Monitor(Stateful):
                 raise ValueError(f"time must have shape ({count},); got {times.shape}")
             found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
         elif self._every is not None:
-            done = self._records + len(self._codes)
+            done = self._part.records + len(self._codes)
             found = first + (done + np.arange(count)) // self._every
         if count:
             self._check_left(int(found[-1]))
@@ -424,27 +438,18 @@ class Monitor(Stateful):
             raise HorizonExceeded(f"all {self._horizon} intervals are used up")
         return [self._end() for _ in range(interval - self.round)]
 
-    def _count(
-        self, columns: list[FloatArray], codes: NDArray[np.int32] | None, digests: bytes, count: int
-    ) -> None:
-        passed = None
-        if self._limiter is not None:
-            passed = self._limiter.admit(self.round, digests)
-        self._tally.add(columns, codes, passed, count, self._cells)
-        self._records += count
-
     def _flush(self) -> None:
         """Add up the records that `add` has taken."""
         count = len(self._codes)
         if count == 0:
             return
-        digests = Digests()
-        if self._limiter is not None:
-            digests = self._limiter.digests(self._people, count)
+        digests = b""
+        if self._part.limiter is not None:
+            digests = self._part.limiter.digests(self._people, count)
         rows = np.frombuffer(self._numbers, dtype=np.float64).reshape(count, -1)
         columns = [np.ascontiguousarray(column) for column in rows.T]
         codes = np.array(self._codes, dtype=np.int32) if self._layout.by else None
-        self._count(columns, codes, digests, count)
+        self._part.add(self.round, columns, codes, digests, count)
         self._numbers, self._codes, self._people = array("d"), [], []
 
     def _end(self) -> Release:
@@ -452,10 +457,9 @@ class Monitor(Stateful):
         self._check_left(self.round)
         self._flush()
         interval = self.round
-        kept = np.clip(self._cells, -self._limit, self._limit) * self._layout.grid
+        cells = self._part.tally(interval).cells
+        kept = np.clip(cells, -self._limit, self._limit) * self._layout.grid
         total: FloatArray = self._engine.push(kept)
-        self._cells[:] = 0
-        self._records = 0
         vectors = {view_name(view): self._seen(view, total) for view in self._views}
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
@@ -515,7 +519,7 @@ class Monitor(Stateful):
         return type(self)(**self._arguments)
 
     def _is_started(self) -> bool:
-        return self.round > 0 or self._records > 0 or bool(self._codes)
+        return self.round > 0 or self._part.records > 0 or bool(self._codes)
 
     def _header(self) -> dict[str, Any]:
         a = self._arguments
@@ -563,13 +567,13 @@ class Monitor(Stateful):
 
         self._flush()
         clock = None if self._clock is None else self._clock.state()
-        words = {"records": self._records, "position": self.position, "clock": clock}
-        size = self._mechanism.summand.size
+        words = {"records": self._part.records, "position": self.position, "clock": clock}
+        size, limiter = self._mechanism.summand.size, self._part.limiter
         arrays = {
             "engine": np.frombuffer(self._engine.state(), dtype=np.uint8),
-            "people": np.frombuffer(self._limiter.state() if self._limiter else b"", np.uint8),
+            "people": np.frombuffer(b"" if limiter is None else limiter.state(), dtype=np.uint8),
             "words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8),
-            "cells": self._cells,
+            "cells": self._part.cells,
             "past": np.array(self._past).reshape(len(self._past), size),
             "faded": np.array(list(self._faded.values())).reshape(len(self._faded), size),
         }
@@ -585,15 +589,16 @@ class Monitor(Stateful):
                 arrays = {name: found[name] for name in found.files}
             words = json.loads(arrays["words"].tobytes())
             self._engine.restore(arrays["engine"].tobytes())
-            if self._limiter is not None:
-                self._limiter.restore(arrays["people"].tobytes())
+            if self._part.limiter is not None:
+                self._part.limiter.restore(arrays["people"].tobytes())
             if self._clock is not None:
                 self._clock.restore(words["clock"])
-            self._cells[:] = arrays["cells"]
+            tally = Tally(self.round, arrays["cells"], int(words["records"]))
+            self._part.merge(tally)
             self._past.extend(arrays["past"])
             for view, row in zip(self._faded, arrays["faded"], strict=True):
                 self._faded[view] = row
-            self._records, self.position = int(words["records"]), words["position"]
+            self.position = words["position"]
         except StateError:
             raise
         except Exception as error:
@@ -610,10 +615,3 @@ def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, .
     if releases is None and "total" in found:
         raise ValueError("the noise of totals grows without end: pass releases, or another view")
     return found  # type: ignore[return-value]
-
-
-def _as_persons(names: Any) -> Any:
-    """Return the persons of a column as an array or list."""
-    if hasattr(names, "to_numpy"):
-        return names.to_numpy()
-    return names
