@@ -26,7 +26,7 @@ except ImportError:
 
 from dpoco import _literals as literals
 from dpoco import bandits
-from dpoco._clipping import context_flags
+from dpoco._clipping import Flags, context_flags
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
@@ -44,7 +44,7 @@ from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import learner_named
-from dpoco.trace import Flags, RecordShares
+from dpoco.trace import RecordShares
 
 __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
            "PrivateExperts", "PrivateRegressor", "PublicScaler"]  # fmt: skip
