@@ -32,7 +32,7 @@ from dpoco.errors import (
 
 if TYPE_CHECKING:
     from dpoco import accounting
-    from dpoco._state import load
+    from dpoco._state import encrypt_file, load
     from dpoco.accounting import Budget, Guarantee
 
 __version__: str = _core.__version__
@@ -48,6 +48,7 @@ _HOMES = {
     "Ticket": "_tickets",
     "Trace": "trace",
     "choose": "_choice",
+    "encrypt_file": "_state",
     "load": "_state",
 }
 
@@ -81,6 +82,7 @@ __all__ = [
     "choose",
     "datasets",
     "domains",
+    "encrypt_file",
     "environments",
     "errors",
     "evaluation",
@@ -99,6 +101,7 @@ __all__ = [
     "random",
     "samplers",
     "scale",
+    "statistics",
 ]
 
 

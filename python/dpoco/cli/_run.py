@@ -26,9 +26,7 @@ from dpoco.cli._problem import (
 from dpoco.cli._render import print_comparison, print_fit, print_report, shares_in_words
 from dpoco.cli._settings import LEARNER, Asked, Settings, settings_command
 from dpoco.cli._tables import read_saved
-from dpoco.evaluation import FitReport
-from dpoco.evaluation.games import Game
-from dpoco.evaluation.playing import fit_game, play_game
+from dpoco.evaluation import FitReport, Game, compare_private, compare_private_fit
 
 _ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
 _MOST = 0.5  # share of rows that teach nothing from which on a note says so
@@ -180,11 +178,11 @@ def _play(
     lines = settings.progress is not False and not (silent or once)
     with shell.progress(silent, lines=settings.progress, table=lines) as (show, snapshot):
         if once:
-            report: Any = fit_game(
+            report: Any = compare_private_fit(
                 game, budget, repeats=count, seed=settings.seed, progress=show, released=release
             )
         else:
-            report = play_game(
+            report = compare_private(
                 game, budget, repeats=count, seed=settings.seed, progress=show, released=release,
                 snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
                 key=None if checkpoint is None else state_key(),
