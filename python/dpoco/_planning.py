@@ -12,7 +12,8 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -125,6 +126,20 @@ def endless_advice(constructed: type) -> str:
     return f"for a stream without end {take}"
 
 
+@contextmanager
+def explained(constructed: type) -> Iterator[None]:
+    """Raise errors of planning that say what a caller of this constructor can do."""
+    try:
+        yield
+    except MissingHorizonError as error:
+        raise ValueError(f"{error}; {endless_advice(constructed)}") from None
+    except ArithmeticError:
+        raise CalibrationError(
+            "bounds, horizon and budget are so large or small that doubles cannot hold what "
+            "follows from them: state lengths, labels and losses in units near 1"
+        ) from None
+
+
 class Planned:
     """Base of objects that are built from parameters, calibrated or given.
 
@@ -157,18 +172,11 @@ class Planned:
         `problem` are its first arguments, checked; `known` stand for what was given.
         """
         options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
-        try:
+        with explained(cls):
             own: Any = cls
             if options.get("horizon", 1) is None and "None" not in options_of(own)["horizon"].kinds:
                 raise MissingHorizonError
             return cls._calibrated(arguments.get("participation"), options, problem)
-        except MissingHorizonError as error:
-            raise ValueError(f"{error}; {endless_advice(cls)}") from None
-        except ArithmeticError:
-            raise CalibrationError(
-                "bounds, horizon and budget are so large or small that doubles cannot hold what "
-                "follows from them: state lengths, labels and losses in units near 1"
-            ) from None
 
     @classmethod
     def _calibrated(

@@ -106,7 +106,7 @@ class Game:
     def fixes(self) -> tuple[str, ...]:
         """Names of the attributes that a learner must share with the one it continues."""
         arguments = list(inspect.signature(self.learner).parameters)
-        return (*arguments[: len(self.problem)], "parameters")
+        return (*arguments[: len(self.problem)], "plan")
 
     def build(self, budget: Budget | None, source: Source | None = None) -> Any:
         """Return an unstarted learner; it is calibrated once per budget."""
@@ -118,11 +118,11 @@ class Game:
             for name in getattr(self.learner, "_options", ()):
                 if arguments[name].default is not inspect.Parameter.empty:
                     options.pop(name, None)
-            options["parameters"] = self._known[budget]
+            options["plan"] = self._known[budget]
         made = self.learner(
             *self.problem, **{covered: self.horizon}, budget=budget, source=source, **options
         )
-        if "parameters" in arguments:
+        if "plan" in arguments:
             self._known[budget] = made.plan
         return made
 
