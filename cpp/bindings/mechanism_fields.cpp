@@ -50,7 +50,7 @@ void read_buffers(Fields& from, mechanisms::BltParameters& blt) {
 void read_factorisation(Fields from, mechanisms::SumSettings& sum) {
   const std::string kind = from.kind();
   if (kind == "tree") {
-    sum.factorisation = from.read<bool>("combined") ? Factorisation::honaker : Factorisation::tree;
+    sum.factorisation = Factorisation::tree;
   } else if (kind == "square_root") {
     sum.factorisation = Factorisation::toeplitz;
   } else if (kind == "blt") {

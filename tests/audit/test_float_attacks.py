@@ -210,10 +210,7 @@ def bandit(source, numerics):
 
 
 MECHANISMS = {
-    **{
-        f"ContinualSum, {m}": a_sum(m)
-        for m in ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
-    },
+    **{f"ContinualSum, {m}": a_sum(m) for m in ("blt", "blt_normalised", "tree", "toeplitz")},
     "TreeFrankWolfe": frank_wolfe,
     "NoisyFTRL": leader,
     "PrefixHedge": hedge,

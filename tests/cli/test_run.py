@@ -96,7 +96,7 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, r
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--sum-method", "honaker"], {"sum_method": "honaker"}),
+        (["--sum-method", "tree"], {"sum_method": "tree"}),
         (["--noise", "generalized_gaussian"], {"noise": "generalized_gaussian"}),
         (["--step-scale", "2", "--batch", "4"], {"step_scale": 2.0, "batch": 4, "pushes": 100}),
         (["--horizon", "4000"], {"horizon": 4000, "batch": 4}),
