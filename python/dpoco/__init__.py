@@ -96,6 +96,7 @@ __all__ = [
     "random",
     "samplers",
     "scale",
+    "statistics",
 ]
 
 
