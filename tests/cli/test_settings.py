@@ -113,7 +113,9 @@ def test_no_heading_of_a_file_is_the_name_of_a_setting():
 @needs_toml
 def test_init_writes_all_settings_and_a_run_reads_them(table, invoke, report_of, refused):
     given = ("events.csv", "--label", "alarm", "--range", "0:10", "--range", "heat=0:20")
-    result = invoke("init", *given, "--checkpoint", "state", "--horizon", "unknown")
+    result = invoke(
+        "init", *given, "--checkpoint", "state", "--learner", "noisy-ftrl", "--horizon", 800
+    )
     assert result.stdout == "Written: dpoco.toml. Next: dpoco run dpoco.toml\n"
     text = (table.parent / "dpoco.toml").read_text()
     for name in OPTIONS:
@@ -121,8 +123,8 @@ def test_init_writes_all_settings_and_a_run_reads_them(table, invoke, report_of,
     found = read_file(table.parent / "dpoco.toml")
     assert found == {
         "data": "events.csv", "label": "alarm", "features": "speed,heat,load",
-        "range": ("heat=0.0:20.0", "speed=0.0:10.0", "load=0.0:10.0"), "horizon": 10**12,
-        "checkpoint": "state",
+        "range": ("heat=0.0:20.0", "speed=0.0:10.0", "load=0.0:10.0"), "horizon": 800,
+        "checkpoint": "state", "learner": "noisy-ftrl",
     }  # fmt: skip
     assert "dpoco.toml exists" in refused("init", *given)
     invoke("run", "dpoco.toml", "--set", "figure=false")
@@ -141,8 +143,10 @@ def test_what_init_writes_is_what_it_was_given(tmp_path):
     given = {
         "data": 'a "b"\\c.csv', "label": "ü", "epsilon": 0.5, "range": {"x y": (0.0, 1.5)},
         "categories": ("fan=low,high",), "option": {"batch": 3}, "resume": True, "seed": 7,
+        "horizon": 10**12,
     }  # fmt: skip
     (tmp_path / "a.toml").write_text(to_toml(given, "a.toml"), encoding="utf-8")
+    assert 'horizon = "unknown"' in (tmp_path / "a.toml").read_text(encoding="utf-8")
     found = read_file(tmp_path / "a.toml")
     assert found.pop("range") == ("x y=0.0:1.5",)
     assert found == {name: value for name, value in given.items() if name != "range"}
