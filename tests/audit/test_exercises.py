@@ -13,7 +13,7 @@ import pytest
 import dpoco
 from dpoco.audit import Exercise, audit_learner, replay_audit, standard, standard_case
 from dpoco.audit._exercises import EXERCISES, exercise_attack
-from dpoco.audit._family import family_of
+from dpoco.audit._kinds import family_of
 from dpoco.audit.learner import replay_attack
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall

@@ -23,7 +23,8 @@ from dpoco._participation import Participation
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._family import Make, Rounds, calibrated_once, parts_of, same
+from dpoco.audit._family import Make, calibrated_once
+from dpoco.audit._playing import Rounds, parts_of, same
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named
