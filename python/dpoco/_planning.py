@@ -1,119 +1,24 @@
-"""Planning of what is calibrated: the constructor is the one table of its options.
+"""Planning of what is calibrated: the arguments of a constructor become a plan.
 
-What an option is called, its type and its default are in the constructor's signature, its values
-and its meaning in the docstring. Calibration takes the arguments that it names, too; parameters fix
-those that they have as well; commands make their options of the same table.
-
-Nothing here is believed: what comes of it is certified, and compared with the budget.
+Calibration takes the arguments of the constructor that it names too, and a plan fixes those that it
+has. Nothing here is believed: the guarantee is computed from the result and compared with the
+budget.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar
 
+from dpoco._options import constructor_options
 from dpoco._participation import for_people
 from dpoco._validation import MissingHorizonError
 from dpoco.accounting.truncation import unspent_note
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
 from dpoco.learners import LEARNERS, learner_of
-
-_TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
-
-
-@dataclass(frozen=True)
-class Option:
-    """One argument of a constructor.
-
-    Attributes
-    ----------
-    name : str
-        The argument.
-    kinds : tuple of str
-        Names of its types: "str", "int", "float", "bool", "None", or a class.
-    default : object
-        ``inspect.Parameter.empty`` where it must be given.
-    choices : tuple of str
-        The texts it may be, empty if any or none.
-    meaning : str
-        What the docstring says.
-    """
-
-    name: str
-    kinds: tuple[str, ...]
-    default: Any
-    choices: tuple[str, ...]
-    meaning: str
-
-    @property
-    def flag_type(self) -> type:
-        """The type of a command's flag: what is not one of bool, int and float alone is a text."""
-        kinds = {kind for kind in self.kinds if kind != "None" and not kind.startswith("tuple")}
-        return _TYPES.get(kinds.pop(), str) if len(kinds) == 1 else str
-
-    @property
-    def help(self) -> str:
-        """The help of a command's flag: what it may be, and the first sentence of its meaning."""
-        first = re.split(r"(?<=\w\w[.])\s", self.meaning)[0]
-        return f"{', '.join(self.choices)}. {first}" if self.choices else first
-
-    def read(self, value: Any) -> Any:
-        """Return the value of a flag: a text that may be a number, too, if it is one.
-
-        Raises
-        ------
-        ValueError
-            For a text that the option cannot be.
-        """
-        if not isinstance(value, str):
-            return value
-        if "bool" in self.kinds and value in ("true", "false"):
-            return value == "true"
-        for name in ("int", "float"):
-            if name in self.kinds:
-                try:
-                    return _TYPES[name](value)
-                except ValueError:
-                    continue
-        if "str" not in self.kinds:
-            raise ValueError(f"{self.name} must be {self.flag_type.__name__}; got {value!r}")
-        return value
-
-
-def documented(item: Any) -> dict[str, tuple[str, str]]:
-    """Return what a docstring says of every parameter: the values it takes, and what it means."""
-    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(item) or "")
-    said = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
-    entries = re.findall(
-        r"^(\w[\w, ]*?)(?: : (.*))?\n((?:[ ]{4}.*(?:\n|$)|\n)+)", f"{said}\n", re.M
-    )
-    return {
-        name: (values, " ".join(text.split()))
-        for names, values, text in entries
-        for name in names.split(", ")
-    }
-
-
-@cache
-def options_of(constructed: type) -> dict[str, Option]:
-    """Return the table of a class: every argument of its constructor, in order."""
-    about = documented(constructed)
-    found = {}
-    for name, parameter in inspect.signature(constructed).parameters.items():
-        values, meaning = about.get(name, ("", ""))
-        named = str(parameter.annotation).split(" | ")
-        kinds = tuple(
-            "str" if kind.startswith(("literals.", "Literal[")) else kind for kind in named
-        )
-        choices = tuple(re.findall(r'"([^"]*)"', values)) if "{" in values else ()
-        found[name] = Option(name, kinds, parameter.default, choices, meaning)
-    return found
 
 
 def endless_advice(constructed: type) -> str:
@@ -146,7 +51,7 @@ class Planned:
             signature = inspect.signature(calibrate)
             cls._plan_class = getattr(cls._accountant, signature.return_annotation)
             taken = signature.parameters
-            own = (name for name in inspect.signature(cls).parameters if name in taken)
+            own = (name for name in inspect.signature(cls.__init__).parameters if name in taken)
             cls._options = tuple(name for name in own if name != "participation")
             cls._plans_people = "participation" in taken
 
@@ -158,8 +63,8 @@ class Planned:
         """
         options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
         try:
-            own: Any = cls
-            if options.get("horizon", 1) is None and "None" not in options_of(own)["horizon"].kinds:
+            endless = "horizon" in options and options["horizon"] is None
+            if endless and not constructor_options(cls)["horizon"].takes_none:
                 raise MissingHorizonError
             return cls._calibrated(arguments.get("participation"), options, problem)
         except MissingHorizonError as error:
@@ -195,7 +100,7 @@ class Planned:
         parameters = arguments["plan"]
         if type(parameters) is not cls._plan_class:
             raise TypeError(f"plan must be a {cls._plan_class.__name__}")
-        cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
+        cls._check_restated(arguments, parameters, constructor_options(constructed))
         return parameters
 
     @classmethod
@@ -209,7 +114,7 @@ class Planned:
     ) -> None:
         """Raise unless the arguments that `plan` fix, too, agree with them.
 
-        One that is left at its default (of `defaults`, a signature's parameters), None, "auto" or
+        One that is left at its default (of `defaults`, the constructor's options), None, "auto" or
         "predicted" says nothing.
         """
         for name, value in cls._restated(arguments, parameters).items():

@@ -18,7 +18,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -26,6 +25,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, opened, refuse_readable
+from dpoco._options import constructor_options
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
@@ -232,14 +232,11 @@ class Stateful(_core.Live):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._kind = cls.__name__
-        # Python 3.10 and early 3.11 show that of `__new__` if both are inherited.
-        own = [*signature(cls.__init__).parameters.values()][1:]
-        cls.__signature__ = Signature(own)  # type: ignore[attr-defined]
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, a lock of its own."""
         seeds = {"seed", "random_state"} & kwargs.keys()
-        if seeds and not seeds & signature(cls).parameters.keys():
+        if seeds and not seeds & constructor_options(cls).keys():
             raise TypeError(
                 f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
                 "repeats noise, for tests, and voids the guarantee"
@@ -305,7 +302,7 @@ class Stateful(_core.Live):
             if arguments.get(name) is not None:
                 arguments[name] = decode(arguments[name])
         parameters = decoders["plan"](header["plan"])
-        expected = signature(cls).parameters
+        expected = constructor_options(cls)
         if arguments.keys() != expected.keys():
             raise StateError("state is corrupt: it describes other arguments")
         cls._check_restated(arguments, parameters, expected)
@@ -322,7 +319,7 @@ class Stateful(_core.Live):
 
         Older states have the calibration, too, which is now the only one unless it is named here.
         """
-        known = {k: v for k, v in _ADDED.items() if k in signature(cls).parameters}
+        known = {k: v for k, v in _ADDED.items() if k in constructor_options(cls)}
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
 
     @classmethod

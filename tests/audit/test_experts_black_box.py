@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.worlds import BurnAfterPlay
 
 import dpoco
 from dpoco.audit import black_box_audit, learner_runs, packing_audit
-from dpoco.environments import BurnAfterPlay, Packing, play
+from dpoco.environments import Packing, play
 from dpoco.experts import (
     BatchShare,
     EpochSelector,

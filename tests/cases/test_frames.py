@@ -46,7 +46,6 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from dpoco.adapters.open_bandit import PrivateHighDimensional, PrivateLinUCB
 from dpoco.adapters.river import (
     PrivateBandit,
     PrivateClassifier,
@@ -100,12 +99,6 @@ BOUNDS = {
                       ("reward_bound",)),
     "PrivateContextualBandit": (
         lambda **b: PrivateContextualBandit((0, 1), ("a",), horizon=9, budget=None, **b),
-        ("context_bound", "reward_bound"),
-    ),
-    "PrivateLinUCB": (lambda **b: PrivateLinUCB(2, 2, horizon=9, budget=None, **b),
-                      ("context_bound", "reward_bound")),
-    "PrivateHighDimensional": (
-        lambda **b: PrivateHighDimensional(2, 2, horizon=9, budget=None, **b),
         ("context_bound", "reward_bound"),
     ),
     "LinearLoss": (losses.LinearLoss, ("gradient_bound",)),

@@ -14,6 +14,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
@@ -165,7 +167,6 @@ def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
     labels
         Number M of labels.
     """
-    from dpoco.environments import dirichlet_class
     from dpoco.local import Hypotheses
 
     positive_int("hypotheses", hypotheses, maximum=4096)
@@ -173,7 +174,7 @@ def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
     if hypotheses < 2 or labels < 2:
         raise ValueError("hypotheses and labels must be at least 2")
     cls = entry.load()
-    known = Hypotheses(dirichlet_class(hypotheses, labels, seed=0))
+    known = Hypotheses(np.random.default_rng(0).dirichlet(np.ones(labels), hypotheses))
 
     def build(rounds: int, budget: Budget, options: dict[str, Any]) -> Any:
         server = cls(
