@@ -13,6 +13,7 @@ from dpoco.audit._coupled import Coupled, Transcripts
 from dpoco.audit._experts import Batches, ReleasedBatches, TrackedPaths, Tracker
 from dpoco.audit._family import Family, Scorer
 from dpoco.audit._fits import FitReleases, Fits
+from dpoco.audit._held import Held, describes, held
 from dpoco.audit._playing import plays_of
 from dpoco.audit._selections import (
     DrawnSelections,
@@ -67,6 +68,12 @@ def _auditors(learner: Any) -> Auditors:
         raise TypeError(f"no audit of a {kind}: its guarantee describes no mechanism")
     if isinstance(mechanism, Nothing):
         return Unmoved, None
+    parts = held(learner)
+    if parts:
+        if describes(mechanism, parts):
+            return Held, None
+        names = ", ".join(parts)
+        raise TypeError(f"no audit of a {kind}: its guarantee is not that of {names} together")
     if isinstance(mechanism, Parts):
         if plays == "arms" and mechanism.how == "one_of":
             return Arms, ArmReleases
@@ -103,5 +110,5 @@ def scorer_of(learner: Any, stream: Any, neighbour: Any) -> Scorer:
     """Return the scorer of a learner; ``TypeError`` or ``ValueError`` if its law is not known."""
     family, scorer = _auditors(learner)
     if scorer is None:
-        raise ValueError("no release depends on the stream: there is no law to score")
+        raise ValueError("the law of what such a learner releases is not known here")
     return scorer(family(learner), stream, neighbour)

@@ -117,7 +117,8 @@ class Playing:
         """Return names and shapes of the parts of a record; ``TypeError`` where it has none."""
         learner = self.learner
         if self.plays in ("experts", "surface"):
-            return {"losses": (learner._engine.experts,)}
+            surface = self.plays == "surface"
+            return {"losses": (len(learner.points) if surface else learner.experts,)}
         if self.plays == "arms":
             return {"contexts": (learner.dimension,), "rewards": (learner.arms,)}
         if self.plays == "sums":
