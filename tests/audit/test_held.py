@@ -100,7 +100,7 @@ def test_what_enters_a_sum_that_a_learner_holds_is_compared_at_equal_releases():
     [
         (Momentum, "what enters gradients in other rounds"),
         (Selective, "how often gradients is used depends on a record"),
-        (Peeking, "what enters gradients in other rounds"),
+        (Peeking, "a decision depends on a record otherwise than through answers of gradients"),
     ],
 )
 def test_a_record_that_acts_in_another_way_is_found(kind, found):

@@ -98,6 +98,9 @@ class Held(Family):
                     yield from _moved(name, mechanism, pair, t == at)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        if base.published != other.published:
+            names = ", ".join(self._mechanisms)
+            yield f"a decision depends on a record otherwise than through answers of {names}"
         for name, mechanism in self._mechanisms.items():
             ours, theirs = base.memory[name], other.memory[name]
             if ours.rounds != theirs.rounds:
