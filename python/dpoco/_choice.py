@@ -29,8 +29,8 @@ from dpoco._validation import (
     whole_if_float,
 )
 from dpoco.accounting import Budget
+from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.accounting.regret_bounds import UNPROVED
 from dpoco.domains import Domain, LpBall, Simplex, VertexSet
 from dpoco.errors import CalibrationError
 from dpoco.learners import learner_named

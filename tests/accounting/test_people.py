@@ -115,7 +115,7 @@ def test_plans_for_people_fit_on_a_lattice(n, k, b, batch):
 def test_sums_that_nobody_searches_for():
     rule, vector = dpoco.Participation(5, 20), (LpBall(3), LogisticLoss(1.0))
     common = {"horizon": 100, "budget": BUDGET}
-    for more in ({}, {"sum_method": "blt"}, {"sum_method": "honaker", "participation": rule}):
+    for more in ({}, {"sum_method": "blt"}, {"sum_method": "tree", "participation": rule}):
         assert dpoco.oco.NoisyFTRL(*vector, **common, **more).plan.rates is None
     open_ended = dpoco.oco.NoisyFTRL(*vector, horizon=100, budget=None, participation=rule)
     assert open_ended.plan.rates is None

@@ -98,7 +98,7 @@ def hedge(numerics):
 SUMS = {
     **{
         f"ContinualSum, {m}": sums(m, "float")
-        for m in ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
+        for m in ("blt", "blt_normalised", "tree", "toeplitz")
     },
     "ContinualSum, lattice": sums("blt", "lattice"),
     "TreeFrankWolfe": (
@@ -106,7 +106,7 @@ SUMS = {
     ),
     "TreeFrankWolfe, lattice": (
         prepared(fw.TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, numerics="lattice",
-                 sum_method="honaker", **TREES),
+                 sum_method="tree", **TREES),
         G, H, 300,
     ),
     "TreeFrankWolfe, squared": (

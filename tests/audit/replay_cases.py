@@ -127,7 +127,7 @@ CASES = {
     "NoisyNewton": (of(oco.NoisyNewton, BALL, LOGISTIC), (X, Y), RECORDS),
     "NoisyFTRL, batches": (of(oco.NoisyFTRL, BALL, SQUARED, batch=4), (X, Y), RECORDS),
     "NoisyFTRL, quadratic": (
-        of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="honaker"),
+        of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree"),
         (X, Y), RECORDS,
     ),
     "SufficientStatistics": (batch(fw.SufficientStatistics), (X, Y), RECORDS),
@@ -196,7 +196,7 @@ CASES = {
         arms(arm_learner="tree", batch=1, forced_rounds=2), BANDIT, PATIENTS
     ),
     "HighDimensionalBandit, trees, emptied": (
-        arms(arm_learner="tree", batch=2, forced_rounds=0, link="logistic", sum_method="honaker",
+        arms(arm_learner="tree", batch=2, forced_rounds=0, link="logistic", sum_method="tree",
              relation="zero_out"),
         BANDIT, [(0, [NAN] * 3, [0.0] * 2), (9, [0.0] * 3, [0.0] * 2)],
     ),

@@ -210,10 +210,7 @@ def bandit(source, numerics):
 
 
 MECHANISMS = {
-    **{
-        f"ContinualSum, {m}": a_sum(m)
-        for m in ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
-    },
+    **{f"ContinualSum, {m}": a_sum(m) for m in ("blt", "blt_normalised", "tree", "toeplitz")},
     "TreeFrankWolfe": ("dpoco.frank_wolfe._online", frank_wolfe),
     "NoisyFTRL": ("dpoco.oco._noisy_ftrl", leader),
     "PrefixHedge": ("dpoco.experts._weights", hedge),

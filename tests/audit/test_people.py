@@ -46,7 +46,6 @@ CASES = {
         NoisyFTRL, (BALL, LogisticLoss(1.0)), {}, (PULLS, np.ones(T)), (PULLS[0], -1.0)
     ),
     "tree, batches": (TreeFrankWolfe, (BALL, LINEAR), {"batch": 3}, PULLS, (-PULLS[0],)),
-    "honaker": (TreeFrankWolfe, (BALL, LINEAR), {"sum_method": "honaker"}, PULLS, (-PULLS[0],)),
     "emptied": (
         TreeFrankWolfe, (BALL, LINEAR), {"relation": "zero_out", "sum_method": "tree"}, PULLS,
         (0.0 * PULLS[0],),

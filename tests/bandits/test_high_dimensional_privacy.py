@@ -183,7 +183,7 @@ KINDS = [
     {"arm_learner": "polyhedral", "batch": 1, "forced_rounds": 2},
     {"arm_learner": "polyhedral", "batch": 1, "forced_rounds": 2, "selector": "laplace"},
     {"arm_learner": "tree", "forced_rounds": 2},
-    {"arm_learner": "tree", "forced_rounds": 2, "sum_method": "honaker", "link": "logistic"},
+    {"arm_learner": "tree", "forced_rounds": 2, "sum_method": "tree", "link": "logistic"},
 ]
 
 

@@ -18,7 +18,7 @@ X, R = RNG.uniform(-1.2, 1.2, size=(T, D)), RNG.normal(size=(T, K)) * 0.8
 HIGH_DIMENSIONAL = [
     {},
     {"arm_learner": "polyhedral", "batch": 4, "forced_rounds": 3, "gap": 0.3},
-    {"arm_learner": "tree", "sum_method": "honaker", "batch": 2, "forced_rounds": 5},
+    {"arm_learner": "tree", "sum_method": "tree", "batch": 2, "forced_rounds": 5},
     {"link": "logistic", "relation": "zero_out", "forced_rounds": 0},
     {"budget": None, "forced_rounds": 4},
 ]

@@ -22,14 +22,14 @@ X, R = RNG.uniform(-1.1, 1.1, size=(T, D)), RNG.normal(size=(T, K)) * 0.8
 LINEAR = [
     {"batch": 1},
     {"sum_method": "tree", "batch": 4},
-    {"sum_method": "honaker", "batch": 3, "exploration": 0.1},
+    {"sum_method": "tree", "batch": 3, "exploration": 0.1},
     {"sum_method": "toeplitz"},
     {"budget": None},
 ]
 HIGH_DIMENSIONAL = [
     {"arm_learner": "polyhedral", "batch": 3, "forced_rounds": 4, "gap": 0.2},
     {"arm_learner": "tree", "forced_rounds": 3},
-    {"arm_learner": "tree", "sum_method": "honaker", "batch": 2, "forced_rounds": 0, "gap": 0.1},
+    {"arm_learner": "tree", "sum_method": "tree", "batch": 2, "forced_rounds": 0, "gap": 0.1},
     {"arm_learner": "polyhedral", "selector": "laplace", "forced_rounds": 12},
     {"budget": None, "link": "logistic", "forced_rounds": 2},
     {"arm_learner": "polyhedral", "forced_rounds": 7, "budget": dpoco.Budget(2.0, 1e-5)},

@@ -96,7 +96,7 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, r
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--sum-method", "honaker"], {"sum_method": "honaker"}),
+        (["--sum-method", "tree"], {"sum_method": "tree"}),
         (["--noise", "generalized_gaussian"], {"noise": "generalized_gaussian"}),
         (["--step-scale", "2", "--batch", "4"], {"step_scale": 2.0, "batch": 4, "pushes": 100}),
         (["--horizon", "4000"], {"horizon": 4000, "batch": 4}),
@@ -200,7 +200,7 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
 
     assert "--resume" in refused(*common, "state")
     more = refused(*common, "state", "--resume", "--epsilon", 4)
-    assert "of epsilon = 1, differs in its parameters: repeat the options" in more
+    assert "of epsilon = 1, differs in its plan: repeat the options" in more
     resumed = invoke(*common, "state", "--resume", "--skip-played")
     assert "continued after round 150" in resumed.stdout
     assert "rows: 150 skipped, 250 played, 0 left out beyond the horizon" in resumed.stdout

@@ -92,7 +92,7 @@ def test_decisions_that_stay_are_kept_once():
 
 
 @pytest.mark.parametrize("horizon", [1, 8, 9, 31])
-@pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree", "honaker", "toeplitz"])
+@pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree", "toeplitz"])
 def test_the_horizon_is_a_wall_of_the_compiled_class(horizon, method):
     X, y = stream(horizon + 1)
     learner = make(horizon=horizon, sum_method=method)

@@ -19,7 +19,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
-METHODS = ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
+METHODS = ("blt", "blt_normalised", "tree", "toeplitz")
 PEOPLE = dpoco.Participation(4, 7, enforced=False)
 BUDGET = dpoco.Budget(1.0, 1e-6)
 

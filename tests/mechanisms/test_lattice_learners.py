@@ -53,7 +53,6 @@ def bandit(rounds=24, source=None, **options):
 CASES = {
     "frank_wolfe": (frank_wolfe, {}),
     "frank_wolfe in batches": (frank_wolfe, {"batch": 4}),
-    "frank_wolfe, honaker": (frank_wolfe, {"sum_method": "honaker"}),
     "frank_wolfe, tree": (frank_wolfe, {"sum_method": "tree"}),
     "leader": (leader, {}),
     "leader, quadratic": (leader, {"statistics": "quadratic", "batch": 2}),

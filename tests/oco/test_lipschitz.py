@@ -30,7 +30,7 @@ CASES = {
     "parent": (DISC, {"resolution": 5, "transform": "parent"}),
     "paper": (LINE, {"calibration": "paper", "resolution": 9}),
     "simplex": (Simplex(2, 2.0), {"resolution": 6}),
-    "honaker": (LINE, {"resolution": 4, "sum_method": "honaker"}),
+    "sum_method": (LINE, {"resolution": 4, "sum_method": "tree"}),
     "open": (SQUARE, {"resolution": 4, "enforce": False}),
     "free": (LINE, {"resolution": 9, "budget": None}),
     "point": (Box([1.0, 2.0], [1.0, 2.0]), {}),

@@ -20,7 +20,7 @@ X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
 CONFIGURATIONS = [
     {"domain": LpBall(D, 1.5, 2.0), "loss": SquaredLoss(1.0, 1.0)},
     {"domain": LpBall(D, 2.0), "loss": LogisticLoss(1.0), "sum_method": "tree"},
-    {"domain": Simplex(D), "loss": HuberLoss(1.0, 1.0), "sum_method": "honaker"},
+    {"domain": Simplex(D), "loss": HuberLoss(1.0, 1.0), "sum_method": "tree"},
     {"domain": Box([-1.0] * D, [1.0] * D), "loss": LinearLoss(1.0), "sum_method": "toeplitz"},
     {"domain": LpBall(D, 2.0), "loss": SquaredLoss(1.0, 1.0), "statistics": "quadratic"},
     {"domain": LpBall(D, 1.0), "loss": SquaredLoss(1.0, 1.0), "statistics": "quadratic",

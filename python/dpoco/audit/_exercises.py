@@ -320,7 +320,7 @@ def _sums(cls: type) -> tuple[Exercise, ...]:
     return (
         _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float"),
         _of(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice"),
-        _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="honaker"),
+        _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="tree"),
         _of(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
         _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=3, participation=_PERSON),
     )
@@ -382,7 +382,7 @@ _LISTED = (
       )),
     _of(mechanisms.ContinualSum, _WIDE, numerics="lattice", bound=1.0),
     _of(mechanisms.ContinualSum, _SMALL, participation=_PERSON, bound=1.0),
-    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="honaker", bound=1.0),
+    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="tree", bound=1.0),
     _of(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
         bound=1.0),
     _of(mechanisms.NoisyMax, 5, budget=_PURE, sensitivity=1.0),

@@ -317,7 +317,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     Shape (rounds, draws). Computed from the definition of each factorisation, not by the engine.
     """
     if isinstance(factor, Tree):
-        return _tree_map(rounds, weighted=factor.combined)
+        return _tree_map(rounds)
     if not isinstance(factor, Buffered):
         first: Any = np.cumprod([1.0, *((2.0 * k - 1.0) / (2.0 * k) for k in range(1, rounds))])
         return _lower_toeplitz(first)
@@ -342,18 +342,11 @@ def _lower_toeplitz(first: Any) -> FloatArray:
     return np.where(lags >= 0, first[np.abs(lags)], 0.0)
 
 
-def _tree_map(rounds: int, *, weighted: bool) -> FloatArray:
-    """Return the map of the binary tree; with weights, of Honaker's estimate from below."""
-    top, variance, own = rounds.bit_length(), 1.0, [1.0]
-    for _ in range(1, top):  # the children's sum has variance 2 v
-        variance = 2.0 * variance / (1.0 + 2.0 * variance)
-        own.append(variance if weighted else 1.0)
+def _tree_map(rounds: int) -> FloatArray:
+    """Return the map of the binary tree."""
+    top = rounds.bit_length()
     nodes = [(h, i) for h in range(top) for i in range(rounds >> h)]
-    rows: dict[tuple[int, int], FloatArray] = {}
-    for (h, i), unit in zip(nodes, np.eye(len(nodes)), strict=True):
-        rows[h, i] = own[h] * unit
-        if own[h] < 1.0:
-            rows[h, i] += (1.0 - own[h]) * (rows[h - 1, 2 * i] + rows[h - 1, 2 * i + 1])
+    rows: dict[tuple[int, int], FloatArray] = dict(zip(nodes, np.eye(len(nodes)), strict=True))
     prefixes = range(1, rounds + 1)
     levels = [[h for h in range(top) if t >> h & 1] for t in prefixes]
     out: FloatArray = np.array(

@@ -72,7 +72,7 @@ class LinUCB(BanditLearner):
         rho, added to the diagonal on top of the noise margin; default: the noise margin again.
     reward_weight : float, optional
         Weight a of r x beside x x' in the sums; default: the weight with the narrowest intervals.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
@@ -248,7 +248,7 @@ class HighDimensionalBandit(BanditLearner):
     gap : float, default inf
         Known lead of the best arm's mean reward. Arms that trail by half of it in the estimates
         after the forced rounds are dropped from then on. inf: no arm is dropped.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
@@ -280,7 +280,7 @@ class HighDimensionalBandit(BanditLearner):
     3, with a clock for every arm and zero records for all arms that are not chosen. No bound on
     regret is claimed; ``docs/bandits.md`` shows measured regret. O(K d) time per round, plus O(K d)
     per update. Memory about 9 K d doubles. Tree arms take 12 K d with "blt" sums, some log2(N) K d
-    more with "tree" and "honaker", and N K d for all draws of the noise with "toeplitz", where N is
+    more with "tree", and N K d for all draws of the noise with "toeplitz", where N is
     the number of updates of an arm. A state is saved between rounds: after a load, ask again for a
     decision that waits for its reward. Proof of privacy:
     ``docs/privacy/high_dimensional_bandit.md``.

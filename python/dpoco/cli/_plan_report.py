@@ -19,7 +19,7 @@ import numpy as np
 from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
-from dpoco.accounting.regret_bounds import UNPROVED
+from dpoco.accounting._words import UNPROVED
 from dpoco.cli._support import SHOWN, console, say, table, told
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError

@@ -21,7 +21,7 @@ from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
-from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
@@ -47,7 +47,6 @@ class Mechanism(Certified):
 def continual_sum_settings(total: GaussianSum, claim: _core.Claim) -> _core.SumSettings:
     """Return the arguments of a compiled continual sum (for mechanisms and learners)."""
     factor = total.factorisation
-    tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
     settings: _core.SumSettings = {
         "dimension": max(total.summand.size, 1),
         "horizon": max(total.pushes, 1),
@@ -55,7 +54,7 @@ def continual_sum_settings(total: GaussianSum, claim: _core.Claim) -> _core.SumS
         "scale": total.scale,
         "grid": total.grid,
         "limit": float(total.limit),
-        "method": "toeplitz" if isinstance(factor, SquareRoot) else tree,
+        "method": "toeplitz" if isinstance(factor, SquareRoot) else "tree",
         "key": claim["key"],
         "stream": claim["stream"],
     }
@@ -109,13 +108,12 @@ class ContinualSum(Mechanism):
         zero. Public: never take it from the data.
     norm : float, default 2.0
         Exponent of that norm, in [1, inf].
-    method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}
-        "tree": binary tree. "honaker": binary tree with variance-weighted nodes. "toeplitz":
-        square-root factorisation, horizon up to 4096, O(T d) memory. "blt": its streaming
-        approximation with five buffers. "blt_normalised": the same with smaller draws later on,
-        since fewer sums remain; it has 3 to 6 % less noise at the noisiest round of a known
-        horizon. "auto" (default) takes the smallest worst-case error at equal privacy:
-        "blt_normalised", or "blt" for an unknown horizon; see `plan`.
+    method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}
+        "tree": binary tree. "toeplitz": square-root factorisation, horizon up to 4096, O(T d)
+        memory. "blt": its streaming approximation with five buffers. "blt_normalised": the same
+        with smaller draws later on, since fewer sums remain; it has 3 to 6 % less noise at the
+        noisiest round of a known horizon. "auto" (default) takes the smallest worst-case error at
+        equal privacy: "blt_normalised", or "blt" for an unknown horizon; see `plan`.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float, optional
@@ -141,7 +139,7 @@ class ContinualSum(Mechanism):
     -----
     The stream may be adaptive: a vector may depend on all earlier sums. The error at round t has
     standard deviation ``standard_deviation(t)`` in each coordinate, exactly. Memory: 6 d numbers
-    with "blt", d log2 T with "tree", twice that with "honaker". Time per round: one noise vector
+    with "blt", d log2 T with "tree". Time per round: one noise vector
     and O(d). Proof: ``docs/privacy/continual_sum.md``.
 
     Examples
