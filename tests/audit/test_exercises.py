@@ -281,6 +281,6 @@ def test_a_replay_without_bounds_says_that_it_saw_nothing(name):
 
 
 def test_a_learner_without_a_standard_case_is_told_what_to_register(monkeypatch):
-    monkeypatch.delitem(standard.CASES, "continual-sum")
-    with pytest.raises(ValueError, match=r"continual-sum has no .*registered in CASES"):
-        standard_case("ContinualSum")
+    monkeypatch.delitem(standard.CASES, "above-threshold")
+    with pytest.raises(ValueError, match=r"above-threshold has no .* none of domain, experts"):
+        standard_case("AboveThreshold")

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from dpoco._participation import Participation
-from dpoco._state import Stateful
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
@@ -189,7 +188,7 @@ def standard_case(
         stream=stream.stream,
         neighbour=neighbour,
         replacements=replacements,
-        claim=Claim.of(problem.make(Source.seeded(0)).guarantee),
+        claim=Claim.of(problem.make(Source()).guarantee),
         settings={
             "epsilon": budget.epsilon,
             "delta": budget.delta,
@@ -239,7 +238,7 @@ class Asked:
             taken = signature(self.published).parameters
             known = {name: value for name, value in options.items() if name in taken}
             options["plan"] = self.published(*arguments, budget=self.budget, **known)
-        if not issubclass(self.cls, Stateful):  # of others there is nothing to calibrate apart
+        if "plan" not in signature(self.cls).parameters:  # made whole every time
             make = partial(self.cls, *arguments, budget=self.budget, **options)
             return lambda source: make(source=source)
         return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
