@@ -208,8 +208,8 @@ class Vectors(Sums):
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         ours, theirs = (np.array(play.notes["released"]) for play in (base, other))
-        expected = base.notes["leaf"][at] - other.notes["leaf"][at]
-        apart = (ours - theirs) - np.where(np.arange(len(ours)) >= at, 1.0, 0.0)[:, None] * expected
+        moved = np.array(base.notes["leaf"]) - np.array(other.notes["leaf"])
+        apart = (ours - theirs) - np.cumsum(moved, axis=0)
         scale = self.plan.noise_scale
         steps = release_grid(scale) if scale > 0.0 else 0.0  # releases are rounded
         sizes = self.plan.bound + np.abs(ours).max(axis=1)
