@@ -94,6 +94,7 @@ __all__ = [
     "random",
     "samplers",
     "scale",
+    "statistics",
 ]
 
 

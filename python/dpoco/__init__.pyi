@@ -23,6 +23,7 @@ from dpoco import published as published
 from dpoco import random as random
 from dpoco import samplers as samplers
 from dpoco import scale as scale
+from dpoco import statistics as statistics
 from dpoco._choice import Choice as Choice
 from dpoco._choice import choose as choose
 from dpoco._encryption import EncryptionKey as EncryptionKey

@@ -27,7 +27,7 @@ from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
 from dpoco._options import constructor_options
 from dpoco.errors import RoundOrderError, StateError
-from dpoco.learners import LEARNERS, own_class
+from dpoco.learners import LEARNERS, MONITORS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import written
@@ -476,8 +476,8 @@ class Stateful(_core.Live):
 
 def _class_of(kind: Any) -> type[Stateful]:
     """Return the class that a state file names: nothing else is ever imported on its word."""
-    known = (each for each in LEARNERS if each.class_name == kind and each.plays != "batch")
-    learner = next(known, None)
+    known = (each for each in (*LEARNERS, *MONITORS) if each.class_name == kind)
+    learner = next((each for each in known if each.plays != "batch"), None)
     if learner is None:
         raise StateError("state is of a kind this library does not know")
     return learner.load()  # type: ignore[no-any-return]
