@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, float_array
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.plan import Plan
 from dpoco.audit._playing import Playing, Rounds, same
 from dpoco.errors import BudgetExceeded
 from dpoco.random import Source
@@ -263,9 +264,16 @@ def calibrated_once(
         if changes:
             plan = replace(first.plan, **changes)
             first = cls(*arguments, budget=None, plan=plan, **options)
-    own = vars(first._accountant)
-    promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
-    shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
+
+    def promise(*_: Any, **__: Any) -> Guarantee:
+        guarantee: Guarantee = first.guarantee
+        return guarantee
+
+    body: dict[str, Any] = {"_certify": promise, "__doc__": cls.__doc__}
+    if not isinstance(first.plan, Plan):
+        own = vars(first._accountant)
+        body["_accountant"] = SimpleNamespace(**{**own, "guarantee": promise})
+    shared = type(cls.__name__, (cls,), body)
 
     def make(source: Source) -> Any:
         with quiet():

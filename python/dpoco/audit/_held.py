@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dpoco import mechanisms
+from dpoco import _core, mechanisms
 from dpoco._validation import FloatArray
 from dpoco.audit._family import Change, Family, Play
 from dpoco.audit._playing import VERBS, Rounds, finite, plays_of
 from dpoco.audit._sums import clipped
 from dpoco.privacy.mechanisms.base import Mechanism, Parts
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 KINDS = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold)
 
@@ -111,16 +113,20 @@ class Held(Family):
 
 def _moved(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> Iterator[Change]:
     """Yield what moved of that which enters a mechanism, in the changed round or in another."""
-    p = mechanism.plan
     if isinstance(mechanism, mechanisms.ContinualSum):
+        total, near = mechanism.guarantee.description, mechanism.guarantee.neighbours
+        assert isinstance(total, GaussianSum) and isinstance(total.summand, ClippedVector)
         if not own:
             most = float(np.abs(pair[0] - pair[1]).max())
             yield f"what enters {name} in other rounds", most, 0.0
             return
-        first, second = (clipped(row, p.bound, p.norm, None) for row in pair)
-        moved = np.linalg.norm(first - second, p.norm)
-        yield f"what enters {name}", float(moved), p.sensitivity
+        vector = total.summand
+        first, second = (clipped(row, vector.bound, vector.norm, None) for row in pair)
+        norm = 2.0 if total.order == 2.0 else vector.norm
+        moved = _core.norm(np.ascontiguousarray(first - second), norm)
+        yield f"what enters {name}", moved, vector.movement(near, total.order)
         return
+    p = mechanism.plan
     change = pair[0] - pair[1]
     yield f"what {name} is asked", float(np.abs(change).max()), p.sensitivity
     if isinstance(mechanism, mechanisms.NoisyMax):

@@ -122,7 +122,7 @@ class Playing:
         if self.plays == "arms":
             return {"contexts": (learner.dimension,), "rewards": (learner.arms,)}
         if self.plays == "sums":
-            return {"vectors": (learner.plan.dimension,)}
+            return {"vectors": (learner.plan.mechanism.summand.size,)}
         if self.plays == "scores":
             return {"scores": (learner.plan.candidates,)}
         if self.plays == "queries":

@@ -15,10 +15,12 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
+from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Change, Family, Play
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.neighbours import Neighbours
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -66,7 +68,7 @@ class Sums(Family):
     def slack(self, found: FloatArray) -> float:
         """Return how far a sum may be from the one before and the leaves since."""
         # Leaves may end on the other side of half a grid; a batch's are added in another order.
-        scale = max(float(np.abs(found).max()), self.plan.sensitivity)
+        scale = max(float(np.abs(found).max()), self.sensitivity)
         return float(ROUNDING * scale + 2.0 * self.grid)
 
     @property
@@ -75,8 +77,18 @@ class Sums(Family):
         return self.learner.plan
 
     @property
+    def sensitivity(self) -> float:
+        """How far one record moves the sum, in the norm that its noise is measured against."""
+        m = self.mechanism
+        if isinstance(m, GaussianSum):
+            return m.summand.movement(Neighbours(self.relation), m.order)
+        return float(self.plan.sensitivity)
+
+    @property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
+        if isinstance(self.learner.plan, Plan):
+            return int(self.mechanism.batch)
         return int(getattr(self.learner.plan, "batch", 1))
 
     @property
@@ -134,7 +146,7 @@ class Sums(Family):
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
-        yield "the sum", leaf, self.learner.plan.sensitivity
+        yield "the sum", leaf, self.sensitivity
         if self.charges_leaves:
             yield from self.spent(leaf)
         yield from self.moved(base, other, at)
@@ -145,21 +157,21 @@ class Sums(Family):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             size = self.size(gap)
             rounding = math.sqrt(gap.size) * self.grid
-            yield "the sum", size, self.learner.plan.sensitivity + rounding
+            yield "the sum", size, self.sensitivity + rounding
             yield from self.spent(size)
 
     def spent(self, moved: float) -> Iterator[Change]:
         """Yield the mu that a movement of the sum spends, and the guarantee's."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
-            spent = moved * m.factorisation.column(m.pushes) / self.plan.noise_scale
+            spent = moved * m.factorisation.column(m.pushes) / m.scale
             yield "mu of the releases", spent, mu
 
     def spent_by(self, other: Play) -> Iterator[Change]:
         # At equal releases, as the proof has it: what each record adds is compared with what the
         # old one would have added.
         moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
-        sensitivity, m = self.learner.plan.sensitivity, self.mechanism
+        sensitivity, m = self.sensitivity, self.mechanism
         yield "the sum", max(self.size(row) for row in moved), sensitivity
         guarantee = self.learner.guarantee
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
@@ -170,7 +182,7 @@ class Sums(Family):
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
-        yield "mu of the releases", size / self.plan.noise_scale, guarantee.mu
+        yield "mu of the releases", size / m.scale, guarantee.mu
 
 
 class Vectors(Sums):
@@ -183,36 +195,36 @@ class Vectors(Sums):
     needs = ("variates_drawn",)
 
     def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
-        p, row = learner.plan, record[0]
+        vector, row = self.mechanism.summand, record[0]
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
             return np.zeros_like(row)
-        size = largest * _core.norm(np.ascontiguousarray(row / largest), p.norm)
-        inside: FloatArray = (row / largest) * (p.bound / (size / largest))
-        return row if size <= p.bound else inside
+        size = largest * _core.norm(np.ascontiguousarray(row / largest), vector.norm)
+        inside: FloatArray = (row / largest) * (vector.bound / (size / largest))
+        return row if size <= vector.bound else inside
 
     def exact(self, learner: Any) -> FloatArray:
-        return np.zeros(learner.plan.dimension)
+        return np.zeros(self.mechanism.summand.size)
 
     def start(self, learner: Any, play: Play) -> None:
         return
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         play.note(released=answer)
-        return int(learner.plan.noise_scale > 0.0)
+        return int(self.mechanism.scale > 0.0)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         moved = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
-        yield "the sum", moved, self.plan.sensitivity
+        yield "the sum", moved, self.sensitivity
         yield from self.spent(moved)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         ours, theirs = (np.array(play.notes["released"]) for play in (base, other))
         moved = np.array(base.notes["leaf"]) - np.array(other.notes["leaf"])
         apart = (ours - theirs) - np.cumsum(moved, axis=0)
-        scale = self.plan.noise_scale
+        scale = self.mechanism.scale
         steps = release_grid(scale) if scale > 0.0 else 0.0  # releases are rounded
-        sizes = self.plan.bound + np.abs(ours).max(axis=1)
+        sizes = self.mechanism.summand.bound + np.abs(ours).max(axis=1)
         slack = 2.0 * steps + 2.0 * self.grid + 1e-12 * sizes
         stray = np.flatnonzero(~(np.abs(apart).max(axis=1) <= slack))
         if len(stray):
