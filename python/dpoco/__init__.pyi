@@ -23,11 +23,13 @@ from dpoco import published as published
 from dpoco import random as random
 from dpoco import samplers as samplers
 from dpoco import scale as scale
+from dpoco import statistics as statistics
 from dpoco._choice import Choice as Choice
 from dpoco._choice import choose as choose
 from dpoco._encryption import EncryptionKey as EncryptionKey
 from dpoco._model import Model as Model
 from dpoco._participation import Participation as Participation
+from dpoco._state import encrypt_file as encrypt_file
 from dpoco._state import load as load
 from dpoco._tickets import Ticket as Ticket
 from dpoco.accounting import Budget as Budget

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpoco._html import as_html
 from dpoco._validation import choice, imported, positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.explanation import as_html
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.evaluation import playing

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._clipping import admitted_losses, checked_range
+from dpoco._clipping import Flags, admitted_losses, checked_range
 from dpoco._validation import FloatArray, float_array, positive_int, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
@@ -24,7 +24,7 @@ from dpoco.domains import Domain
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
-from dpoco.trace import Flags, average_over, counted_rounds
+from dpoco.trace import average_over, counted_rounds
 
 
 @dataclass(frozen=True)

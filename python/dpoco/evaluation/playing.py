@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import Flags
 from dpoco._encryption import EncryptionKey, given_key
 from dpoco._learner import Progress
 from dpoco._participation import Participation
@@ -29,7 +30,7 @@ from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
-from dpoco.trace import Flags, RecordShares, average_over, beyond_flags, counted_rounds
+from dpoco.trace import RecordShares, average_over, beyond_flags, counted_rounds
 
 Step = Callable[[str, int, int], None]
 
