@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.fixture(scope="module")
 def page():
     section = PAGE.partition("## Add a learner\n")[2].partition("\n## ")[0]
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     names = {}
     for block in blocks:
         exec(compile(block, "CONTRIBUTING.md", "exec"), names)

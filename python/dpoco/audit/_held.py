@@ -115,7 +115,8 @@ def _moved(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> Iter
     """Yield what moved of that which enters a mechanism, in the changed round or in another."""
     if isinstance(mechanism, mechanisms.ContinualSum):
         total, near = mechanism.guarantee.description, mechanism.guarantee.neighbours
-        assert isinstance(total, GaussianSum) and isinstance(total.summand, ClippedVector)
+        assert isinstance(total, GaussianSum)
+        assert isinstance(total.summand, ClippedVector)
         if not own:
             most = float(np.abs(pair[0] - pair[1]).max())
             yield f"what enters {name} in other rounds", most, 0.0
