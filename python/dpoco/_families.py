@@ -149,7 +149,7 @@ class Sums(Family):
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
         """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 1)
-        return (float_array("values", batch[0], (None, learner.plan.dimension)),)
+        return (float_array("values", batch[0], (None, learner.plan.mechanism.summand.size)),)
 
     def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
         """Play the rounds, and return what they release."""
