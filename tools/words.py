@@ -3,8 +3,8 @@
 Usage: python tools/words.py            # exit code 1 if there is an offender that is not listed
        python tools/words.py --write    # take mended offenders off the list; adds none
 
-`tools/words.txt` lists the known offenders, `RULE PATH NAME COUNT` a line. Add a line by hand only
-for a word that is right where it is. A rule applies to everything; nothing is exempt by place.
+`tools/words.txt` lists the known offenders, `RULE NAME COUNT` a line: names and phrases that are
+older than the rules, and the few that are right. `--show RULE` prints their places.
 
 Rules
 -----
@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 KNOWN = Path(__file__).with_suffix(".txt")
 
 Offender = tuple[str, str, str]  # rule, path, name or phrase
+Known = tuple[str, str]  # rule, name or phrase
 
 CODE = ("python/dpoco", "tools", "check", "examples", "bench", "cpp/include", "cpp/src",
         "cpp/bindings")  # fmt: skip
@@ -67,8 +68,8 @@ RIDDLE = re.compile(r"(?:^|(?<=[.:;] ))What [^.?;:`]*? (?:is|are|has|have|may|mu
 NORM = re.compile(r"(?<![|\\])\|(?![|\s])[^|$\n]{1,24}(?<![|\\\s])\|(?:_[12pq\\{]|\^2)(?![.\d])")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 DEFINED = re.compile(  # a type, then a name and its arguments, at the start of a line
-    r"^(?![ \t]*(?:return|throw|else|case|delete|new|co_\w+)\b)[ \t]*[\w:<>,&*\[\] \t]*[\w>&*\]][ \t]+[&*]?"
-    r"([a-z_]\w*)\(",
+    r"^(?![ \t]*(?:return|throw|else|case|delete|new|co_\w+)\b)"
+    r"[ \t]*[\w:<>,&*\[\] \t]*[\w>&*\]][ \t]+[&*]?([a-z_]\w*)\(",
     re.M,
 )
 SAID = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.S)
@@ -141,17 +142,25 @@ def find_offenders() -> Counter[Offender]:
     return found
 
 
-def read_known(text: str) -> Counter[Offender]:
+def count_names(found: Counter[Offender]) -> Counter[Known]:
+    """Return how often each name is there, wherever: a file that moves adds none."""
+    counts: Counter[Known] = Counter()
+    for (rule, _, name), count in found.items():
+        counts[rule, name] += count
+    return counts
+
+
+def read_known(text: str) -> Counter[Known]:
     """Return the offenders of the list."""
-    known: Counter[Offender] = Counter()
+    known: Counter[Known] = Counter()
     for line in text.splitlines():
-        rule, path, rest = line.split(" ", 2)
+        rule, rest = line.split(" ", 1)
         name, _, count = rest.rpartition(" ")
-        known[rule, path, name] = int(count)
+        known[rule, name] = int(count)
     return known
 
 
-def write_known(known: Counter[Offender]) -> str:
+def write_known(known: Counter[Known]) -> str:
     """Return the text of a list."""
     rows = sorted((*key, count) for key, count in known.items() if count > 0)
     return "".join(" ".join(map(str, row)) + "\n" for row in rows)
@@ -161,16 +170,20 @@ def main(arguments: list[str]) -> int:
     """Compare the repository with the list."""
     parser = argparse.ArgumentParser(description="Names and phrases to mend.")
     parser.add_argument("--write", action="store_true", help="take mended offenders off the list")
+    parser.add_argument("--show", metavar="RULE", help="print where a rule finds something")
     options = parser.parse_args(arguments)
     found, known = find_offenders(), read_known(KNOWN.read_text(encoding="utf-8"))
-    for (rule, path, name), count in sorted((found - known).items()):
-        print(f"{path}: {rule}: {name}" + (f" ({count} times more)" if count > 1 else ""))
+    counts = count_names(found)
+    for (rule, path, name), count in sorted(found.items()):
+        if counts[rule, name] > known[rule, name]:
+            print(f"{path}: {rule}: {name}: {count} here, {known[rule, name]} listed everywhere")
+        elif rule == options.show:
+            print(f"{path}: {name}: {count}")
     if options.write:
-        KNOWN.write_text(write_known(found & known), encoding="utf-8")
-    counts = Counter(rule for rule, *_ in found.elements())
-    listed = Counter(rule for rule, *_ in known.elements())
-    print(", ".join(f"{rule} {counts[rule]} of {listed[rule]}" for rule in sorted(listed | counts)))
-    return 1 if found - known else 0
+        KNOWN.write_text(write_known(counts & known), encoding="utf-8")
+    now, listed = (Counter(rule for rule, _ in each.elements()) for each in (counts, known))
+    print(", ".join(f"{rule} {now[rule]} of {listed[rule]}" for rule in sorted(listed | now)))
+    return 1 if counts - known else 0
 
 
 if __name__ == "__main__":
