@@ -21,8 +21,8 @@ TARGET = 1e6 / 60.0
 
 
 def maker(kind: type, *arguments: Any, **options: Any) -> Callable[[Source], Any]:
-    p = kind(*arguments, horizon=ROUNDS, budget=GAUSS, **options).parameters
-    given = {"budget": None, "parameters": p, **options}
+    p = kind(*arguments, horizon=ROUNDS, budget=GAUSS, **options).plan
+    given = {"budget": None, "plan": p, **options}
 
     def make(source: Source) -> Any:
         return kind(*arguments, horizon=ROUNDS, source=source, **given)

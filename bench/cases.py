@@ -132,7 +132,7 @@ def compiled_sum_rows(pairs: int, entries: int) -> Iterator[Row]:
     chosen = [name for name in sets if name == "avx2" or name == sets[0]]
     for d in DIMENSIONS:
         values = vectors(entries // d, d)
-        scale = continual_sum(d, "tree").parameters.noise_scale
+        scale = continual_sum(d, "tree").plan.noise_scale
         # NumPy's own normals, and the fastest normals a compiled loop can have.
         trees = {"pool": numba_tree.Tree(d, scale=scale, bound=1.0, noise="pool")}
         trees.update([numba_tree.fastest(d, scale, values)])
@@ -158,7 +158,7 @@ def loop_sum_rows(pairs: int, entries: int) -> Iterator[Row]:
         values = vectors(min(entries // d, 20_000), d)
         for method in ("blt", "tree"):
             total = continual_sum(d, method)
-            scale = total.parameters.noise_scale
+            scale = total.plan.noise_scale
             loop: numpy_loops.Tree | numpy_loops.BufferedToeplitz
             if method == "tree":
                 loop = numpy_loops.Tree(d, scale=scale, bound=1.0)
@@ -199,14 +199,14 @@ def numpy_learner(
     ours: dpoco.frank_wolfe.TreeFrankWolfe, p: float, *, noisy: bool = True
 ) -> numpy_loops.FrankWolfe:
     blt = blt_parameters(HORIZON)
-    bound = ours.parameters.leaf_scalar_bound
+    bound = ours.plan.leaf_scalar_bound
     return numpy_loops.FrankWolfe(
         ours.domain.dimension,
         p=p,
         radius=2.0,
         feature_bound=1.0,
         leaf_bound=math.inf if bound is None else bound,
-        scale=ours.parameters.noise_scale if noisy else 0.0,
+        scale=ours.plan.noise_scale if noisy else 0.0,
         decay=blt.decay,
         weights=blt.weights,
     )
@@ -221,7 +221,7 @@ def records(rounds: int, d: int, p: float) -> tuple[FloatArray, FloatArray]:
 def compiled_learner(
     ours: dpoco.frank_wolfe.TreeFrankWolfe, p: float, *, noisy: bool = True
 ) -> numba_frank_wolfe.FrankWolfe:
-    d, bound = ours.domain.dimension, ours.parameters.leaf_scalar_bound
+    d, bound = ours.domain.dimension, ours.plan.leaf_scalar_bound
     scale = 0.0
     if noisy:
         scale = tree_frank_wolfe.calibrate(

@@ -158,7 +158,7 @@ def play_calibrated(
     # Not `clone`, which would calibrate again.
     fresh = type(calibrated)(
         calibrated.domain, calibrated.loss, horizon=calibrated.horizon, budget=None,
-        parameters=calibrated.parameters,
+        plan=calibrated.plan,
     )  # fmt: skip
     fresh.run(gradients, record_decisions=False)
 

@@ -84,7 +84,7 @@ def hedge_rows(pairs: int, shrink: int) -> Iterator[Row]:
         competitors.append(("NumPy, tree", TreeHedge(n, scale=scale, eta=eta), targets[1]))
         for against, theirs, target in competitors:
             for name in chosen:
-                ours = experts.PrefixHedge(n, horizon=ROUNDS, budget=BUDGET, parameters=p)
+                ours = experts.PrefixHedge(n, horizon=ROUNDS, budget=BUDGET, plan=p)
                 yield compare(
                     f"PrefixHedge.run, calibrated for {ROUNDS:,} rounds (ns per round)",
                     f"N = {n}, {p.sum_method}",

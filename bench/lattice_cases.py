@@ -112,7 +112,7 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
             made = dpoco.bandits.LinUCB(
                 2,
                 d,
-                parameters=first.parameters,
+                plan=first.plan,
                 **{"context_bound": 1.0, "reward_bound": 1.0, **common},
             )
             return made.run(features, np.stack([labels, -labels], axis=1))
@@ -122,7 +122,6 @@ def _made(d: int, rounds: int, features: Any, labels: Any) -> dict[str, Callable
     made: dict[str, Callable[..., Any]] = {
         "blt sum": lambda numerics: total("blt", numerics),
         "tree sum": lambda numerics: total("tree", numerics),
-        "honaker sum": lambda numerics: total("honaker", numerics),
         "TreeFrankWolfe": frank_wolfe,
         "NoisyFTRL": leader,
         "PrefixHedge": hedge,

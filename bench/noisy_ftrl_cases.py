@@ -103,7 +103,7 @@ def rows(pairs: int, shrink: int) -> Iterator[Row]:
     for d, factor in ((10, 10.0), (100, None), (1000, None)):
         gradients = records((20_000 if d == 10 else 2000) // shrink, d)
         ours = leader(d, linear)
-        p = ours.parameters
+        p = ours.plan
         yield compare(
             "NoisyFTRL.run on linear losses against a NumPy loop (ns per round)",
             f"d = {d}",
@@ -121,5 +121,5 @@ def check_competitor() -> None:
     """Raise if the NumPy loop decides something else than ours; without noise, so exactly."""
     gradients = records(300, 5)
     ours = leader(5, dpoco.losses.LinearLoss(gradient_bound=1.0), budget=None)
-    theirs = LinearLeader(5, scale=0.0, step_size=ours.parameters.step_size).run(gradients)
+    theirs = LinearLeader(5, scale=0.0, step_size=ours.plan.step_size).run(gradients)
     np.testing.assert_allclose(theirs, ours.run(gradients).decisions, atol=1e-12)

@@ -28,7 +28,7 @@ def arguments(dimension: int) -> tuple[Any, Any]:
     from dataclasses import replace
 
     domain, loss = LpBall(dimension, 2.0), LinearLoss(1.0)
-    honest = NoisyFTRL(domain, loss, horizon=HORIZON, budget=BUDGET).parameters
+    honest = NoisyFTRL(domain, loss, horizon=HORIZON, budget=BUDGET).plan
     return honest, replace(honest, noise_scale=0.5 * honest.noise_scale)
 
 
@@ -37,7 +37,7 @@ def make(dimension: int, source: Source, half: bool = False) -> NoisyFTRL:
     parameters = arguments(dimension)[int(half)]
     return NoisyFTRL(
         LpBall(dimension, 2.0), LinearLoss(1.0), horizon=HORIZON, budget=None,
-        parameters=parameters, source=source,
+        plan=parameters, source=source,
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def sums() -> Iterator[Peer]:
         total = dpoco.mechanisms.ContinualSum(
             d, horizon=cases.HORIZON, budget=cases.BUDGET, bound=1.0
         )
-        scale = cases.continual_sum(d, "tree").parameters.noise_scale
+        scale = cases.continual_sum(d, "tree").plan.noise_scale
         _, tree = numba_tree.fastest(d, scale, values)
         yield Peer(
             f"`ContinualSum.run`, d = {d}", partial(total.run, values), len(values),
@@ -131,7 +131,7 @@ def vectors() -> Iterator[Peer]:
             "NumPy", partial(theirs.run, features, labels),
         )  # fmt: skip
     ours = polyhedral_cases.learner(d, "gumbel", horizon=10**8)
-    p = ours.parameters
+    p = ours.plan
     compiled = numba_polyhedral.Polyhedral(
         d, scale=p.scale, exponent=p.exponent, bound=float(p.leaf_scalar_bound or 0.0)
     )
@@ -147,7 +147,7 @@ def check_compiled_selection() -> None:
     """Raise unless, where noise is next to nothing, the compiled decision is ours."""
     features, labels = polyhedral_cases.records(40, 6)
     ours = polyhedral_cases.learner(6, "gumbel", horizon=40, private=False)
-    p = ours.parameters
+    p = ours.plan
     theirs = numba_polyhedral.Polyhedral(
         6, scale=1e-12, exponent=p.exponent, bound=float(p.leaf_scalar_bound or 0.0)
     )
@@ -160,7 +160,7 @@ def choices() -> Iterator[Peer]:
     for n in (10, 1000):
         losses = expert_cases.losses_of(200_000 // n, n)
         ours: Any = experts.PrefixHedge(n, horizon=expert_cases.ROUNDS, budget=cases.BUDGET)
-        eta = ours.parameters.learning_rate
+        eta = ours.plan.learning_rate
         ours = experts.PrefixHedge(n, horizon=10**9, budget=cases.BUDGET)
         _, hedge = numba_hedge.fastest(n, expert_cases.tree_scale(n), eta, losses)
         yield Peer(
@@ -182,7 +182,7 @@ def choices() -> Iterator[Peer]:
         ours = experts.BatchShare(
             100, horizon=10**9, budget=budget, switches=5, batch=1, noise=law  # type: ignore[arg-type]
         )  # fmt: skip
-        p = ours.parameters
+        p = ours.plan
         shares = numba_selection.Shares(
             100, scale=p.noise_scale, eta=p.learning_rate, share=p.share_rate,
             gaussian=law == "gaussian",

@@ -44,7 +44,7 @@ def main() -> None:
     plain = dpoco.oco.NoisyFTRL(domain, loss, horizon=given.rounds, budget=dpoco.Budget(4.0, 1e-8))
     with_people = dpoco.oco.NoisyFTRL(
         domain, loss, horizon=given.rounds, budget=None,
-        parameters=plain.parameters, participation=rule,
+        plan=plain.plan, participation=rule,
     )  # fmt: skip
     best = {"plain": np.inf, "people": np.inf}
     for _ in range(given.repeats):  # interleaved

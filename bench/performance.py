@@ -377,7 +377,7 @@ def in_memory() -> Iterator[str]:
             start = time.process_time()
             first = make(d)
             made = 1e3 * (time.process_time() - start)
-            parameters = first.get_params() | {"parameters": first.parameters, "source": None}
+            parameters = first.get_params() | {"plan": first.plan, "source": None}
             count = 500 if d < 1000 else 200
             [type(first)(**parameters) for _ in range(20)]
             gc.collect()

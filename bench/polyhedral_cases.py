@@ -73,7 +73,7 @@ def learner(
 
 
 def twin(ours: PolyhedralFrankWolfe, selector: str) -> NumpyLearner:
-    p = ours.parameters
+    p = ours.plan
     assert p.leaf_scalar_bound is not None
     return NumpyLearner(
         ours.domain.dimension, scale=p.scale, exponent=p.exponent, bound=p.leaf_scalar_bound,

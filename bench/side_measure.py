@@ -83,14 +83,14 @@ class Calibrated:
 
     def __init__(self, make: Callable[..., Any]) -> None:
         self._make = make
-        self._parameters: dict[str, Any] = {}
+        self._plan: dict[str, Any] = {}
 
     def __call__(self, column: str, seed: int) -> Any:
         budget = BUDGETS[column]
-        if column not in self._parameters:
-            self._parameters[column] = self._make(budget=budget).parameters
+        if column not in self._plan:
+            self._plan[column] = self._make(budget=budget).plan
         source = dpoco.random.Source.seeded(1000 + seed)
-        return self._make(budget=budget, parameters=self._parameters[column], source=source)
+        return self._make(budget=budget, plan=self._plan[column], source=source)
 
 
 def summary(values: FloatArray) -> tuple[float, float | None]:

@@ -184,11 +184,11 @@ def loops(cycles: int, directory: Path) -> list[tuple[str, Callable[[], object],
     learner.decide()
     learner.observe(np.ones(DIMENSION), 1.0)
     experts = tracker()
-    parameters = learner.parameters
+    parameters = learner.plan
 
     def create() -> None:
         dpoco.frank_wolfe.TreeFrankWolfe(
-            learner.domain, learner.loss, horizon=10**6, budget=None, parameters=parameters
+            learner.domain, learner.loss, horizon=10**6, budget=None, plan=parameters
         ).decide()
 
     def save_and_load() -> None:

@@ -839,9 +839,8 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
     if scale == 0:
         return None
     held, factor = sum_column(own, near), own.factorisation
-    draws = pushes * (2 if getattr(factor, "combined", False) else 1)
     if grid == 0:
-        mass = draws * (size if own.order == 2 else 8 * (size + 1)) * TAIL
+        mass = pushes * (size if own.order == 2 else 8 * (size + 1)) * TAIL
         return loss_of("gdp", mass, mu=moved * held / scale)
     require_grid(grid, scale)
     covered(own.order == 2, "noise of such an order on a lattice")
@@ -859,7 +858,7 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
         buffers.require_lattice(pushes)
         path = buffers.path(pushes, grid, scale)
     mu = (held * (moved + leaf) + arb(size).sqrt() * path) / scale
-    return loss_of("gdp", draws * size * 6 * EXACT_TAIL, mu=mu)
+    return loss_of("gdp", pushes * size * 6 * EXACT_TAIL, mu=mu)
 
 
 # -- Batches and fits ------------------------------------------------------------------------------
@@ -1134,7 +1133,7 @@ glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_an
 dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension
 n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_losses: experts n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
-blt_normalised: decay X, weights X, pushes n; tree: combined b; square_root:; gaussian_sum: summand
+blt_normalised: decay X, weights X, pushes n; tree:; square_root:; gaussian_sum: summand
 d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, limit n0, growth s-?;
 batch_release: experts n, law s, scale, batch n, grid x0; smooth_losses: dimension n, lipschitz,
 smoothness x0i, rank n0, enforced b; scheduled:; density_ratio: forced x0, high x0, low x0;

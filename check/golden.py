@@ -69,7 +69,6 @@ def streams(horizon: int | None, budget: Budget) -> Iterator[Case]:
         for more in (
             {"batch": 7},
             {"sum_method": "tree"},
-            {"sum_method": "honaker"},
             {"numerics": "float"},
         ):
             yield oco.NoisyFTRL, (LpBall(3, 1.0), lin), {**both, **more}
@@ -125,7 +124,7 @@ def corners(horizon: int, budget: Budget) -> Iterator[Case]:
     for arm, relation in product(("polyhedral", "tree"), ("replace", "zero_out")):
         more = {**common, "arm_learner": arm, "relation": relation}
         yield bandits.HighDimensionalBandit, (3, LpBall(20, 1.0)), more
-    for method, norm in (("auto", 2.0), ("honaker", 1.0), ("tree", math.inf)):
+    for method, norm in (("auto", 2.0), ("tree", math.inf)):
         yield mechanisms.ContinualSum, (4,), {**common, "method": method, "norm": norm}
     for noise in ("exponential", "gumbel", "laplace"):
         yield mechanisms.NoisyMax, (5,), {**common, "noise": noise}
@@ -193,7 +192,7 @@ def certified(learner: Any) -> dict[str, Any]:
         "at 0.7": g.delta_at(0.7),
         "at 1e-5": g.epsilon_at(1e-5),
     }
-    parameters = json.dumps(learner.parameters.to_dict(), sort_keys=True).encode()
+    parameters = json.dumps(learner.plan.to_dict(), sort_keys=True).encode()
     return {
         **{name: float(value).hex() for name, value in numbers.items()},
         "certified": g.certified,

@@ -86,8 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
             build = partial(kind, domain, loss, horizon=rounds, budget=budget)
             if name.endswith("published"):
                 printed = PAPERS[kind](domain, loss, horizon=rounds, budget=budget)
-                build = partial(build, parameters=printed)
-            bounds[name] = build().parameters.regret_bound / rounds
+                build = partial(build, plan=printed)
+            bounds[name] = build().plan.regret_bound / rounds
             seeded = {"repeats": 2 if options.quick else 5, "seed": 1}
             runs[name] = repeat_runs(lambda s, b=build: b(source=s), features, labels, **seeded)
             regret = np.mean([trace.regret(best)[-1] for trace in runs[name]]) / rounds

@@ -42,9 +42,9 @@ def learners(build, rule, epsilon):
     group = dpoco.Budget(gaussian.gaussian_epsilon(single, DELTA), DELTA)
     asked = dpoco.Budget(epsilon, DELTA)
     return {
-        "a round": build(asked).parameters,
-        "a group": build(group).parameters,
-        "a person": build(asked, participation=rule).parameters,
+        "a round": build(asked).plan,
+        "a group": build(group).plan,
+        "a person": build(asked, participation=rule).plan,
     }
 
 
@@ -66,7 +66,7 @@ def compare(features, labels, who, rule, epsilons, runs):
     found: dict[str, list] = {}
     for epsilon in epsilons:
         for name, parameters in learners(build, rule, epsilon).items():
-            kept = {"parameters": parameters, "participation": rule}
+            kept = {"plan": parameters, "participation": rule}
             losses = []
             for run in range(runs):
                 learner = build(None, source=SeedTree(0).child(name, run).source(), **kept)

@@ -51,8 +51,8 @@ def recommender(unit, world, source=None):
         return LinUCB(
             OFFERS, TRAITS, budget=budget, participation=rule(world), source=source, **common
         )
-    planned = LinUCB(OFFERS, TRAITS, budget=budget, **common).parameters
-    kept = {"budget": None, "parameters": planned, "participation": rule(world)}
+    planned = LinUCB(OFFERS, TRAITS, budget=budget, **common).plan
+    kept = {"budget": None, "plan": planned, "participation": rule(world)}
     return LinUCB(OFFERS, TRAITS, source=source, **kept, **common)
 
 

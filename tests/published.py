@@ -38,4 +38,4 @@ def built(kind, *problem, calibration="tight", source=None, budget=None, **optio
         kind._accountant, *problem, calibration=calibration, budget=budget, **options
     )
     own = {name: options[name] for name in ("horizon", "lipschitz") if name in options}
-    return kind(*problem, source=source, budget=None, parameters=parameters, **own)
+    return kind(*problem, source=source, budget=None, plan=parameters, **own)

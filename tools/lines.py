@@ -287,7 +287,7 @@ class Closure:
             own = _members(node).values()
             parts += [part for part in node.body if part not in own]
             for part in node.body:
-                if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "parameters":
+                if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "plan":
                     self._ask(self._resolved(module, ast.unparse(part.annotation)))
         else:
             parts = [node]

@@ -170,7 +170,6 @@ void bench_sums(const std::string& set, std::chrono::milliseconds epoch) {
     };
     push("blt", make_blt(d));
     push("tree", dpoco::mechanisms::make_tree(d, kHorizon, kLaw));
-    push("honaker", dpoco::mechanisms::make_honaker(d, kHorizon, kLaw));
     bench.batch(kToeplitzRounds).run(in_dimension("toeplitz, mean of rounds 1 to 256", d), [&] {
       ContinualSum sum = make_sum(d, dpoco::mechanisms::make_toeplitz(d, kToeplitzRounds, kLaw),
                                   kToeplitzRounds, clipper);

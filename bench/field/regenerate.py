@@ -119,7 +119,7 @@ def ours() -> Report:
     sums: Report = {}
     for times in (1, TIMES):
         for rounds in ROUNDS:
-            methods = ("blt_normalised", "blt", "tree", "honaker")
+            methods = ("blt_normalised", "blt", "tree")
             sums[f"{rounds} {times}"] = {name: our_noise(name, rounds, times) for name in methods}
             least = continual_sum.lower_bound(rounds)
             if times > 1:
@@ -227,14 +227,14 @@ def best(cases: dict[str, Any] | None) -> dict[str, float] | None:
 
 
 def noise_table(report: Report, times: int) -> list[str]:
-    names = ("T", "least", "dpoco", "JAX-Privacy BLT", "JAX-Privacy banded", "TF-Privacy tree",
-             "its default")  # fmt: skip
-    lines = [f"| {' | '.join(names)} |", "|---|--:|--:|--:|--:|--:|--:|"]
+    names = ("T", "least", "dpoco", "JAX-Privacy BLT", "JAX-Privacy banded",
+             "TF-Privacy tree")  # fmt: skip
+    lines = [f"| {' | '.join(names)} |", "|---|--:|--:|--:|--:|--:|"]
     for rounds in ROUNDS:
         key = f"{rounds} {times}"
         own = report["ours"]["sums"][key]
         theirs = (best(report["blt"].get(key)), report["banded"].get(key))
-        cells = [own["blt_normalised"], *theirs, own["tree"], own["honaker"]]
+        cells = [own["blt_normalised"], *theirs, own["tree"]]
         least = own["least"]
         shown = [
             "-"

@@ -21,7 +21,6 @@ DELTA = 1e-6
 ROUNDS = (10**3, 10**4, 10**5, 10**6)
 KINDS = {
     "tree": tree_aggregation.TreeAggregator,
-    "honaker": tree_aggregation.EfficientTreeAggregator,
 }
 
 

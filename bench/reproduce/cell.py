@@ -183,7 +183,7 @@ class Cell:
         options = {"budget": self.budget, **options}
         if (whose := options.pop("published", None)) is not None:
             known = {name: options.pop(name) for name in ("step_scale",) if name in options}
-            options["parameters"] = han_frank_wolfe.tree_frank_wolfe(
+            options["plan"] = han_frank_wolfe.tree_frank_wolfe(
                 self.domain, self.loss, horizon=self.horizon, budget=options["budget"],
                 corrected=whose == "corrected", **known,
             )  # fmt: skip

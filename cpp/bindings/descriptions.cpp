@@ -34,9 +34,7 @@ using mechanisms::ThresholdNoise;
 py::dict factorisation_of(const mechanisms::Correlation& held) {
   switch (held.factorisation) {
     case Factorisation::tree:
-      return py::dict("kind"_a = "tree", "combined"_a = false);
-    case Factorisation::honaker:
-      return py::dict("kind"_a = "tree", "combined"_a = true);
+      return py::dict("kind"_a = "tree");
     case Factorisation::toeplitz:
       return py::dict("kind"_a = "square_root");
     case Factorisation::blt:

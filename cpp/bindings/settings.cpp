@@ -32,7 +32,6 @@ mechanisms::ContinualSum make_continual_sum(Fields from,
         .horizon = own.read<std::uint64_t>("horizon"),
         .factorisation = own.read_name<Factorisation>(
             "method", {{"tree", Factorisation::tree},
-                       {"honaker", Factorisation::honaker},
                        {"toeplitz", Factorisation::toeplitz},
                        {"blt", Factorisation::blt},
                        {"blt_normalised", Factorisation::blt_normalised}}),

@@ -1,4 +1,4 @@
-"""Nodes of the tree and of Honaker's estimates, t = 1..n, on intervals of leaves, not numbers.
+"""Nodes of the tree, t = 1..n, on intervals of leaves, not numbers.
 
 A model of what comments quote; tests/docs/test_proofs.py holds them to the code.
 """
@@ -14,8 +14,8 @@ def trailing_zeros(t):
 
 
 def check(n):
-    """Follow both programs for n rounds."""
-    prefix, estimates, draws = {}, {}, 0
+    """Follow the program for n rounds."""
+    prefix = {}
     for t in range(1, n + 1):
         before, top = t & (t - 1), trailing_zeros(t)
         prefix[top] = (prefix[trailing_zeros(before)] if before else ()) + ((top, t),)
@@ -27,17 +27,8 @@ def check(n):
         assert prefix[top] == tuple(want), "the prefix is the binary expansion of t"
         leaves = [i for level, end in want for i in range(end - (1 << level) + 1, end + 1)]
         assert leaves == list(range(1, t + 1)), "its nodes hold every leaf once"
-        # After leaf t, levels below `top` merge with the sibling that is stored there.
-        node, draws = (t, t), draws + 1
-        for level in range(top):
-            left = estimates[level]
-            assert left[1] + 1 == node[0], "siblings are adjacent"
-            assert left[1] - left[0] + 1 == 1 << level == node[1] - node[0] + 1
-            node, draws = (left[0], node[1]), draws + 1
-        estimates[top] = node
-    assert draws == 2 * n - n.bit_count(), "draws of Honaker's estimates"
 
 
 for rounds in [*range(1, 257), 2048]:
     check(rounds)
-print("proved: prefixes, siblings and numbers of draws of trees, n = 1..256 and 2048")
+print("proved: prefixes of trees, n = 1..256 and 2048")

@@ -80,7 +80,7 @@ class Certified(Calibrated, Stateful):
         arguments["horizon"] = whole_if_float(arguments["horizon"])
         problem = self._problem(arguments)
         budget, source = arguments["budget"], arguments["source"]
-        given = arguments["parameters"] is not None
+        given = arguments["plan"] is not None
         self._check_common(arguments)
         if given:
             parameters = self._check_given(constructed, arguments)
@@ -96,7 +96,7 @@ class Certified(Calibrated, Stateful):
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
         problem = self._problem(arguments)
-        self._arguments, self._parameters, self._is_seeded = arguments, parameters, seeded
+        self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
         self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
         self._mechanism = self._accountant.mechanism_of(*problem, parameters)
         self._guarantee = self._accountant.guarantee(
@@ -139,9 +139,9 @@ class Certified(Calibrated, Stateful):
         return self._horizon
 
     @property
-    def parameters(self) -> Any:
+    def plan(self) -> Any:
         """Everything that calibration fixed: the mechanism's description and its consequences."""
-        return self._parameters
+        return self._plan
 
     @property
     def guarantee(self) -> Guarantee:

@@ -29,8 +29,8 @@ from dpoco._validation import (
     whole_if_float,
 )
 from dpoco.accounting import Budget
+from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.accounting.regret_bounds import UNPROVED
 from dpoco.domains import Domain, LpBall, Simplex, VertexSet
 from dpoco.errors import CalibrationError
 from dpoco.learners import learner_named
@@ -123,7 +123,7 @@ class Choice:
         Losses for which the bound holds; None for bandits, whose page describes it.
     useful : bool
         Whether the bound is below the largest possible regret.
-    parameters : Parameters
+    plan : Parameters
         Result of the calibration.
     guarantee : Guarantee
         The certified guarantee.
@@ -138,7 +138,7 @@ class Choice:
     regret_bound: float | None
     scope: str | None
     useful: bool
-    parameters: Any
+    plan: Any
     guarantee: Any
     notes: tuple[str, ...]
     _constructor: Callable[..., Any] = field(repr=False)
@@ -277,7 +277,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         warnings.simplefilter("always")
         learner = candidate.make(**candidate.units, **covered)
     horizon, budget = covered["horizon"], covered["budget"]
-    parameters, log_noise = learner.parameters, candidate.log_noise
+    parameters, log_noise = learner.plan, candidate.log_noise
     if "participation" in covered and budget is not None:
         # What single rounds get, of which regret is known.
         single = learner._accountant.guarantee(*candidate.arguments, parameters)
@@ -297,7 +297,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         regret_bound=bound,
         scope=getattr(parameters, "regret_scope", None),
         useful=bound is not None and bound < candidate.largest,
-        parameters=parameters,
+        plan=parameters,
         guarantee=learner.guarantee,
         notes=tuple(str(warning.message) for warning in caught),
         _constructor=partial(candidate.make, **covered),

@@ -141,7 +141,7 @@ class Sums(Family):
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
         _expect(batch, 1)
-        return (float_array("values", batch[0], (None, learner.parameters.dimension)),)
+        return (float_array("values", batch[0], (None, learner.plan.dimension)),)
 
     def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
         sums: FloatArray = learner.run(*parts)
@@ -177,7 +177,7 @@ class Answers(Family):
         return np.array([ask(*record) for record in zip(*parts, strict=True)], dtype=np.int64)
 
 
-_SCORES = Answers(lambda learner: int(learner.parameters.candidates))
+_SCORES = Answers(lambda learner: int(learner.plan.candidates))
 _QUERIES = Answers(lambda learner: None)
 _FAMILIES: dict[str, Family] = {
     "records": Vectors(),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.statement import for_person, promised
+from dpoco.accounting.statement import promised
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 Parameters = TypeVar("Parameters")
@@ -95,7 +95,7 @@ class Participation:
 
     def of(self, guarantee: Guarantee) -> Guarantee:
         """Return the guarantee for all rounds of one person, from one for single rounds."""
-        person = for_person(guarantee, self.rounds, self.separation, once=True)
+        person = guarantee.for_person(self.rounds, self.separation, once=True)
         if not person.private:
             return person
         own = promised("the caller keeps each person to this limit")

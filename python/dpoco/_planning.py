@@ -1,119 +1,24 @@
-"""Planning of what is calibrated: the constructor is the one table of its options.
+"""Planning of what is calibrated: the arguments of a constructor become a plan.
 
-What an option is called, its type and its default are in the constructor's signature, its values
-and its meaning in the docstring. Calibration takes the arguments that it names, too; parameters fix
-those that they have as well; commands make their options of the same table.
-
-Nothing here is believed: what comes of it is certified, and compared with the budget.
+Calibration takes the arguments of the constructor that it names too, and a plan fixes those that it
+has. Nothing here is believed: the guarantee is computed from the result and compared with the
+budget.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar
 
+from dpoco._options import constructor_options
 from dpoco._participation import for_people
 from dpoco._validation import MissingHorizonError
 from dpoco.accounting.truncation import unspent_note
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
 from dpoco.learners import LEARNERS, learner_of
-
-_TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
-
-
-@dataclass(frozen=True)
-class Option:
-    """One argument of a constructor.
-
-    Attributes
-    ----------
-    name : str
-        The argument.
-    kinds : tuple of str
-        Names of its types: "str", "int", "float", "bool", "None", or a class.
-    default : object
-        ``inspect.Parameter.empty`` where it must be given.
-    choices : tuple of str
-        The texts it may be, empty if any or none.
-    meaning : str
-        What the docstring says.
-    """
-
-    name: str
-    kinds: tuple[str, ...]
-    default: Any
-    choices: tuple[str, ...]
-    meaning: str
-
-    @property
-    def flag_type(self) -> type:
-        """The type of a command's flag: what is not one of bool, int and float alone is a text."""
-        kinds = {kind for kind in self.kinds if kind != "None" and not kind.startswith("tuple")}
-        return _TYPES.get(kinds.pop(), str) if len(kinds) == 1 else str
-
-    @property
-    def help(self) -> str:
-        """The help of a command's flag: what it may be, and the first sentence of its meaning."""
-        first = re.split(r"(?<=\w\w[.])\s", self.meaning)[0]
-        return f"{', '.join(self.choices)}. {first}" if self.choices else first
-
-    def read(self, value: Any) -> Any:
-        """Return the value of a flag: a text that may be a number, too, if it is one.
-
-        Raises
-        ------
-        ValueError
-            For a text that the option cannot be.
-        """
-        if not isinstance(value, str):
-            return value
-        if "bool" in self.kinds and value in ("true", "false"):
-            return value == "true"
-        for name in ("int", "float"):
-            if name in self.kinds:
-                try:
-                    return _TYPES[name](value)
-                except ValueError:
-                    continue
-        if "str" not in self.kinds:
-            raise ValueError(f"{self.name} must be {self.flag_type.__name__}; got {value!r}")
-        return value
-
-
-def documented(item: Any) -> dict[str, tuple[str, str]]:
-    """Return what a docstring says of every parameter: the values it takes, and what it means."""
-    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(item) or "")
-    said = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
-    entries = re.findall(
-        r"^(\w[\w, ]*?)(?: : (.*))?\n((?:[ ]{4}.*(?:\n|$)|\n)+)", f"{said}\n", re.M
-    )
-    return {
-        name: (values, " ".join(text.split()))
-        for names, values, text in entries
-        for name in names.split(", ")
-    }
-
-
-@cache
-def options_of(constructed: type) -> dict[str, Option]:
-    """Return the table of a class: every argument of its constructor, in order."""
-    about = documented(constructed)
-    found = {}
-    for name, parameter in inspect.signature(constructed).parameters.items():
-        values, meaning = about.get(name, ("", ""))
-        named = str(parameter.annotation).split(" | ")
-        kinds = tuple(
-            "str" if kind.startswith(("literals.", "Literal[")) else kind for kind in named
-        )
-        choices = tuple(re.findall(r'"([^"]*)"', values)) if "{" in values else ()
-        found[name] = Option(name, kinds, parameter.default, choices, meaning)
-    return found
 
 
 def endless_advice(constructed: type) -> str:
@@ -134,8 +39,8 @@ class Planned:
 
     _accountant: ClassVar[ModuleType]
     _guarantee: Any
-    _parameters: Any
-    _parameters_class: ClassVar[type]
+    _plan: Any
+    _plan_class: ClassVar[type]
     _options: ClassVar[tuple[str, ...]]  # arguments of the constructor that calibration takes
     _plans_people: ClassVar[bool]  # whether it takes a participation, too
 
@@ -144,9 +49,9 @@ class Planned:
         calibrate = getattr(vars(cls).get("_accountant"), "calibrate", None)
         if calibrate is not None:
             signature = inspect.signature(calibrate)
-            cls._parameters_class = getattr(cls._accountant, signature.return_annotation)
+            cls._plan_class = getattr(cls._accountant, signature.return_annotation)
             taken = signature.parameters
-            own = (name for name in inspect.signature(cls).parameters if name in taken)
+            own = (name for name in inspect.signature(cls.__init__).parameters if name in taken)
             cls._options = tuple(name for name in own if name != "participation")
             cls._plans_people = "participation" in taken
 
@@ -158,8 +63,8 @@ class Planned:
         """
         options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
         try:
-            own: Any = cls
-            if options.get("horizon", 1) is None and "None" not in options_of(own)["horizon"].kinds:
+            endless = "horizon" in options and options["horizon"] is None
+            if endless and not constructor_options(cls)["horizon"].takes_none:
                 raise MissingHorizonError
             return cls._calibrated(arguments.get("participation"), options, problem)
         except MissingHorizonError as error:
@@ -192,31 +97,31 @@ class Planned:
 
         `constructed` is the class whose constructor it was: its defaults say nothing.
         """
-        parameters = arguments["parameters"]
-        if type(parameters) is not cls._parameters_class:
-            raise TypeError(f"parameters must be {cls._parameters_class.__name__}")
-        cls._check_restated(arguments, parameters, inspect.signature(constructed).parameters)
+        parameters = arguments["plan"]
+        if type(parameters) is not cls._plan_class:
+            raise TypeError(f"plan must be a {cls._plan_class.__name__}")
+        cls._check_restated(arguments, parameters, constructor_options(constructed))
         return parameters
 
     @classmethod
     def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
-        """Return the arguments that must agree with what `parameters` fix, too."""
+        """Return the arguments that must agree with what `plan` fix, too."""
         return {name: arguments[name] for name in cls._options if hasattr(parameters, name)}
 
     @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
-        """Raise unless the arguments that `parameters` fix, too, agree with them.
+        """Raise unless the arguments that `plan` fix, too, agree with them.
 
-        One that is left at its default (of `defaults`, a signature's parameters), None, "auto" or
+        One that is left at its default (of `defaults`, the constructor's options), None, "auto" or
         "predicted" says nothing.
         """
         for name, value in cls._restated(arguments, parameters).items():
             fixed = getattr(parameters, name)
             chosen = isinstance(value, str) and value in ("auto", "predicted")
             if value is not None and not chosen and value not in (defaults[name].default, fixed):
-                raise ValueError(f"{name}={value!r} contradicts parameters, which have {fixed!r}")
+                raise ValueError(f"{name}={value!r} contradicts the plan, which has {fixed!r}")
 
     def _warn(self, arguments: Mapping[str, Any]) -> None:
         """Warn a caller of a delta or noise that is too large, and of budget left over."""
@@ -230,7 +135,7 @@ class Planned:
     def _warn_unspent(self, arguments: Mapping[str, Any], *, stacklevel: int) -> None:
         """Warn if calibration left part of the budget, for which no smaller noise is proved."""
         budget, stated = arguments["budget"], self._guarantee
-        if budget is None or arguments["parameters"] is not None:
+        if budget is None or arguments["plan"] is not None:
             return
         note = unspent_note(budget, stated.epsilon, stated.truncation_mass)
         if note is not None:
@@ -238,7 +143,7 @@ class Planned:
 
     def _noise_note(self) -> str | None:
         """Return why hardly any learning is to be expected, from public numbers only; or None."""
-        p = self._parameters
+        p = self._plan
         if not p.noise_dominates:
             return None
         found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))

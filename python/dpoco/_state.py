@@ -18,7 +18,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -26,6 +25,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, opened, refuse_readable
+from dpoco._options import constructor_options
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
@@ -214,7 +214,7 @@ class Stateful(_core.Live):
     """
 
     _arguments: dict[str, Any]
-    _parameters: Any
+    _plan: Any
     _limiter: Limiter | None = None  # what enforces a participation
     _key: EncryptionKey | None = None  # under which states are written
     _taken: tuple[bytes, str] | None = None  # by which journal, as which stream
@@ -222,7 +222,7 @@ class Stateful(_core.Live):
     _described: dict[str, Any] | None = None  # how the command line read its records
     _kind: ClassVar[str]
     _decoders: ClassVar[dict[str, Callable[[Any], Any]]] = {}
-    _parameters_class: ClassVar[Any]
+    _plan_class: ClassVar[Any]
 
     # What is proved of the noise: "fresh", whatever was released before, truncated tails included;
     # "ideal_fresh", so with ideal draws; or "hidden", part of it stays for later rounds.
@@ -232,14 +232,11 @@ class Stateful(_core.Live):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._kind = cls.__name__
-        # Python 3.10 and early 3.11 show that of `__new__` if both are inherited.
-        own = [*signature(cls.__init__).parameters.values()][1:]
-        cls.__signature__ = Signature(own)  # type: ignore[attr-defined]
 
     def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
         """Give every instance, however it is built, a lock of its own."""
         seeds = {"seed", "random_state"} & kwargs.keys()
-        if seeds and not seeds & signature(cls).parameters.keys():
+        if seeds and not seeds & constructor_options(cls).keys():
             raise TypeError(
                 f"{min(seeds)} is no argument of learners: source=dpoco.random.Source.seeded(seed) "
                 "repeats noise, for tests, and voids the guarantee"
@@ -265,8 +262,8 @@ class Stateful(_core.Live):
             name: value.to_dict() if hasattr(value, "to_dict") else value
             for name, value in self._saved_arguments().items()
         }
-        parameters = self._parameters.to_dict()
-        header = {"arguments": arguments, "parameters": parameters, "seeded": self._is_seeded}
+        parameters = self._plan.to_dict()
+        header = {"arguments": arguments, "plan": parameters, "seeded": self._is_seeded}
         correlation = self._correlation()
         return header if correlation is None else {**header, "factorisation": correlation}
 
@@ -292,20 +289,20 @@ class Stateful(_core.Live):
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
         if arguments.pop("calibration", None) is not None:  # of an older state: published constants
-            arguments["parameters"] = header["parameters"]
+            arguments["plan"] = header["plan"]
         decoders: dict[str, Callable[[Any], Any]] = {
             "domain": domains.from_dict,
             "loss": losses.from_dict,
             "budget": Budget.from_dict,
             "participation": Participation.from_dict,
-            "parameters": cls._parameters_class.from_dict,
+            "plan": cls._plan_class.from_dict,
             **cls._decoders,
         }
         for name, decode in decoders.items():
             if arguments.get(name) is not None:
                 arguments[name] = decode(arguments[name])
-        parameters = decoders["parameters"](header["parameters"])
-        expected = signature(cls).parameters
+        parameters = decoders["plan"](header["plan"])
+        expected = constructor_options(cls)
         if arguments.keys() != expected.keys():
             raise StateError("state is corrupt: it describes other arguments")
         cls._check_restated(arguments, parameters, expected)
@@ -322,14 +319,14 @@ class Stateful(_core.Live):
 
         Older states have the calibration, too, which is now the only one unless it is named here.
         """
-        known = {k: v for k, v in _ADDED.items() if k in signature(cls).parameters}
+        known = {k: v for k, v in _ADDED.items() if k in constructor_options(cls)}
         return {**known, **{k: v for k, v in arguments.items() if (k, v) != _DROPPED}}
 
     @classmethod
     def _check_restated(
         cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
     ) -> None:
-        """Raise unless the arguments that `parameters` fix, too, agree with them."""
+        """Raise unless the arguments that `plan` fix, too, agree with them."""
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

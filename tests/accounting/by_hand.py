@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +10,6 @@ from tests.published import planned
 
 from dpoco.accounting import Budget, tree_frank_wolfe
 from dpoco.accounting._certificate import loss_of
-from dpoco.accounting._ledger_sums import Cost, FixedPlan
 from dpoco.accounting._words import common_conditions
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.domains import Domain
@@ -79,11 +76,6 @@ def pure(epsilon: float, **options: Any) -> Guarantee:
 def bare(epsilon: float, delta: float) -> Guarantee:
     """Return a guarantee of which one point is known."""
     return replace(Guarantee.none(1), epsilon=epsilon, delta=delta, calibration="tight")
-
-
-def fixed_plan_epsilon(costs: Iterable[Cost], delta: float) -> float:
-    """Return the epsilon of charges that were all fixed in advance."""
-    return functools.reduce(FixedPlan.plus, costs, FixedPlan()).epsilon(delta)
 
 
 def squared(label: float = 1.0, l2: float | None = None) -> SquaredLoss:

@@ -15,10 +15,10 @@ BUDGET = dpoco.Budget(1.0, 1e-5)
 @pytest.mark.filterwarnings("ignore::dpoco.errors.NoiseDominatesWarning")
 def test_printed_noise_states_what_it_spends():
     printed = asi_tracking.batch_share(5, horizon=1000, budget=BUDGET)
-    learner = experts.BatchShare(5, horizon=1000, budget=None, parameters=printed)
+    learner = experts.BatchShare(5, horizon=1000, budget=None, plan=printed)
     assert learner.guarantee.epsilon > BUDGET.epsilon
     with pytest.raises(BudgetExceeded):
-        experts.BatchShare(5, horizon=1000, budget=BUDGET, parameters=printed)
+        experts.BatchShare(5, horizon=1000, budget=BUDGET, plan=printed)
 
 
 def test_planners_do_not_say_what_was_asked_for(monkeypatch):

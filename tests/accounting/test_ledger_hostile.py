@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 from dpoco.accounting import Budget, sum_release
 from dpoco.accounting._ledger_sums import pure_mu
-from dpoco.accounting.events import cost_of_event
+from dpoco.accounting.events import loss_of_event
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
@@ -104,8 +104,8 @@ def test_a_currency_without_a_limit_is_refused_when_it_is_chosen():
 
 
 def test_small_squares_do_not_vanish():
-    tiny = cost_of_event(dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(1e160), 10**12))
-    assert tiny.gaussian_square() == pytest.approx(1e-308, rel=1e-6)
+    tiny = loss_of_event(dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(1e160), 10**12))
+    assert tiny.mu**2 == pytest.approx(1e-308, rel=1e-6)
 
 
 def test_a_builder_that_charges_the_same_ledger_gets_nothing():

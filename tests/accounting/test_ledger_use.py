@@ -11,15 +11,22 @@ from mpmath import mp, mpf, quad
 
 import dpoco
 from dpoco.accounting import Budget, sum_release
-from dpoco.accounting._ledger_sums import Cost, Part, Spent, filter_of, pure_mu
+from dpoco.accounting._ledger_sums import (
+    Cost,
+    Repeated,
+    Spent,
+    filter_of,
+    fixed_epsilon,
+    pure_mu,
+)
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded
-from dpoco.privacy.losses.combined import Least
+from dpoco.privacy.losses.combined import Least, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Pure, Zcdp
 
-from .by_hand import bare, fixed_plan_epsilon, gaussian, pure
+from .by_hand import bare, gaussian, pure
 
 BUDGET = Budget(1.0, 1e-6)
 dpa = pytest.importorskip("dp_accounting")
@@ -55,8 +62,8 @@ def test_bare_charges_pay_on_the_side():
     with pytest.raises(BudgetExceeded, match="on the side"):
         ledger.charge(bare(0.001, 1e-9), "no side left")
     plan = [entry.cost for entry in ledger.entries]
-    assert fixed_plan_epsilon(plan, 1e-6) <= 0.2 + 1e-12
-    assert fixed_plan_epsilon(plan, 4.9e-7) == math.inf
+    assert fixed_epsilon(plan, 1e-6) <= 0.2 + 1e-12
+    assert fixed_epsilon(plan, 4.9e-7) == math.inf
 
 
 def test_truncated_tails_are_paid_with_the_factor_of_the_budget():
@@ -135,7 +142,7 @@ def test_bandits_of_emptied_rounds_are_charged_as_any_learner_of_emptied_rounds(
     ]
     for learner in learners:
         guarantee = learner.guarantee
-        assert guarantee.change == learner.parameters.relation == "zero_out"
+        assert guarantee.change == learner.plan.relation == "zero_out"
         book = Ledger(Budget(1.0, 1e-6), view="others", currency="gaussian")
         entry = book.charge(guarantee, "x", same_unit=True)
         if guarantee.mu is not None:
@@ -158,14 +165,14 @@ def test_two_steps_against_brute_force():
 
             start = e / mpf("0.1") + mpf("0.05")
             truth = quad(excess, [start, start + 2, start + 12])
-        found = gaussian_delta(epsilon, math.sqrt(cost.gaussian_square()))
+        found = gaussian_delta(epsilon, math.sqrt(cost.square()))
         assert found == pytest.approx(float(truth), rel=1e-9)
-    assert cost.parts[0].loss.rho == pytest.approx(4 * 0.05**2 / 2)
-    both = Part(3, Least((Pure(0.1), Gaussian(1.0)))).doubled()
-    assert (both.loss.pure, both.loss.mu) == pytest.approx((0.2, 2.0), rel=1e-13)
+    assert cost.loss.rho == pytest.approx(4 * 0.05**2 / 2)
+    both = Cost(Repeated(Least((Pure(0.1), Gaussian(1.0))), 3)).doubled().loss
+    assert (both.one.pure, both.one.mu) == pytest.approx((0.2, 2.0), rel=1e-13)
     assert both.count == 3
-    assert Cost((), epsilon=800.0, delta=1e-9).doubled().delta == 1.0
-    assert Cost((), epsilon=10.0, delta=0.5).doubled().delta == 1.0
+    assert Cost(epsilon=800.0, delta=1e-9).doubled().delta == 1.0
+    assert Cost(epsilon=10.0, delta=0.5).doubled().delta == 1.0
     basic = Ledger(Budget(1.0, 1e-3), relation="replace", currency="basic")
     entry = basic.charge(dataclasses.replace(bare(0.3, 1e-4), change="zero_out"), "x")
     # P <= e^a Q + d and Q <= e^a R + d give P <= e^2a R + (1 + e^a) d.
@@ -282,7 +289,7 @@ def test_a_share_of_the_side_is_a_share_of_what_is_left():
 
 def test_without_a_side_the_parts_are_paid():
     rule = filter_of("gaussian", BUDGET, 0.5)
-    cost = Cost((Part(loss=Gaussian(0.1)),), epsilon=0.05, delta=3e-7)
+    cost = Cost(Gaussian(0.1), epsilon=0.05, delta=3e-7)
     assert rule.choose(cost, rule.limit) == "point"
     assert rule.choose(cost, Spent(rule.limit.main, 0.0)) == "parts"
 
@@ -291,7 +298,7 @@ def test_without_a_side_the_parts_are_paid():
 def test_a_budget_beyond_all_numbers_has_no_tails_to_pay():
     """e^800 overflows: tails cannot be paid then, and no tails cost nothing."""
     rule = filter_of("gaussian", Budget(800.0, 0.1), 0.1)
-    ideal, real = Cost((Part(loss=Gaussian(1.0)),)), Cost((Part(loss=Gaussian(1.0)),), mass=1e-12)
+    ideal, real = Cost(Gaussian(1.0)), Cost(with_tails(Gaussian(1.0), 1e-12))
     assert rule.prices(ideal)["parts"] == (1.0, 0.0)
     assert rule.prices(real)["parts"] == (1.0, math.inf)
 
@@ -299,14 +306,14 @@ def test_a_budget_beyond_all_numbers_has_no_tails_to_pay():
 @pytest.mark.parametrize("known", ["mu", "rho"])
 def test_tails_of_all_charges_count_in_a_plan(known):
     """Two charges with tails: delta pays (1 + e^epsilon) times both masses."""
-    part = Part(loss=Gaussian(0.1)) if known == "mu" else Part(loss=Zcdp(0.005))
-    costs = [Cost((part,), mass=mass) for mass in (2e-7, 1e-7)]
-    epsilon = fixed_plan_epsilon(costs, 1e-6)
-    ideal = fixed_plan_epsilon([Cost((part,))] * 2, 1e-6)
-    charged = fixed_plan_epsilon([Cost((part,), mass=3e-7), Cost((part,))], 1e-6)
+    loss = Gaussian(0.1) if known == "mu" else Zcdp(0.005)
+    costs = [Cost(with_tails(loss, mass)) for mass in (2e-7, 1e-7)]
+    epsilon = fixed_epsilon(costs, 1e-6)
+    ideal = fixed_epsilon([Cost(loss)] * 2, 1e-6)
+    charged = fixed_epsilon([Cost(with_tails(loss, 3e-7)), Cost(loss)], 1e-6)
     assert epsilon == pytest.approx(charged, rel=1e-9)
     assert epsilon > 1.02 * ideal
-    assert fixed_plan_epsilon(costs, 5e-7) == math.inf
-    side = [*costs, Cost((Part(),), epsilon=0.0, delta=3e-7)]
-    assert fixed_plan_epsilon(side, 1.3e-6) >= epsilon * (1 - 1e-9)
-    assert fixed_plan_epsilon(side[:1] + side[2:], 4e-7) == math.inf
+    assert fixed_epsilon(costs, 5e-7) == math.inf
+    side = [*costs, Cost(epsilon=0.0, delta=3e-7)]
+    assert fixed_epsilon(side, 1.3e-6) >= epsilon * (1 - 1e-9)
+    assert fixed_epsilon(side[:1] + side[2:], 4e-7) == math.inf

@@ -73,7 +73,7 @@ def test_noise_for_people(n, rounds, separation):
     total = dpoco.mechanisms.ContinualSum(
         2, horizon=n, budget=BUDGET, participation=rule, bound=1.0
     )
-    p = total.parameters
+    p = total.plan
     assert (p.method, p.numerics, p.rates) == (
         "blt_normalised",
         "lattice",
@@ -85,7 +85,7 @@ def test_noise_for_people(n, rounds, separation):
     assert total.standard_deviation(n) < noise * p.sensitivity
     assert type(p).from_dict(json.loads(json.dumps(p.to_dict()))) == p
     again = dpoco.mechanisms.ContinualSum._from_bytes(total._to_bytes())
-    assert (again.parameters, again.guarantee) == (p, total.guarantee)
+    assert (again.plan, again.guarantee) == (p, total.guarantee)
     # Everything is computed from what is stored: other rates need other noise.
     with pytest.raises(dpoco.BudgetExceeded):
         dpoco.mechanisms.ContinualSum(
@@ -93,7 +93,7 @@ def test_noise_for_people(n, rounds, separation):
             horizon=n,
             budget=BUDGET,
             participation=rule,
-            parameters=replace(p, rates=None),
+            plan=replace(p, rates=None),
             bound=1.0,
         )
 
@@ -115,13 +115,13 @@ def test_plans_for_people_fit_on_a_lattice(n, k, b, batch):
 def test_sums_that_nobody_searches_for():
     rule, vector = dpoco.Participation(5, 20), (LpBall(3), LogisticLoss(1.0))
     common = {"horizon": 100, "budget": BUDGET}
-    for more in ({}, {"sum_method": "blt"}, {"sum_method": "honaker", "participation": rule}):
-        assert dpoco.oco.NoisyFTRL(*vector, **common, **more).parameters.rates is None
+    for more in ({}, {"sum_method": "blt"}, {"sum_method": "tree", "participation": rule}):
+        assert dpoco.oco.NoisyFTRL(*vector, **common, **more).plan.rates is None
     open_ended = dpoco.oco.NoisyFTRL(*vector, horizon=100, budget=None, participation=rule)
-    assert open_ended.parameters.rates is None
+    assert open_ended.plan.rates is None
     with pytest.raises(ValueError, match="enforced=False"):
         dpoco.mechanisms.ContinualSum(2, **{"bound": 1.0, **common}, participation=rule)
-    p = dpoco.oco.NoisyFTRL(*vector, **common).parameters
+    p = dpoco.oco.NoisyFTRL(*vector, **common).plan
     for wrong in ((0.5,), (0.5, 1.5), (1.5, 0.5), ()):
         with pytest.raises(ValueError, match=r"blt|rates|weight"):
             replace(p, rates=wrong)

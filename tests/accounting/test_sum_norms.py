@@ -28,7 +28,6 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 SIZES = [1, 2, 3, 7, 8, 9, 15, 16, 17, 100, 255, 256, 257]
 LARGE = [1023, 1024, 1025]
-TREES = ("tree", "honaker")
 
 
 def toeplitz_matrix(coefficients):
@@ -53,23 +52,11 @@ def factorisation(method, n):
     nodes, index = [], {}
     for t in range(1, n + 1):
         zeros = (t & -t).bit_length() - 1
-        levels = range(zeros + 1) if method == "honaker" else [zeros]
-        for level in levels:
-            index[level, t] = len(nodes)
-            nodes.append((level, t))
+        index[zeros, t] = len(nodes)
+        nodes.append((zeros, t))
     c = np.zeros((len(nodes), n))
     for m, (level, t) in enumerate(nodes):
         c[m, t - 2**level : t] = 1.0
-
-    def estimate(level, t):
-        row = np.zeros(len(nodes))
-        if method == "tree" or level == 0:
-            row[index[level, t]] = 1.0
-            return row, 1.0
-        (left, v), (right, _) = estimate(level - 1, t - 2 ** (level - 1)), estimate(level - 1, t)
-        weight = 1.0 / (1.0 + 1.0 / (2.0 * v))
-        row[index[level, t]] = weight
-        return row + (1.0 - weight) * (left + right), weight
 
     b = np.zeros((n, len(nodes)))
     for t in range(1, n + 1):
@@ -77,15 +64,13 @@ def factorisation(method, n):
         for level in reversed(range(t.bit_length())):
             if t >> level & 1:
                 end += 2**level
-                b[t - 1] += estimate(level, end)[0]
+                b[t - 1, index[level, end]] = 1.0
     return b, c, [t for _, t in nodes]
 
 
 @pytest.mark.parametrize("method", continual_sum.METHODS)
 @pytest.mark.parametrize("n", [*SIZES, *LARGE])
 def test_norms_of_explicit_matrices(method, n):
-    if method == "honaker" and n > 1000:
-        n -= 768  # the same corner, at a size where the recursion stays cheap
     b, c, last = factorisation(method, n)
     np.testing.assert_allclose(b @ c, np.tri(n), atol=1e-8)
     columns = np.linalg.norm(c, axis=0)
@@ -110,15 +95,6 @@ def test_tree_column_oracles(n, square):
 
 
 @pytest.mark.parametrize(
-    ("t", "square"),
-    [(2, 0.6666666667), (5, 1.5714285714), (1000, 3.0486348656), (1023, 5.8028591359),
-     (1024, 0.5002442599)],
-)  # fmt: skip
-def test_honaker_row_oracles(t, square):
-    assert row_norm("honaker", t, 1024) ** 2 == pytest.approx(square, abs=1e-10)
-
-
-@pytest.mark.parametrize(
     ("n", "column", "row"),
     [(2, 1.249613, 1.250387), (10**3, 3.264905, 3.265160), (10**4, 3.996914, 4.000519),
      (10**5, 4.723234, 4.749628), (10**6, 5.434543, 5.538915), (10**7, 6.120666, 6.404253),
@@ -130,34 +106,32 @@ def test_blt_oracles(n, column, row):
 
 
 @pytest.mark.parametrize(
-    ("n", "tree", "honaker", "buffered"),
-    [(10**3, (9.49, 7.03), (7.28, 5.36), 3.2650), (10**4, (13.49, 9.51), (10.11, 7.13), 3.9987),
-     (10**5, (16.49, 11.77), (12.23, 8.72), 4.7364),
-     (10**6, (19.49, 14.06), (14.36, 10.34), 5.4865),
-     (10**7, (23.50, 16.57), (17.18, 12.12), 6.2609)],
+    ("n", "tree", "buffered"),
+    [(10**3, (9.49, 7.03), 3.2650), (10**4, (13.49, 9.51), 3.9987),
+     (10**5, (16.49, 11.77), 4.7364),
+     (10**6, (19.49, 14.06), 5.4865),
+     (10**7, (23.50, 16.57), 6.2609)],
 )  # fmt: skip
-def test_worst_and_root_mean_square_errors(n, tree, honaker, buffered):
-    for method, (worst, mean) in (("tree", tree), ("honaker", honaker)):
-        assert max_error(method, n) == pytest.approx(worst, abs=0.0055)
-        mean_error = column_norm(method, n) * root_mean_square_row(method, n)
-        assert mean_error == pytest.approx(mean, abs=0.0055)
+def test_worst_and_root_mean_square_errors(n, tree, buffered):
+    worst, mean = tree
+    assert max_error("tree", n) == pytest.approx(worst, abs=0.0055)
+    mean_error = column_norm("tree", n) * root_mean_square_row("tree", n)
+    assert mean_error == pytest.approx(mean, abs=0.0055)
     assert max_error("blt", n) == pytest.approx(buffered, abs=5.5e-5)
 
 
-def test_worst_rounds_of_the_trees_exhaustively():
-    squares = {m: np.asarray(row_norm(m, np.arange(1, 3001), 3000)) ** 2 for m in TREES}
-    for method, n in itertools.product(TREES, range(1, 3001)):
-        assert worst_row_norm(method, n) ** 2 == pytest.approx(squares[method][:n].max(), rel=1e-12)
+def test_worst_rounds_of_the_tree_exhaustively():
+    squares = np.asarray(row_norm("tree", np.arange(1, 3001), 3000)) ** 2
+    for n in range(1, 3001):
+        assert worst_row_norm("tree", n) ** 2 == pytest.approx(squares[:n].max(), rel=1e-12)
 
 
 @settings(max_examples=200, deadline=None)
 @given(n=st.integers(1, 10**12), seed=st.integers(0, 2**32))
 def test_no_round_beats_the_worst_one(n, seed):
     rounds = np.random.default_rng(seed).integers(1, n, size=64, endpoint=True)
-    for method in TREES:
-        assert worst_round(method, n) <= n
-        limit = worst_row_norm(method, n) * (1 + 1e-12)
-        assert np.all(row_norm(method, rounds, n) <= limit)
+    assert worst_round("tree", n) <= n
+    assert np.all(row_norm("tree", rounds, n) <= worst_row_norm("tree", n) * (1 + 1e-12))
     assert worst_row_norm("tree", n) ** 2 == pytest.approx((n + 1).bit_length() - 1, rel=1e-12)
 
 
@@ -236,11 +210,11 @@ def test_the_choice_is_the_best_at_its_cost():
 
 def test_scales_and_draws():
     assert noise_sigma("tree", 1000, 2.0, 0.5) == pytest.approx(2.0 * math.sqrt(10) / 0.5)
-    for method, count in (("blt", 10), ("tree", 10), ("toeplitz", 10), ("honaker", 20)):
+    for method, count in (("blt", 10), ("tree", 10), ("toeplitz", 10)):
         assert continual_sum.factorisation(method, 10).draws(10) == count
-    vector, honaker = ClippedVector(3, 4.0, 1.0, math.inf), Tree(combined=True)
+    vector = ClippedVector(3, 4.0, 1.0, math.inf)
     assert GaussianSum(vector, Tree(), 10, scale=1.0).mass == 30 * 2.0**-64
-    assert GaussianSum(vector, honaker, 10, scale=1.0, order=3.0).mass == 20 * 8 * 4 * 2.0**-64
+    assert GaussianSum(vector, Tree(), 10, scale=1.0, order=3.0).mass == 10 * 8 * 4 * 2.0**-64
 
 
 @pytest.mark.parametrize(

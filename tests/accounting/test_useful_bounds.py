@@ -101,7 +101,7 @@ def test_a_learner_that_never_moves_says_so():
         learner = CoupledRegularizedLeader(
             LpBall(3), SquaredLoss(1.0, 1.0), horizon=20, budget=Budget(0.1, 1e-6)
         )
-    assert learner.parameters.max_switches == 0
+    assert learner.plan.max_switches == 0
     assert "no useful bound" in str(learner.guarantee)
 
 
@@ -119,7 +119,7 @@ def gain(loss, d, radius, rounds, epsilon):
     own = float(learner.run(rows, *args).losses.mean())
     one = [value[:1] for value in args]
     still, least = (float(loss.value(u, rows[:1], *one)[0]) for u in (np.zeros(d), best))
-    return learner.parameters.noise_dominates, (still - own) / (still - least)
+    return learner.plan.noise_dominates, (still - own) / (still - least)
 
 
 LOSSES = {

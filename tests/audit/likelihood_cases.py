@@ -98,7 +98,7 @@ def hedge(numerics):
 SUMS = {
     **{
         f"ContinualSum, {m}": sums(m, "float")
-        for m in ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
+        for m in ("blt", "blt_normalised", "tree", "toeplitz")
     },
     "ContinualSum, lattice": sums("blt", "lattice"),
     "TreeFrankWolfe": (
@@ -106,7 +106,7 @@ SUMS = {
     ),
     "TreeFrankWolfe, lattice": (
         prepared(fw.TreeFrankWolfe, BALL, LinearLoss(1.0), batch=2, numerics="lattice",
-                 sum_method="honaker", **TREES),
+                 sum_method="tree", **TREES),
         G, H, 300,
     ),
     "TreeFrankWolfe, squared": (
@@ -190,7 +190,7 @@ EXPERTS = {
     "ShiftDetector": detector(dpoco.Budget(3.0, 0.0)),
     "ShiftDetector, laplace": detector(
         dpoco.Budget(3.0, 0.0),
-        parameters=asi_tracking.shift_detector(
+        plan=asi_tracking.shift_detector(
             2, horizon=T, budget=dpoco.Budget(3.0, 0.0), corrected=True
         ),
     ),
@@ -274,7 +274,7 @@ def overclaiming(make, factor):
     found, kind = honest.guarantee, type(honest).__mro__[1]
     delta = 0.0 if np.isfinite(found.epsilon_at(0.0)) else found.delta
     budget = dpoco.Budget(found.epsilon / factor, delta)
-    arguments = {**honest._arguments, "budget": budget, "source": None, "parameters": None}
+    arguments = {**honest._arguments, "budget": budget, "source": None, "plan": None}
     promised = kind(**arguments).guarantee
 
     def liar(source):
@@ -287,7 +287,7 @@ def overclaiming(make, factor):
 
 def tampered(learner, parameters):
     """Put other parameters into a learner, and the description of them that engines read."""
-    learner._parameters = parameters
+    learner._plan = parameters
     # Not that of a class that is accounted for once.
     known = (vars(cls).get("_accountant") for cls in type(learner).__mro__)
     accountant = next((each for each in known if isinstance(each, ModuleType)), None)
@@ -301,7 +301,7 @@ def rebuilt(make, change):
 
     def liar(source):
         learner = make(source)
-        honest = learner._parameters
+        honest = learner._plan
         tampered(learner, change(honest))
         learner._engine = learner._build_engine({"key": source._key, "stream": 1})
         tampered(learner, honest)

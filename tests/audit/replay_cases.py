@@ -60,11 +60,11 @@ def coupled(name, **own):
 
     @functools.cache
     def parameters():
-        return _problems.parameters(name, **own)
+        return _problems.plan(name, **own)
 
     kind, _, domain, loss = _problems.parse(name)
     return lambda source: kind(
-        domain, loss, horizon=T, budget=None, parameters=parameters(), source=source
+        domain, loss, horizon=T, budget=None, plan=parameters(), source=source
     )
 
 
@@ -127,7 +127,7 @@ CASES = {
     "NoisyNewton": (of(oco.NoisyNewton, BALL, LOGISTIC), (X, Y), RECORDS),
     "NoisyFTRL, batches": (of(oco.NoisyFTRL, BALL, SQUARED, batch=4), (X, Y), RECORDS),
     "NoisyFTRL, quadratic": (
-        of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="honaker"),
+        of(oco.NoisyFTRL, BALL, SQUARED, statistics="quadratic", sum_method="tree"),
         (X, Y), RECORDS,
     ),
     "SufficientStatistics": (batch(fw.SufficientStatistics), (X, Y), RECORDS),
@@ -171,7 +171,7 @@ CASES = {
     "ObliviousTracker, coins": (
         of(
             experts.ObliviousTracker, N, budget=None,
-            parameters=ObliviousTrackerParameters(
+            plan=ObliviousTrackerParameters(
                 experts=N, horizon=T, switches=2, prior="share", learning_rate=0.5,
                 forced_switch=0.1, batch=2, share_rate=0.1, max_resamples=8, calibration="tight",
                 private=True, regret_bound=0.0, regret_terms={},
@@ -196,7 +196,7 @@ CASES = {
         arms(arm_learner="tree", batch=1, forced_rounds=2), BANDIT, PATIENTS
     ),
     "HighDimensionalBandit, trees, emptied": (
-        arms(arm_learner="tree", batch=2, forced_rounds=0, link="logistic", sum_method="honaker",
+        arms(arm_learner="tree", batch=2, forced_rounds=0, link="logistic", sum_method="tree",
              relation="zero_out"),
         BANDIT, [(0, [NAN] * 3, [0.0] * 2), (9, [0.0] * 3, [0.0] * 2)],
     ),

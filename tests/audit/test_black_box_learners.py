@@ -47,7 +47,7 @@ def of(cls, *arguments, **options):
     return calibrated_once(cls, *arguments, **{"horizon": T, "budget": GAUSS, **options})
 
 
-MARGIN = np.full(T, AboveThreshold(horizon=T, budget=PURE, sensitivity=1.0).parameters.margin)
+MARGIN = np.full(T, AboveThreshold(horizon=T, budget=PURE, sensitivity=1.0).plan.margin)
 MAKERS = {
     "NoisyFTRL": of(NoisyFTRL, BALL, LINEAR),
     "EpochSelector": of(EpochSelector, N, budget=PURE),
@@ -141,8 +141,8 @@ def test_a_derived_class_is_played_as_it_is():
         def decide(self):
             return int(np.argmin(self._totals)) if self.round else super().decide()
 
-    p = MAKERS["EpochSelector"](Source()).parameters
-    run = learner_runs(lambda s: Careless(N, horizon=T, budget=None, parameters=p, source=s))
+    p = MAKERS["EpochSelector"](Source()).plan
+    run = learner_runs(lambda s: Careless(N, horizon=T, budget=None, plan=p, source=s))
     assert compiled_kind(run.make_learner(Source())) is None
     neighbour = flipped(LOSSES, 1.0 - LOSSES[0])
     report = black_box_audit(run, LOSSES[:2], neighbour[:2], epsilon=1.0, trials=400)

@@ -75,7 +75,7 @@ def rebuilt(cls, **changes):
         _check_built = staticmethod(lambda mechanism, engine: None)
 
         def _build_engine(self, claim):
-            honest = self._parameters
+            honest = self._plan
             changed = {name: change(honest) for name, change in changes.items()}
             tampered(self, replace(honest, **changed))
             try:
@@ -117,10 +117,10 @@ class OneMoreAlarm(rebuilt(AboveThreshold, alarms=lambda p: p.alarms + 1)):
 
     @property
     def alarms_left(self):
-        return self._parameters.alarms + 1 - self._engine.alarms
+        return self._plan.alarms + 1 - self._engine.alarms
 
     def test(self, value, threshold=0.0):
-        return bool(self._engine.test(np.nan_to_num(value, posinf=0.0) - self._parameters.margin))
+        return bool(self._engine.test(np.nan_to_num(value, posinf=0.0) - self._plan.margin))
 
 
 class OtherClip(NoisyFTRL):
@@ -135,7 +135,7 @@ class DroppedRemainder(TreeFrankWolfe):
 
     def run(self, features, labels=None, **options):
         rows = np.array(features)
-        left = (self.round + len(rows)) % self.parameters.batch
+        left = (self.round + len(rows)) % self.plan.batch
         if left:
             rows[-min(left, len(rows)) :] = 0.0
         return super().run(rows, labels, **options)
@@ -255,11 +255,11 @@ def test_a_replay_without_bounds_says_that_it_saw_nothing(name):
             LpBall(1, 2.0), LogisticLoss(1.0), horizon=12, budget=dpoco.Budget(1.0, 1e-3),
             coupling="scheduled", block=3,
         )  # fmt: skip
-        p = leader.parameters
+        p = leader.plan
 
         def make(source):
             return CoupledRegularizedLeader(
-                LpBall(1, 2.0), LogisticLoss(1.0), horizon=12, budget=None, parameters=p,
+                LpBall(1, 2.0), LogisticLoss(1.0), horizon=12, budget=None, plan=p,
                 coupling="scheduled", block=3, source=source,
             )  # fmt: skip
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.worlds import BurnAfterPlay
 
 import dpoco
 from dpoco.audit import black_box_audit, learner_runs, packing_audit
-from dpoco.environments import BurnAfterPlay, Packing, play
+from dpoco.environments import Packing, play
 from dpoco.experts import (
     BatchShare,
     EpochSelector,
@@ -27,10 +28,10 @@ NEIGHBOUR = np.stack([1.0 - FIRST_BETTER, FIRST_BETTER])
 
 def maker(kind, experts, **settings):
     """Learners of equal parameters, which are calibrated once."""
-    parameters = kind(experts, **settings).parameters
+    parameters = kind(experts, **settings).plan
     horizon = settings["horizon"]
     return lambda source: kind(
-        experts, horizon=horizon, budget=None, parameters=parameters, source=source
+        experts, horizon=horizon, budget=None, plan=parameters, source=source
     )
 
 
@@ -46,7 +47,7 @@ def test_batch_share_as_printed_breaks_its_promise(calibration):
         del settings["batch"]
         settings = {
             "horizon": 10_000,
-            "parameters": asi_tracking.batch_share(10, budget=budget, **settings),
+            "plan": asi_tracking.batch_share(10, budget=budget, **settings),
         }
         budget = None
     make = maker(BatchShare, 10, budget=budget, **settings)

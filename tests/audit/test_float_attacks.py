@@ -210,10 +210,7 @@ def bandit(source, numerics):
 
 
 MECHANISMS = {
-    **{
-        f"ContinualSum, {m}": a_sum(m)
-        for m in ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
-    },
+    **{f"ContinualSum, {m}": a_sum(m) for m in ("blt", "blt_normalised", "tree", "toeplitz")},
     "TreeFrankWolfe": ("dpoco.frank_wolfe._online", frank_wolfe),
     "NoisyFTRL": ("dpoco.oco._noisy_ftrl", leader),
     "PrefixHedge": ("dpoco.experts._weights", hedge),
@@ -231,7 +228,7 @@ def settings_inside(monkeypatch, module, make, seed, numerics):
             where, "continual_sum_settings", lambda *a: seen.append(original(*a)) or seen[-1]
         )
         made = make(Source.seeded(seed), numerics)
-    assert made.parameters.numerics == numerics
+    assert made.plan.numerics == numerics
     (settings,) = seen
     return settings, made.guarantee
 

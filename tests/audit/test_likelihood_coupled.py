@@ -46,8 +46,8 @@ def coupled_case(name):
                  "_check_described": staticmethod(lambda guarantee, mechanism: None)})  # fmt: skip
 
     def make(source, **changes):
-        p = replace(own.parameters, **changes)
-        return kind(own.domain, own.loss, horizon=own.horizon, budget=None, parameters=p,
+        p = replace(own.plan, **changes)
+        return kind(own.domain, own.loss, horizon=own.horizon, budget=None, plan=p,
                     source=source)  # fmt: skip
 
     return make, streams

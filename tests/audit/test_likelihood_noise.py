@@ -86,14 +86,14 @@ def test_fits_with_noise_of_another_scale_are_caught():
         """Adds less noise than it is audited for."""
 
         def _engine(self):
-            honest = self._parameters, self._mechanism
+            honest = self._plan, self._mechanism
             p = replace(honest[0], noise_scale=0.8 * honest[0].noise_scale)
             planted = self._accountant.mechanism_of(self._domain, self._loss, p)
-            self._parameters, self._mechanism = p, planted
+            self._plan, self._mechanism = p, planted
             try:
                 return super()._engine()
             finally:
-                self._parameters, self._mechanism = honest
+                self._plan, self._mechanism = honest
 
     def liar(source):
         learner = make(source)
@@ -113,7 +113,7 @@ def test_noise_that_is_used_again_is_caught():
         def push(self, value):
             released = super().push(value)
             state = np.frombuffer(self._engine.state(), dtype="<u8")
-            total = state[2 : 2 + self.parameters.dimension].view(np.float64)
+            total = state[2 : 2 + self.plan.dimension].view(np.float64)
             if self.first is None:
                 self.first = released - total
             return total + self.first
@@ -263,7 +263,7 @@ def test_next_to_no_noise_is_a_finding_and_no_warning(name):
 
     def quiet(source):
         learner = make(source)
-        p = replace(learner.parameters, scale=1e-9 * learner.parameters.scale)
+        p = replace(learner.plan, scale=1e-9 * learner.plan.scale)
         cases.tampered(learner, p)
         learner._engine = learner._build_engine({"key": source._key, "stream": 1})
         learner._guarantee = honest

@@ -135,7 +135,7 @@ def test_a_recursion_that_counts_one_wrong_guess_too_few_would_be_seen(monkeypat
 @functools.cache
 def parameters(dimension, horizon):
     learner = NoisyFTRL(LpBall(dimension, 2.0), LinearLoss(1.0), horizon=horizon, budget=BUDGET)
-    return learner.parameters
+    return learner.plan
 
 
 def made(source, dimension=100, horizon=10_000, half=False):
@@ -143,7 +143,7 @@ def made(source, dimension=100, horizon=10_000, half=False):
     if half:
         own = replace(own, noise_scale=0.5 * own.noise_scale)
     return NoisyFTRL(
-        LpBall(dimension, 2.0), LinearLoss(1.0), horizon=horizon, budget=None, parameters=own,
+        LpBall(dimension, 2.0), LinearLoss(1.0), horizon=horizon, budget=None, plan=own,
         source=source,
     )  # fmt: skip
 

@@ -46,7 +46,6 @@ CASES = {
         NoisyFTRL, (BALL, LogisticLoss(1.0)), {}, (PULLS, np.ones(T)), (PULLS[0], -1.0)
     ),
     "tree, batches": (TreeFrankWolfe, (BALL, LINEAR), {"batch": 3}, PULLS, (-PULLS[0],)),
-    "honaker": (TreeFrankWolfe, (BALL, LINEAR), {"sum_method": "honaker"}, PULLS, (-PULLS[0],)),
     "emptied": (
         TreeFrankWolfe, (BALL, LINEAR), {"relation": "zero_out", "sum_method": "tree"}, PULLS,
         (0.0 * PULLS[0],),
@@ -68,11 +67,11 @@ def maker(name, enforced=False, lying=False):
     cls, arguments, options, *_ = {**CASES, **GROUPS}[name]
     rule = dpoco.Participation(*RULE, enforced=enforced)
     honest = cls(*arguments, horizon=T, budget=BUDGET, participation=rule, **options)
-    single = cls(*arguments, horizon=T, budget=BUDGET, **options).parameters
+    single = cls(*arguments, horizon=T, budget=BUDGET, **options).plan
 
     def make(source):
-        parameters = single if lying else honest.parameters
-        kept = {"participation": rule, "parameters": parameters, "budget": None}
+        parameters = single if lying else honest.plan
+        kept = {"participation": rule, "plan": parameters, "budget": None}
         learner = cls(*arguments, horizon=T, source=source, **options, **kept)
         if lying:
             learner._guarantee = honest.guarantee
@@ -151,7 +150,7 @@ def test_square_roots_of_counts_are_refuted():
     """Rounds of one person are correlated: their sum is not that of independent releases."""
     make, single = maker("leader"), maker("leader", lying=True)(Source.seeded(0))
     *_, stream, record = CASES["leader"]
-    alone = NoisyFTRL(BALL, LINEAR, horizon=T, budget=None, parameters=single.parameters)
+    alone = NoisyFTRL(BALL, LINEAR, horizon=T, budget=None, plan=single.plan)
 
     def wishful(source):
         learner = maker("leader", lying=True)(source)
@@ -168,10 +167,10 @@ def test_streams_that_are_not_those_of_one_person_are_refused():
     for hers, text in (((0, 2, 4, 6), "at most 3"), ((0, 1), "at least 2 apart")):
         with pytest.raises(ValueError, match=text):
             likelihood_audit(maker("leader"), stream, changed(stream, record, hers), 300)
-    plain = NoisyFTRL(BALL, LINEAR, horizon=T, budget=BUDGET).parameters
+    plain = NoisyFTRL(BALL, LINEAR, horizon=T, budget=BUDGET).plan
 
     def of_records(source):
-        return NoisyFTRL(BALL, LINEAR, horizon=T, budget=None, parameters=plain, source=source)
+        return NoisyFTRL(BALL, LINEAR, horizon=T, budget=None, plan=plain, source=source)
 
     with pytest.raises(ValueError, match="differ in 2 rounds"):
         likelihood_audit(of_records, stream, changed(stream, record, (0, 2)), 300)

@@ -40,7 +40,7 @@ def test_an_understated_sensitivity_is_caught(name):
         learner = make(source)
         small = 0.99 * honest.changes[quantity][0]
         own = {"leaf_bound": 0.5 * small} if name.startswith("Poly") else {"sensitivity": small}
-        learner._parameters = replace(learner.parameters, **own)
+        learner._plan = replace(learner.plan, **own)
         return learner
 
     caught = replay_audit(liar, stream, replacements)
@@ -56,8 +56,8 @@ def test_noise_below_the_claim_is_caught(name):
 
     def liar(source):
         learner = make(source)
-        p = learner.parameters
-        learner._parameters = replace(p, noise_scale=0.1 * p.noise_scale)
+        p = learner.plan
+        learner._plan = replace(p, noise_scale=0.1 * p.noise_scale)
         return learner
 
     caught = replay_audit(liar, stream, replacements)
@@ -70,12 +70,12 @@ def halved(name, **changes):
 
     def liar(source):
         learner = make(source)
-        own = {key: factor * getattr(learner.parameters, key) for key, factor in changes.items()}
-        p = replace(learner.parameters, **own)
+        own = {key: factor * getattr(learner.plan, key) for key, factor in changes.items()}
+        p = replace(learner.plan, **own)
         if isinstance(learner, SufficientStatistics):  # which is built for every run
             describe = learner._accountant.mechanism_of
             learner._mechanism = describe(learner.domain, learner.loss, p)
-        learner._parameters = p
+        learner._plan = p
         return learner
 
     return replay_audit(liar, stream, replacements)
@@ -124,11 +124,11 @@ def test_scales_that_do_not_fit_the_claim_are_caught(name, changes):
 )
 def test_coins_are_held_to_the_promise_and_not_to_the_parameters(used, promised, finding):
     honest, stream, replacements = cases.CASES["ObliviousTracker, coins"]
-    own = honest(Source.seeded(0)).parameters
+    own = honest(Source.seeded(0)).plan
 
     def make(source, changes=used):
         p = replace(own, **changes)
-        return ObliviousTracker(cases.N, horizon=cases.T, budget=None, parameters=p, source=source)
+        return ObliviousTracker(cases.N, horizon=cases.T, budget=None, plan=p, source=source)
 
     promise = make(Source.seeded(0), promised).guarantee
 

@@ -101,8 +101,8 @@ def test_noise_that_is_used_again_is_caught():
             if claim is None:
                 return super().push(value)
             before = np.frombuffer(self._engine.state(), dtype="<u8")
-            total = before[2 : 2 + self.parameters.dimension].view(np.float64)
-            self._set_up(self._arguments, replace(self.parameters, bound=1e9), True, claim)
+            total = before[2 : 2 + self.plan.dimension].view(np.float64)
+            self._set_up(self._arguments, replace(self.plan, bound=1e9), True, claim)
             return super().push(np.asarray(value) + total)
 
     def make(source):
@@ -136,17 +136,17 @@ def test_an_engine_without_noise_under_a_private_claim_is_caught(name):
 
     def liar(source):
         learner = make(source)
-        p = learner.parameters
+        p = learner.plan
         other = {"noise": "none"} if name == "BatchShare" else {"mu": np.inf}
         quiet = replace(p, noise_scale=0.0, **other)
         honest = learner._mechanism
         if name == "BatchShare":
             tampered(learner, quiet)
         else:
-            learner._parameters = quiet
+            learner._plan = quiet
             learner._mechanism = replace(honest, scale=0.0, grid=0.0, limit=0)
         learner._engine = learner._build_engine(source._claim())
-        learner._parameters, learner._mechanism = p, honest
+        learner._plan, learner._mechanism = p, honest
         return learner
 
     caught = replay_audit(liar, stream, replacements)

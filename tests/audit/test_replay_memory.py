@@ -90,11 +90,11 @@ def test_sums_that_overlap_are_caught():
 
     rows = np.tile([1.0, 0.0], (40, 1))
     rows[:12] = [0.0, 0.9]
-    p = ShiftDetector(2, horizon=40, budget=dpoco.Budget(400.0, 0.0), first=0).parameters
+    p = ShiftDetector(2, horizon=40, budget=dpoco.Budget(400.0, 0.0), first=0).plan
     p = replace(p, threshold=3.0, log_windows=0.0, log_selection=None)
 
     def make(kind):
-        return lambda source: kind(2, horizon=40, budget=None, parameters=p, source=source)
+        return lambda source: kind(2, horizon=40, budget=None, plan=p, source=source)
 
     pairs = [(1, [0.2, 0.9]), (2, [0.0, 0.8])]
     told = make(ShiftDetector)(Source.seeded(0))

@@ -20,7 +20,7 @@ def clip(x, r, p):
 
 
 class Reference:
-    """Plain LinUCB with `parameters`' widths; `noise(n)` is added to the n-th released sums."""
+    """Plain LinUCB with `plan`' widths; `noise(n)` is added to the n-th released sums."""
 
     def __init__(self, parameters, *, sign=1.0):
         p = self.p = parameters

@@ -61,7 +61,7 @@ CASES = [
 def test_without_noise_it_is_the_reference(index):
     domain, options = CASES[index]
     learner = make(domain=domain, **options)
-    reference = Bandit(learner.parameters, domain)
+    reference = Bandit(learner.plan, domain)
     clocks = []
     for t in range(T):
         arm = learner.decide(X[t])
@@ -77,14 +77,14 @@ def test_without_noise_it_is_the_reference(index):
         added = learner._engine.nonprivate_sums().reshape(K, D) - before
         for other in range(K):
             # An arm that is not chosen gets exactly nothing, and its clock runs.
-            if learner.parameters.batch == 1:
+            if learner.plan.batch == 1:
                 np.testing.assert_allclose(added[other], leaves.get(other, 0.0), atol=1e-9)
                 assert other == arm or not added[other].any()
     if reference.frozen is not None:
         np.testing.assert_allclose(
             learner._engine.frozen().reshape(K, D), reference.frozen, atol=1e-9
         )
-    p = learner.parameters
+    p = learner.plan
     assert max(clocks[-1]) == p.arm_horizon
     for t, shown in enumerate(clocks, start=1):
         forced = min(t, K * p.forced_rounds)
@@ -121,7 +121,7 @@ def test_small_worlds(arms, d, rounds, forced, kind):
     trace = learner.run(np.full((rounds, d), 0.5), np.ones((rounds, arms)))
     assert np.all((trace.actions >= 0) & (trace.actions < arms))
     assert learner.coefficients.shape == (arms, d)
-    assert max(learner._engine.clocks()) == learner.parameters.arm_horizon
+    assert max(learner._engine.clocks()) == learner.plan.arm_horizon
     assert learner.guarantee.epsilon <= 1.0 + 1e-9
 
 
@@ -155,7 +155,7 @@ def first_vertices(scale, repetitions):
     """Vertices that arms 0 and 1 select first, after a record of arm 0 and a zero record."""
     base = make(2, LpBall(2, 1.0), 2, dpoco.Budget(6.0, 1e-3), forced_rounds=0, batch=1,
                 arm_learner="polyhedral")  # fmt: skip
-    p = base.parameters
+    p = base.plan
     own = dataclasses.replace(p.arm, scale=scale * p.arm.scale)
     p = dataclasses.replace(p, arm=own)
     source, counts = Source.seeded(5), np.zeros((2, 4))
@@ -167,7 +167,7 @@ def first_vertices(scale, repetitions):
             LpBall(2, 1.0),
             horizon=2,
             budget=None,
-            parameters=p,
+            plan=p,
             source=source,
             context_bound=1.0,
             reward_bound=1.0,
@@ -175,7 +175,7 @@ def first_vertices(scale, repetitions):
         learner.run(x, np.array([[0.9, 0.0]]))
         for arm in range(2):
             counts[arm, np.argmin(np.abs(points - learner.coefficients[arm]).sum(axis=1))] += 1
-    return base.parameters, counts
+    return base.plan, counts
 
 
 def test_the_law_of_a_selection_through_an_arm():
@@ -192,7 +192,7 @@ def test_the_law_of_a_selection_through_an_arm():
 
 def test_the_law_of_a_noisy_sum_through_an_arm():
     p = make(2, LpBall(1, 1.0), 2, dpoco.Budget(3.0, 1e-3), forced_rounds=0, arm_learner="tree")
-    p, n, source = p.parameters, 800, Source.seeded(6)
+    p, n, source = p.plan, 800, Source.seeded(6)
     up = np.zeros(2)
     for _ in range(n):
         learner = HighDimensionalBandit(
@@ -200,7 +200,7 @@ def test_the_law_of_a_noisy_sum_through_an_arm():
             LpBall(1, 1.0),
             horizon=2,
             budget=None,
-            parameters=p,
+            plan=p,
             source=source,
             context_bound=1.0,
             reward_bound=1.0,

@@ -57,7 +57,7 @@ def worlds(learner, pairs, seed, **options):
 
     The other records answer to what was published.
     """
-    p, domain = learner.parameters, learner.domain
+    p, domain = learner.plan, learner.domain
     rng = np.random.default_rng(seed)
     for _ in range(pairs):
         changed = int(rng.integers(p.horizon))
@@ -124,7 +124,7 @@ def test_without_zero_records_clocks_betray_actions():
 def test_half_the_noise_is_caught():
     """The last user of an arm, with the worst history: most of what is claimed is used."""
     learner = tiny(2, 2, 6, budget=dpoco.Budget(30.0, 0.0), forced_rounds=3)
-    p, domain = learner.parameters, learner.domain
+    p, domain = learner.plan, learner.domain
     vertices = (0, 2, 1)  # e_1, -e_1, e_2
     records = [([-1.0, 1.0], -1.0), ([1.0, 1.0], -1.0)]
 
@@ -154,7 +154,7 @@ def test_half_the_noise_is_caught():
 
 def test_two_arms_use_up_the_budget_of_one():
     """One update: g against 0 in one arm and 0 against g' in the other, each half the range."""
-    p = tiny(2, 3, 1, budget=dpoco.Budget(4.0, 0.0), forced_rounds=0).parameters
+    p = tiny(2, 3, 1, budget=dpoco.Budget(4.0, 0.0), forced_rounds=0).plan
     domain, bound = LpBall(3, 1.0), p.arm.leaf_bound
     base = np.array([40.0 * bound, 0.0, 0.0])  # what earlier records may have added
     moves = [bound * np.array(signs) for signs in itertools.product([-1.0, 0.0, 1.0], repeat=3)]
@@ -183,13 +183,13 @@ KINDS = [
     {"arm_learner": "polyhedral", "batch": 1, "forced_rounds": 2},
     {"arm_learner": "polyhedral", "batch": 1, "forced_rounds": 2, "selector": "laplace"},
     {"arm_learner": "tree", "forced_rounds": 2},
-    {"arm_learner": "tree", "forced_rounds": 2, "sum_method": "honaker", "link": "logistic"},
+    {"arm_learner": "tree", "forced_rounds": 2, "sum_method": "tree", "link": "logistic"},
 ]
 
 
 def loud(options):
     """Parameters with so much noise that nothing published shows any record."""
-    p = make(K, LpBall(D, 1.0), T, **options).parameters
+    p = make(K, LpBall(D, 1.0), T, **options).plan
     if p.arm_learner == "polyhedral":
         return dataclasses.replace(p, arm=dataclasses.replace(p.arm, scale=1e13))
     return dataclasses.replace(p, arm=dataclasses.replace(p.arm, noise_scale=1e13))
@@ -200,7 +200,7 @@ def test_with_equal_estimates_only_the_own_action_and_declared_leaves_differ(opt
     p = loud(options)
 
     def play(contexts, rewards):
-        learner = make(K, LpBall(D, 1.0), T, None, parameters=p)
+        learner = make(K, LpBall(D, 1.0), T, None, plan=p)
         shown, sums, variates = [], [np.zeros((K, D))], []
         for t, (x, row) in enumerate(zip(contexts, rewards, strict=True)):
             arm = learner.decide(x)
@@ -244,7 +244,7 @@ def test_with_equal_estimates_only_the_own_action_and_declared_leaves_differ(opt
 def test_no_record_adds_more_than_declared(link):
     learner = make(2, LpBall(3, 1.0, 2.0), 40, forced_rounds=0, batch=1, link=link,
                    context_bound=0.7, arm_learner="polyhedral")  # fmt: skip
-    p, rng = learner.parameters, np.random.default_rng(1)
+    p, rng = learner.plan, np.random.default_rng(1)
     low = 0.0 if link == "logistic" else -1.0
     found = 0.0
     for t in range(40):

@@ -42,7 +42,7 @@ def test_no_replaced_record_moves_the_statistics_further_than_declared(reach, to
         2, 3, horizon=9, budget=BUDGET, context_bound=reach, reward_bound=top,
         reward_weight=weight, batch=1,
     )  # fmt: skip
-    declared = learner.parameters.sensitivity
+    declared = learner.plan.sensitivity
     assert declared == sensitivity(reach, top, weight)
     emptied = sensitivity(reach, top, weight, "zero_out")
     rng = np.random.default_rng(1)
@@ -81,10 +81,10 @@ def make(**options):
 
 def test_with_equal_releases_only_the_own_action_and_one_summand_differ():
     # Noise so large that releases are rounded to a grid no record can be seen on.
-    loud = dataclasses.replace(make().parameters, noise_scale=1e9)
+    loud = dataclasses.replace(make().plan, noise_scale=1e9)
 
     def run(contexts, rewards):
-        learner = make(parameters=loud, budget=None)
+        learner = make(plan=loud, budget=None)
         shown = []
         for t, (x, row) in enumerate(zip(contexts, rewards, strict=True)):
             arm = learner.decide(x)
@@ -115,7 +115,7 @@ def test_one_release_separates_the_worst_neighbours_by_exactly_mu():
     learner = LinUCB(
         1, 2, horizon=2, budget=BUDGET, numerics="float", context_bound=1.0, reward_bound=1.0
     )
-    p = learner.parameters
+    p = learner.plan
     assert p.column_norm == 1.0
     cosine = 0.5 * (p.reward_weight * p.reward_bound / p.context_bound) ** 2
     one = learner._engine.leaf(0, np.array([1.0, 0.0]), 1.0)
@@ -127,6 +127,6 @@ def test_one_release_separates_the_worst_neighbours_by_exactly_mu():
     with pytest.raises(dpoco.BudgetExceeded):
         LinUCB(
             1, 2, horizon=2, budget=BUDGET,
-            parameters=dataclasses.replace(cheat, noise_scale=0.99 * p.noise_scale),
+            plan=dataclasses.replace(cheat, noise_scale=0.99 * p.noise_scale),
                 context_bound=1.0, reward_bound=1.0
         )  # fmt: skip

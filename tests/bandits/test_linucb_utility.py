@@ -40,7 +40,7 @@ def test_it_beats_uniform_play_and_slows_down(seed):
         assert quarters[3] < 0.3 * quarters[0]
         assert own[-1] < LinUCB(
             ARMS, D, horizon=T, budget=budget, reward_bound=1.1, reward_noise=0.1, context_bound=1.0
-        ).parameters.regret_bound  # fmt: skip
+        ).plan.regret_bound  # fmt: skip
     assert regret(world)[-1] < 0.01 * uniform(world)[-1]
 
 
@@ -57,7 +57,7 @@ def test_the_bound_is_not_vacuous_and_holds():
         2, 2, horizon=200_000, budget=budget, reward_bound=1.1, reward_noise=0.1,
         exploration=1.0, source=Source.seeded(3), context_bound=1.0
     )  # fmt: skip
-    bound = learner.parameters.regret_bound
+    bound = learner.plan.regret_bound
     assert bound < 0.5 * 2.0 * 200_000
     own = learner.run(world.contexts, world.rewards).pseudo_regret(world.means)[-1]
     assert own < bound

@@ -18,7 +18,7 @@ X, R = RNG.uniform(-1.2, 1.2, size=(T, D)), RNG.normal(size=(T, K)) * 0.8
 HIGH_DIMENSIONAL = [
     {},
     {"arm_learner": "polyhedral", "batch": 4, "forced_rounds": 3, "gap": 0.3},
-    {"arm_learner": "tree", "sum_method": "honaker", "batch": 2, "forced_rounds": 5},
+    {"arm_learner": "tree", "sum_method": "tree", "batch": 2, "forced_rounds": 5},
     {"link": "logistic", "relation": "zero_out", "forced_rounds": 0},
     {"budget": None, "forced_rounds": 4},
 ]
@@ -38,7 +38,7 @@ CASES = [(LinUCB, {}), *((HighDimensionalBandit, options) for options in HIGH_DI
 @pytest.mark.parametrize(("kind", "options"), CASES)
 def test_actions_are_forced_first_and_then_those_recommended(kind, options):
     learner = make(kind, **options)
-    p = learner.parameters
+    p = learner.plan
     low = 0.0 if options.get("link") == "logistic" else -1.0
     forced, outside = getattr(p, "forced_rounds", 0), 0
     for t in range(T):

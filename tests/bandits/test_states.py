@@ -22,14 +22,14 @@ X, R = RNG.uniform(-1.1, 1.1, size=(T, D)), RNG.normal(size=(T, K)) * 0.8
 LINEAR = [
     {"batch": 1},
     {"sum_method": "tree", "batch": 4},
-    {"sum_method": "honaker", "batch": 3, "exploration": 0.1},
+    {"sum_method": "tree", "batch": 3, "exploration": 0.1},
     {"sum_method": "toeplitz"},
     {"budget": None},
 ]
 HIGH_DIMENSIONAL = [
     {"arm_learner": "polyhedral", "batch": 3, "forced_rounds": 4, "gap": 0.2},
     {"arm_learner": "tree", "forced_rounds": 3},
-    {"arm_learner": "tree", "sum_method": "honaker", "batch": 2, "forced_rounds": 0, "gap": 0.1},
+    {"arm_learner": "tree", "sum_method": "tree", "batch": 2, "forced_rounds": 0, "gap": 0.1},
     {"arm_learner": "polyhedral", "selector": "laplace", "forced_rounds": 12},
     {"budget": None, "link": "logistic", "forced_rounds": 2},
     {"arm_learner": "polyhedral", "forced_rounds": 7, "budget": dpoco.Budget(2.0, 1e-5)},
@@ -60,7 +60,7 @@ def test_sizes_that_the_payload_does_not_have_are_refused(kind, lies):
     for name, value in lies:
         lie = state.with_setting(f"object.arguments.{name}", value)
         state.refused(lie)
-        lie["object"]["parameters"][name] = value
+        lie["object"]["plan"][name] = value
         state.refused(lie)
     if kind is HighDimensionalBandit:
         state.settings_refused([("object.arguments.domain.dimension", 2**30)])
@@ -130,7 +130,7 @@ def test_a_box_is_not_built_for_arms_the_file_does_not_hold(dimension, monkeypat
     parameters = accountant.calibrate(many, box, horizon=50, budget=dpoco.Budget(1.0, 1e-5),
                                       forced_rounds=0, batch=2)  # fmt: skip
     header["object"]["arguments"]["arms"] = many
-    header["object"]["parameters"] = parameters.to_dict()
+    header["object"]["plan"] = parameters.to_dict()
     # Nothing of the size the header claims may be built before the file is found to be short.
     monkeypatch.setattr(HighDimensionalBandit, "_set_up", None)
     with pytest.raises(dpoco.StateError, match="differ in size"):

@@ -46,7 +46,6 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from dpoco.adapters.open_bandit import PrivateHighDimensional, PrivateLinUCB
 from dpoco.adapters.river import (
     PrivateBandit,
     PrivateClassifier,
@@ -102,12 +101,6 @@ BOUNDS = {
         lambda **b: PrivateContextualBandit((0, 1), ("a",), horizon=9, budget=None, **b),
         ("context_bound", "reward_bound"),
     ),
-    "PrivateLinUCB": (lambda **b: PrivateLinUCB(2, 2, horizon=9, budget=None, **b),
-                      ("context_bound", "reward_bound")),
-    "PrivateHighDimensional": (
-        lambda **b: PrivateHighDimensional(2, 2, horizon=9, budget=None, **b),
-        ("context_bound", "reward_bound"),
-    ),
     "LinearLoss": (losses.LinearLoss, ("gradient_bound",)),
     "LogisticLoss": (losses.LogisticLoss, ("feature_bound",)),
     "SquaredLoss": (losses.SquaredLoss, ("feature_bound", "label_bound")),
@@ -138,7 +131,7 @@ def test_a_logistic_link_needs_no_bound_on_rewards():
     learner = bandits.HighDimensionalBandit(
         2, LpBall(3, 1.0), horizon=9, budget=None, context_bound=1.0, link="logistic"
     )
-    assert learner.parameters.reward_bound == 1.0
+    assert learner.plan.reward_bound == 1.0
 
 
 def test_daily_totals_are_summed():

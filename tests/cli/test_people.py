@@ -57,7 +57,7 @@ def test_a_run_is_private_for_people_and_keeps_to_their_rule(visits, invoke, rep
     rows = np.column_stack([table[:, :2], np.where(passed, 1.0, np.nan)])
     plain = dpoco.oco.NoisyFTRL(
         played.domain, played.loss, horizon=ROUNDS, budget=dpoco.Budget(1.0, 1.0 / (10.0 * ROUNDS)),
-        parameters=played.parameters, source=dpoco.random.Source.seeded(1),
+        plan=played.plan, source=dpoco.random.Source.seeded(1),
     )  # fmt: skip
     plain.run(rows, table[:, 2])
     assert np.array_equal(plain.last_decision, played.last_decision)

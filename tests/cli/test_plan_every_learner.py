@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dpoco._planning import options_of
+from dpoco._options import constructor_options
 from dpoco.accounting import Guarantee
 from dpoco.cli._plan import _PLANNED, _UNITS, command_of, example_of, own_options
 from dpoco.cli._plan_report import _smallest_useful
@@ -85,15 +85,16 @@ def test_what_was_probably_meant(capfd):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_of_the_constructor_is_one_of_the_plan(name):
-    """Its default is the constructor's, its help the docstring's: added there, it is here."""
+    """Its default is the constructor's, its help that of the table: added there, it is here."""
     entry = learner_named(name)
     flags = inspect.signature(command_of(entry)).parameters
-    table = options_of(entry.load())
+    table = constructor_options(entry.load())
     own = list(own_options(entry))
     assert own or entry.plays in ("reports", "batch")
     for option in own:
         shown = flags[option].annotation.__metadata__[0]
-        assert shown.help == table[option].help
+        assert table[option].sentence in shown.help
+        assert all(word in shown.help for word in table[option].choices)
         if option != "expected_shifts":  # the number of switches that commands have: 0
             assert flags[option].default == _UNITS.get(option, table[option].default)
     for option in {"relation", "batch", "numerics"} & table.keys():

@@ -96,7 +96,7 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, r
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--sum-method", "honaker"], {"sum_method": "honaker"}),
+        (["--sum-method", "tree"], {"sum_method": "tree"}),
         (["--noise", "generalized_gaussian"], {"noise": "generalized_gaussian"}),
         (["--step-scale", "2", "--batch", "4"], {"step_scale": 2.0, "batch": 4, "pushes": 100}),
         (["--horizon", "4000"], {"horizon": 4000, "batch": 4}),
@@ -218,12 +218,12 @@ def test_a_stream_without_an_end(table, invoke):
     invoke(*common, "--horizon", "unknown", "--seed", 1)
     first = dpoco.load("state")
     assert first.horizon == 10**12
-    assert first.parameters.batch < 100  # it has learned: its first decision is not for ever
+    assert first.plan.batch < 100  # it has learned: its first decision is not for ever
     assert np.any(first.last_decision != 0.0)
     invoke(*common, "--resume")
     assert dpoco.load("state").round == 800
     invoke(*common[:-1], "tree", "--horizon", "unknown", "--learner", "tree-frank-wolfe")
-    assert dpoco.load("tree").parameters.batch == 1000  # and not a thousandth of 10^12
+    assert dpoco.load("tree").plan.batch == 1000  # and not a thousandth of 10^12
 
 
 def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, refused):

@@ -177,7 +177,7 @@ def moved(value: Any) -> Iterator[Any]:
     elif isinstance(value, np.ndarray):
         yield from (value[:-1], np.full_like(value, np.nan), np.zeros_like(value))
     elif isinstance(value, str):
-        yield from ("tree", "honaker", "maximal", "density_ratio", "anchored", "dartboard")
+        yield from ("tree", "maximal", "density_ratio", "anchored", "dartboard")
     elif isinstance(value, DOMAIN):
         yield from OTHER_DOMAINS
     elif isinstance(value, CLIPPER):

@@ -68,7 +68,7 @@ VARIANTS = {
     "tree, l_1.5": of(TREE, LpBall(D, 1.5, 2.0), SquaredLoss(1.0, 1.0)),
     "tree, batches": of(TREE, BALL, HuberLoss(1.0, 1.0), batch=3, sum_method="tree"),
     "tree, simplex": of(
-        TREE, SIMPLEX, LogisticLoss(1.0), sum_method="honaker", relation="zero_out"
+        TREE, SIMPLEX, LogisticLoss(1.0), sum_method="tree", relation="zero_out"
     ),
     "tree, box": of(TREE, BOX, LinearLoss(1.0), sum_method="toeplitz"),
     "tree, generalized": of(
@@ -76,7 +76,7 @@ VARIANTS = {
     ),
     "tree, two bounds": of(TREE, LpBall(D, np.inf), SquaredLoss(1.0, 1.0, feature_bound_l2=0.6)),
     "tree, lattice": of(
-        TREE, BALL, SquaredLoss(1.0, 1.0), numerics="lattice", sum_method="honaker"
+        TREE, BALL, SquaredLoss(1.0, 1.0), numerics="lattice", sum_method="tree"
     ),
     "tree, batches on a lattice": of(
         TREE, BALL, SquaredLoss(1.0, 1.0), numerics="lattice", sum_method="tree", batch=4
@@ -95,7 +95,7 @@ VARIANTS = {
     "ftrl, squares": of(
         oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0, feature_bound_l2=1.0), statistics="quadratic"
     ),
-    "ftrl, simplex": of(oco.NoisyFTRL, SIMPLEX, LogisticLoss(1.0), sum_method="honaker", batch=3),
+    "ftrl, simplex": of(oco.NoisyFTRL, SIMPLEX, LogisticLoss(1.0), sum_method="tree", batch=3),
     "ftrl, box": of(oco.NoisyFTRL, BOX, HuberLoss(1.0, 1.0), sum_method="toeplitz"),
     "ftrl, squares on a lattice": of(
         oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0), numerics="lattice", statistics="quadratic",
@@ -125,14 +125,10 @@ VARIANTS = {
     "lipschitz, plane": of(
         oco.LipschitzLearner, Box([0.0, 0.0], [1.0, 1.0]), lipschitz=1.0, resolution=4
     ),
-    "lipschitz, honaker": of(
-        oco.LipschitzLearner, Simplex(2, 2.0), lipschitz=1.0, resolution=6, sum_method="honaker"
-    ),
     "lipschitz, tree": of(
         oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=2.0, resolution=5, sum_method="tree"
     ),
     "hedge, tree": of(experts.PrefixHedge, 4, sum_method="tree", loss_range=(-1.0, 1.0)),
-    "hedge, honaker": of(experts.PrefixHedge, 4, sum_method="honaker", learning_rate=0.01),
     "hedge, toeplitz": of(experts.PrefixHedge, 4, sum_method="toeplitz"),
     "hedge, lattice": of(experts.PrefixHedge, 4, numerics="lattice"),
     "epochs, pure": of(experts.EpochSelector, 4, budget=PURE, loss_range=(-3.0, 5.0)),
@@ -158,7 +154,7 @@ VARIANTS = {
     "share, adaptive": of(experts.BatchShare, 4, adversary="adaptive", switches=2, batch=5),
     "share, lattice": of(experts.BatchShare, 4, noise="gaussian", numerics="lattice"),
     "linucb, batches": of(
-        bandits.LinUCB, 3, D, batch=4, numerics="float", sum_method="honaker", **BOUNDED
+        bandits.LinUCB, 3, D, batch=4, numerics="float", sum_method="tree", **BOUNDED
     ),
     "linucb, lattice": of(
         bandits.LinUCB, 3, D, batch=1, numerics="lattice", relation="zero_out", **BOUNDED
@@ -168,15 +164,12 @@ VARIANTS = {
         HDB, 3, L1, arm_learner="polyhedral", batch=2, forced_rounds=3, gap=0.3, **BOUNDED
     ),
     "bandit, tree": of(
-        HDB, 3, L1, arm_learner="tree", forced_rounds=4, sum_method="honaker", **BOUNDED
+        HDB, 3, L1, arm_learner="tree", forced_rounds=4, sum_method="tree", **BOUNDED
     ),
     "bandit, logistic": of(
         HDB, 3, SIMPLEX, link="logistic", relation="zero_out", forced_rounds=0, context_bound=1.0
     ),
     "sum, tree": of(mechanisms.ContinualSum, D, method="tree", bound=2.0),
-    "sum, honaker": of(
-        mechanisms.ContinualSum, D, method="honaker", relation="zero_out", bound=1.0
-    ),
     "sum, normalised": of(mechanisms.ContinualSum, D, method="blt_normalised", bound=1.0),
     "tree, normalised batches": of(
         TREE, BALL, SquaredLoss(1.0, 1.0), sum_method="blt_normalised", batch=4

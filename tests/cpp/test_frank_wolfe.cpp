@@ -42,9 +42,7 @@ std::unique_ptr<FrankWolfe> make(double p, const char* method, std::uint64_t bat
   const mechanisms::NoiseLaw law{std::strcmp(method, "generalized") == 0 ? 3.0 : 2.0, 1.5};
   auto process = std::strcmp(method, "blt") == 0
                      ? mechanisms::make_blt(kDimension, law, {{0.01, 0.2}, {0.03, 0.1}})
-                     : (std::strcmp(method, "honaker") == 0
-                            ? mechanisms::make_honaker(kDimension, kRounds / batch, law)
-                            : mechanisms::make_tree(kDimension, kRounds / batch, law));
+                     : mechanisms::make_tree(kDimension, kRounds / batch, law);
   const double q = p == 1.0 ? std::numeric_limits<double>::infinity() : p / (p - 1.0);
   const double no_bound = std::numeric_limits<double>::infinity();
   const std::vector<double> start(static_cast<std::size_t>(kDimension), 0.0);
@@ -77,7 +75,7 @@ TEST_CASE("rounds do not allocate, but for a first run of many, which holds some
   std::vector<double> losses(kRounds);
   std::vector<double> decisions(kRounds * kDimension);
   std::vector<std::uint8_t> changed(kRounds);
-  for (const char* method : {"blt", "tree", "honaker", "generalized"}) {
+  for (const char* method : {"blt", "tree", "generalized"}) {
     for (double p : {1.0, 1.5, 2.0, 4.0}) {
       auto learner = make(p, method);
       const auto play = [&](std::uint64_t first, std::uint64_t rounds) {

@@ -78,37 +78,6 @@ TEST_CASE("tree: a prefix is the sum of its dyadic nodes, each drawn once") {
   }
 }
 
-TEST_CASE("honaker: node estimates combine own draw and children by inverse variance") {
-  for (std::uint64_t n : kHorizons) {
-    // Draw index: leaf of t first, then the completed ancestors from below.
-    const Index total = static_cast<Index>(2 * n);
-    std::vector<Eigen::VectorXd> estimate;  // indexed by (level, end)
-    Eigen::MatrixXd rows = Eigen::MatrixXd::Zero(static_cast<Index>(n), total);
-    std::vector<std::vector<Eigen::VectorXd>> by_level(64, std::vector<Eigen::VectorXd>(n + 1));
-    Index next = 0;
-    for (std::uint64_t t = 1; t <= n; ++t) {
-      for (std::size_t level = 0; level <= static_cast<std::size_t>(std::countr_zero(t)); ++level) {
-        Eigen::VectorXd own = Eigen::VectorXd::Unit(total, next++);
-        if (level > 0) {
-          const auto& left = by_level[level - 1][t - (1ULL << (level - 1))];
-          const auto& right = by_level[level - 1][t];
-          const double whole = std::exp2(static_cast<double>(level));
-          const double v = 0.5 * whole / (whole - 1.0);
-          const double w = 1.0 / (1.0 + 1.0 / (2.0 * v));
-          own = w * own + (1.0 - w) * (left + right);
-          CHECK(own.squaredNorm() == doctest::Approx(w).epsilon(1e-12));
-        }
-        by_level[level][t] = own;
-      }
-      for (std::uint64_t e = t; e > 0; e &= e - 1) {
-        rows.row(static_cast<Index>(t) - 1) +=
-            by_level[static_cast<std::size_t>(std::countr_zero(e))][e].transpose();
-      }
-    }
-    check_rows(*make_honaker(3, n, {2.0, 1.0}), n, rows);
-  }
-}
-
 TEST_CASE("toeplitz: the rows are those of the square root of the prefix matrix") {
   for (std::uint64_t n : kHorizons) {
     const auto size = static_cast<Index>(n);
@@ -185,9 +154,8 @@ constexpr std::uint64_t kRounds = 33;
 constexpr double kGrid = 0x1p-20;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Factorisation kFactorisations[] = {Factorisation::tree, Factorisation::honaker,
-                                             Factorisation::toeplitz, Factorisation::blt,
-                                             Factorisation::blt_normalised};
+constexpr Factorisation kFactorisations[] = {Factorisation::tree, Factorisation::toeplitz,
+                                             Factorisation::blt, Factorisation::blt_normalised};
 
 BltParameters blocks() {
   BltParameters p = blt_parameters();
@@ -207,8 +175,6 @@ std::unique_ptr<NoiseProcess> process_of(Factorisation kind, const NoiseLaw& law
   switch (kind) {
     case Factorisation::tree:
       return make_tree(3, kRounds, law);
-    case Factorisation::honaker:
-      return make_honaker(3, kRounds, law);
     case Factorisation::toeplitz:
       return make_toeplitz(3, kRounds, law);
     default:
@@ -375,32 +341,13 @@ TEST_CASE("noise on a lattice is exact sums of integers that are drawn, and of r
     const Eigen::MatrixXd rows = prefix * levels.asDiagonal() * toeplitz_of(p).inverse() *
                                  levels.cwiseInverse().asDiagonal();
     std::vector<std::vector<double>> z;
-    std::map<std::pair<int, std::uint64_t>, std::vector<double>> nodes;  // by level and end
     for (std::uint64_t t = 1; t <= kRounds; ++t) {
       z.push_back(next(levels[static_cast<Index>(t) - 1]));
-      if (kind == Factorisation::honaker) {
-        nodes[{0, t}] = z.back();
-        double whole = 1.0;
-        for (int level = 1; level <= std::countr_zero(t); ++level) {
-          whole *= 2.0;
-          const double weight = whole / (2.0 * whole - 1.0);  // of 2^level leaves, on the own draw
-          const auto& left = nodes[{level - 1, t - (1ULL << (level - 1))}];
-          const auto& right = nodes[{level - 1, t}];
-          std::vector<double> node(3);
-          const std::vector<double> own = next(1.0);
-          for (std::size_t i = 0; i < 3; ++i) {
-            const double children = left[i] + right[i];
-            node[i] = children + std::nearbyint(weight * (own[i] - children));
-          }
-          nodes[{level, t}] = node;
-        }
-      }
       for (std::size_t i = 0; i < 3; ++i) {
         const double found = out[3 * (t - 1) + i];
         double exact = 0.0;
         for (std::uint64_t e = t; e > 0; e &= e - 1) {
           if (kind == Factorisation::tree) exact += z[e - 1][i];
-          if (kind == Factorisation::honaker) exact += nodes[{std::countr_zero(e), e}][i];
         }
         if (kind == Factorisation::toeplitz) {
           double past = 0.0, f = 1.0;

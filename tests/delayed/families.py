@@ -68,7 +68,7 @@ def of(module, name, *problem, **options):
         kept = {} if more else known
         learner = getattr(getattr(dpoco, module), name)(*problem, **kept, **given)
         if not more:
-            known["parameters"] = learner.parameters
+            known["plan"] = learner.plan
         return learner
 
     return make

@@ -53,14 +53,14 @@ def test_nothing_shows_before_the_record_arrives(name):
 def calibrated(cls, **options):
     problem = (K, D) if cls is LinUCB else (K, LpBall(D, 1.0))
     bounds = {"context_bound": 1.0, "reward_bound": 1.0}
-    return cls(*problem, horizon=T, budget=BUDGET, **bounds, **options).parameters
+    return cls(*problem, horizon=T, budget=BUDGET, **bounds, **options).plan
 
 
 def loud_linucb(**options):
     p = calibrated(LinUCB, numerics="float", **options)  # sums are compared digit by digit
     return LinUCB(
         K, D, horizon=T, budget=None, source=Source.seeded(2), numerics="float",
-        parameters=dataclasses.replace(p, noise_scale=1e13), context_bound=1.0, reward_bound=1.0
+        plan=dataclasses.replace(p, noise_scale=1e13), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def loud_high_dimensional(**options):
     arm = dataclasses.replace(p.arm, **{noise: 1e13})
     return HighDimensionalBandit(
         K, LpBall(D, 1.0), horizon=T, budget=None, source=Source.seeded(2),
-        parameters=dataclasses.replace(p, arm=arm), context_bound=1.0, reward_bound=1.0
+        plan=dataclasses.replace(p, arm=arm), context_bound=1.0, reward_bound=1.0
     )  # fmt: skip
 
 
@@ -121,9 +121,7 @@ def test_with_equal_estimates_one_leaf_moves_and_nobody_elses_arm(name):
     arms, shown, draws, totals = play(make, events, X, R)
     learner = make()
     bound = (
-        learner.parameters.sensitivity
-        if name.startswith("linucb")
-        else 2.0 * learner.parameters.arm.leaf_bound
+        learner.plan.sensitivity if name.startswith("linucb") else 2.0 * learner.plan.arm.leaf_bound
     )
     order = [n for event, n in events if event == "arrive"]
     other_arm = moved_most = 0

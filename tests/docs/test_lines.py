@@ -106,9 +106,9 @@ def test_calls_are_followed_from_the_constructor_and_plans_are_not(tmp_path, mon
         "from dpoco.kernel import proof\nfrom dpoco.kernel.proof import Plan\n\n\n"
         "class Base:\n    def begin(self):\n        self.own()\n\n"
         "    def unused(self):\n        return proof.idle()\n\n\n"
-        "class Learner(Base):\n    _accountant = proof\n    parameters: Plan\n\n"
+        "class Learner(Base):\n    _accountant = proof\n    plan: Plan\n\n"
         "    def __init__(self):\n        self.begin()\n        self._accountant.calibrate()\n\n"
-        "    def own(self):\n        self.parameters.asked()\n"
+        "    def own(self):\n        self.plan.asked()\n"
         "        return self._accountant.guarantee()\n"
     )
     proof = (

@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
+from tests.worlds import BurnAfterPlay
 
-from dpoco.environments import BurnAfterPlay, Packing, play
+from dpoco.environments import Packing, play
 from dpoco.evaluation import best_switching_sequence
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.worlds import BurnAfterPlay
 
-from dpoco.environments import AdversarialBlocks, BurnAfterPlay, SwitchingStochastic, play
+from dpoco.environments import AdversarialBlocks, SwitchingStochastic, play
 from dpoco.evaluation import best_switching_sequence
 
 

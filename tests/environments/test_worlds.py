@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.worlds import BurnAfterPlay
 
 from dpoco.environments import (
     AdversarialBlocks,
-    BurnAfterPlay,
     ObliviousSwitching,
     Packing,
     Recorded,

@@ -89,7 +89,7 @@ def test_guarantee_and_parameters_are_the_learners():
     report = compare(seed=None, batch=4, sum_method="tree")
     learner = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET, batch=4, sum_method="tree")
     assert dpoco.Guarantee.from_dict(report.guarantee) == learner.guarantee
-    assert report.parameters == learner.parameters.to_dict()
+    assert report.plan == learner.plan.to_dict()
     assert report.settings["batch"] == 4
     assert report.settings["seed"] is None
     assert "Proof:" in report.guarantee_text

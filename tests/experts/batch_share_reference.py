@@ -64,7 +64,7 @@ def admit(losses, low, high):
 
 class Reference:
     def __init__(self, learner, claim):
-        p = learner.parameters
+        p = learner.plan
         self.p, self.n = p, p.experts
         self.horizon = learner.horizon
         self.source = _core.Source(claim["key"], claim["stream"])

@@ -65,7 +65,7 @@ def test_windows_without_noise(window):
 def test_a_long_window_is_the_epoch_selector(window):
     rows = np.random.default_rng(1).random((100, 5))
     epochs, windows = make(5), make_windows(5, window=window)
-    assert windows.parameters.regret_bound == pytest.approx(epochs.parameters.regret_bound)
+    assert windows.plan.regret_bound == pytest.approx(epochs.plan.regret_bound)
     assert windows.guarantee.loss == epochs.guarantee.loss
     assert windows.run(rows).decisions.tolist() == epochs.run(rows).decisions.tolist()
     assert windows._engine.state() == epochs._engine.state()
@@ -133,7 +133,7 @@ def test_windows_follow_a_law_that_shifts(known, figure):
         found.append(learner.run(losses).losses.sum() - best)
         stuck = make(10, horizon=10**4, budget=budget, seed=seed).run(losses).losses.sum() - best
         assert stuck > 2.0 * found[-1]
-    assert np.mean(found) < min(1.25 * figure, learner.parameters.regret_bound)
+    assert np.mean(found) < min(1.25 * figure, learner.plan.regret_bound)
 
 
 def test_blocks_as_long_as_windows_make_regret_linear():
@@ -150,7 +150,7 @@ def test_blocks_as_long_as_windows_make_regret_linear():
         ({"window": 2.0}, TypeError, "window"), ({"expected_shifts": -1}, ValueError, "shifts"),
         ({"expected_shifts": True}, TypeError, "shifts"), ({"first": 5}, ValueError, "first"),
         ({"selection": "laplace"}, ValueError, "selection"),
-        ({"parameters": make(5).parameters}, TypeError, "parameters must be WindowSelector"),
+        ({"plan": make(5).plan}, TypeError, "plan must be a WindowSelector"),
     ],
 )  # fmt: skip
 def test_bad_arguments_of_windows(change, error, words):
@@ -160,7 +160,7 @@ def test_bad_arguments_of_windows(change, error, words):
 
 def test_parameters_of_windows_are_not_those_of_epochs():
     with pytest.raises(TypeError, match="must be EpochSelectorParameters"):
-        make(5, parameters=make_windows(5).parameters)
+        make(5, plan=make_windows(5).plan)
 
 
 def test_it_finds_the_best_expert_and_not_the_worst():
@@ -241,7 +241,7 @@ def test_accounting():
     lying = EpochSelectorParameters(**{**vars(p), "scale": 0.5, "regret_bound": 0.0})
     assert accountant.guarantee(7, lying).regret_bound > 10.0
     with pytest.raises(dpoco.BudgetExceeded):
-        EpochSelector(7, horizon=50, budget=PURE, parameters=lying)
+        EpochSelector(7, horizon=50, budget=PURE, plan=lying)
     with pytest.raises(ValueError, match="experts"):
         accountant.guarantee(8, p)
 

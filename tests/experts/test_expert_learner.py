@@ -169,7 +169,7 @@ def test_how_many_experts_there_may_be(monkeypatch):
     alone = make("ObliviousTracker", 1, **options, prior="at_most")
     header = unpack(alone._to_bytes())[0]["object"]
     for count, held in ((1, 1), (5, 15)):
-        header["arguments"]["experts"] = header["parameters"]["experts"] = count
+        header["arguments"]["experts"] = header["plan"]["experts"] = count
         assert alone._header_dimension(header) == held
 
 
@@ -184,13 +184,13 @@ def test_the_detector_is_built_as_described(monkeypatch, options):
     budget = dpoco.Budget(90.0, 1e-6)
     if "published" in options:
         printed = asi_tracking.shift_detector(4, horizon=40, budget=budget, expected_shifts=2)
-        options = {"parameters": printed}
+        options = {"plan": printed}
         budget = None
     learner = make("ShiftDetector", horizon=40, budget=budget, **options)
     build = partial(learner._build_engine, Source.seeded(1)._claim())
-    seen, p = told(monkeypatch, "ShiftDetector", build), learner.parameters
+    seen, p = told(monkeypatch, "ShiftDetector", build), learner.plan
     assert seen["threshold"] == p.threshold * p.threshold_scale
-    noise = 0.0 if "parameters" in options else p.bias_noise()
+    noise = 0.0 if "plan" in options else p.bias_noise()
     assert seen["bias"] == {
         "log_union": p.log_selection or 0.0, "noise": noise, "unselected": p.bias(0),
     }  # fmt: skip
@@ -203,8 +203,8 @@ def test_the_detector_is_built_as_described(monkeypatch, options):
 @pytest.mark.parametrize("noise", ["knorm", "coordinate_rr", "gaussian", "laplace"])
 def test_noise_may_be_named_again_beside_parameters(noise, budget):
     options = {"horizon": 40, "budget": budget, "noise": noise}
-    parameters = make("BatchShare", **options).parameters
-    assert make("BatchShare", **options, parameters=parameters).parameters == parameters
+    parameters = make("BatchShare", **options).plan
+    assert make("BatchShare", **options, plan=parameters).plan == parameters
 
 
 PURE, ENDLESS = dpoco.Budget(1.0, 0.0), {"horizon": None, "share_rate": 0.1}

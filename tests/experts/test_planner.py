@@ -50,7 +50,7 @@ def test_every_plan_keeps_to_the_budget_and_plays():
                 plan.guarantee.require(BUDGET)
                 learner = plan.make(source=Source.seeded(1), loss_range=(-1.0, 1.0))
                 assert type(learner).__name__ == plan.learner
-                assert learner.parameters == plan.parameters
+                assert learner.plan == plan.plan
                 assert learner.get_params()["budget"] is not None
                 trace = learner.run(np.zeros((300, 4)))
                 assert set(trace.decisions.tolist()) <= {0, 1, 2, 3}
@@ -72,7 +72,7 @@ def test_a_gap_brings_windows_to_the_front():
     options = {"horizon": 10**5, "budget": BUDGET, "switches": 5, "adversary": "shifting"}
     assert plan_experts(10, **options)[0].learner == "ObliviousTracker"
     first = plan_experts(10, **options, gap=0.4)[0]
-    assert (first.learner, first.parameters.window) == ("WindowSelector", 107)
+    assert (first.learner, first.plan.window) == ("WindowSelector", 107)
     assert first.make().guarantee.regret_bound == first.regret_bound
 
 

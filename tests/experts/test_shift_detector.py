@@ -95,7 +95,7 @@ def test_the_certificate_of_silence():
     rows, _ = shifting(3, 3000, 2, 0.2, 0)
     learner = make(3, horizon=3000, budget=None)
     played = learner.run(rows).decisions
-    p, alarms = learner.parameters, learner.alarms
+    p, alarms = learner.plan, learner.alarms
     offsets, slopes = map(np.array, p.window_lines())
     starts = [0, *(alarms + 1).tolist()]
     for start, end in zip(starts, [*alarms.tolist(), 2999], strict=True):
@@ -113,7 +113,7 @@ def test_the_certificate_of_silence():
 def test_short_streams_and_one_expert():
     for horizon in (1, 2, 3, 4, 5):
         learner = make(3, horizon=horizon)
-        assert learner.parameters.detects == (horizon >= 4)
+        assert learner.plan.detects == (horizon >= 4)
         assert learner.guarantee.epsilon == (0.0 if horizon == 1 else 1.0)
         trace = learner.run(np.random.default_rng(0).random((horizon, 3)))
         assert len(trace) == horizon
@@ -131,20 +131,20 @@ def test_arguments():
             make(3, horizon=horizon, windows="naive")
     with pytest.warns(UserWarning, match="is taken as 99"):
         many = make(3, expected_shifts=1000)
-    assert ShiftDetector._from_bytes(many._to_bytes()).parameters == many.parameters
+    assert ShiftDetector._from_bytes(many._to_bytes()).plan == many.plan
     assert make(3, expected_shifts=np.int64(2), first=np.int64(1)).decide() == 1
 
 
 def test_an_endless_stream():
     learner = make(3, horizon=None, nominal_horizon=2000)
     twin = accountant.calibrate(3, horizon=2000, budget=PURE)
-    assert learner.parameters.threshold == twin.threshold
-    assert learner.parameters.query_noise_scale == twin.query_noise_scale
+    assert learner.plan.threshold == twin.threshold
+    assert learner.plan.query_noise_scale == twin.query_noise_scale
     assert learner.guarantee.horizon == 10**12
     assert learner.guarantee.epsilon == 1.0
     learner.run(np.random.default_rng(0).random((5000, 3)))
     assert learner.round == 5000
-    assert make(3, horizon=None).parameters.nominal_horizon == 10**6
+    assert make(3, horizon=None).plan.nominal_horizon == 10**6
 
 
 CONFIGURATIONS = [
@@ -163,7 +163,7 @@ def hard(index, rounds=60):
     options.pop("calibration", None)
     p = dataclasses.replace(p, threshold=0.3, log_windows=0.02, log_selection=None)
     rows = np.random.default_rng(index).random((rounds, 3))
-    return (lambda: make(3, parameters=p, **{**options, "budget": None})), rows
+    return (lambda: make(3, plan=p, **{**options, "budget": None})), rows
 
 
 @pytest.mark.parametrize("index", range(len(CONFIGURATIONS)))

@@ -62,10 +62,10 @@ def test_guarantees():
     assert math.isclose(paper.threshold_noise_scale, 4.0)
     assert math.isclose(paper.query_noise_scale, 8.0)
     assert g.regret_bound is None
-    learner = ShiftDetector(5, horizon=1000, budget=None, parameters=paper)
+    learner = ShiftDetector(5, horizon=1000, budget=None, plan=paper)
     assert math.isclose(learner.guarantee.epsilon, 1.25, rel_tol=1e-12)
     with pytest.raises(dpoco.BudgetExceeded):
-        ShiftDetector(5, horizon=1000, budget=PURE, parameters=paper)
+        ShiftDetector(5, horizon=1000, budget=PURE, plan=paper)
     with pytest.raises(ValueError, match="experts"):
         accountant.guarantee(6, paper)
 

@@ -85,7 +85,7 @@ def transcripts(p, losses, runs):
     seen = Counter()
     for seed in range(runs):
         learner = ShiftDetector(
-            2, horizon=p.horizon, budget=None, parameters=p, source=Source.seeded(seed)
+            2, horizon=p.horizon, budget=None, plan=p, source=Source.seeded(seed)
         )
         played = learner.run(losses).decisions
         seen[tuple(played.tolist()), tuple(learner.alarms.tolist())] += 1
@@ -160,7 +160,7 @@ def test_draws_depend_on_the_published_only():
         rounds = int(rng.integers(4, 30))
         p = with_scales((1.0, 1.0, 0.7), rounds=rounds, threshold=1.0)
         source = Source.seeded(seed)
-        learner = ShiftDetector(2, horizon=rounds, budget=None, parameters=p, source=source)
+        learner = ShiftDetector(2, horizon=rounds, budget=None, plan=p, source=source)
         learner.run(rng.integers(0, 2, size=(rounds, 2)).astype(float))
         ends = [*(learner.alarms + 1).tolist(), rounds]
         lengths = np.diff([0, *ends]).tolist()

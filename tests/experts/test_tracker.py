@@ -61,7 +61,7 @@ def test_always_draws_afresh_at_every_batch():
 def test_an_endless_stream():
     learner = make(None, horizon=None, budget=dpoco.Budget(1.0, 1e-6), share_rate=0.01)
     assert learner.horizon == 10**12
-    assert learner.parameters.horizon is None
+    assert learner.plan.horizon is None
     assert learner.guarantee.epsilon <= 1.0
     learner.run(LOSSES)
     twin = ObliviousTracker._from_bytes(learner._to_bytes())
@@ -109,7 +109,7 @@ def test_the_engine_refuses_what_it_cannot_do():
 
 
 def _settings(learner):
-    p = learner.parameters
+    p = learner.plan
     shared = learner._shared_settings()
     own = ("prior", "switches", "share_rate", "learning_rate", "forced_switch", "max_resamples")
     return {**shared, **{name: getattr(p, name) for name in own}, "block": p.batch}
@@ -207,7 +207,7 @@ def test_weights_below_what_sharing_leaves_are_refused():
 def test_a_small_file_cannot_ask_for_much_memory():
     learner = make("", switches=1, prior="at_most", learning_rate=0.5)
     header, payload = _state.unpack(learner._to_bytes())
-    for record in (header["object"]["arguments"], header["object"]["parameters"]):
+    for record in (header["object"]["arguments"], header["object"]["plan"]):
         record.update(switches=2**26, horizon=10**12)
     bad = _state.pack(header, payload)
     with pytest.raises(dpoco.StateError, match="header and payload differ"):
@@ -219,4 +219,4 @@ def test_a_small_file_cannot_ask_for_much_memory():
         {"switches": 10**6},
     ):
         learner = make("", learning_rate=0.5, **options)
-        assert ObliviousTracker._from_bytes(learner._to_bytes()).parameters == learner.parameters
+        assert ObliviousTracker._from_bytes(learner._to_bytes()).plan == learner.plan

@@ -135,7 +135,7 @@ def test_variates_are_those_of_coins_steps_and_races():
     """Counted: a coin per batch, one variate per step of the prior and one more if it moves."""
     setting = Setting(5, 200, prior="at_most", switches=6, rate=0.3, forced=0.2, batch=3)
     learner = ObliviousTracker(
-        5, horizon=200, budget=None, parameters=parameters(setting), source=Source.seeded(1)
+        5, horizon=200, budget=None, plan=parameters(setting), source=Source.seeded(1)
     )
     losses = np.random.default_rng(2).random((200, 5))
     expected_uniforms, races = 1, 0  # the start

@@ -87,7 +87,7 @@ def transcripts(learner, stream) -> dict[tuple[int, ...], float]:
 
     `stream(t, path)` is the record of round t after the vertices of `path`.
     """
-    p, domain = learner.parameters, learner.domain
+    p, domain = learner.plan, learner.domain
     points = vertices_of(domain)
     result: dict[tuple[int, ...], float] = {}
     leaf = leaf_rule(learner)
@@ -112,7 +112,7 @@ def transcripts(learner, stream) -> dict[tuple[int, ...], float]:
 
 def leaf_rule(learner):
     """Return (w, theta, previous, x, y) -> clipped leaf of the half squared or squared loss."""
-    bound, clip = learner.loss.feature_bound, learner.parameters.leaf_scalar_bound
+    bound, clip = learner.loss.feature_bound, learner.plan.leaf_scalar_bound
 
     def leaf(w, theta, previous, x, y):
         x = np.asarray(x, dtype=float)

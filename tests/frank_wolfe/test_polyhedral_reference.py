@@ -53,7 +53,7 @@ def test_without_noise_decisions_are_those_of_the_reference(domain, batch, weigh
     trace = learner.run(rows, labels)
     want = reference.decisions(
         rows, labels, lambda k, g: points[np.argmin(points @ g)], start=domain.center, batch=batch,
-        clip=learner.parameters.leaf_scalar_bound, paper_weights=weights == "paper",
+        clip=learner.plan.leaf_scalar_bound, paper_weights=weights == "paper",
     )  # fmt: skip
     np.testing.assert_allclose(trace.decisions, want[:-1], atol=1e-12)
     np.testing.assert_allclose(learner.last_decision, want[-1], atol=1e-12)
@@ -148,8 +148,8 @@ def test_frequencies_of_transcripts_are_those_of_the_enumeration(domain, weights
         return value / chi2.isf(1e-7, len(common))
 
     assert statistic(want) < 1.0
-    tight = learner.parameters
+    tight = learner.plan
     for factor in (0.7, 1.0 / 0.7):
-        learner._parameters = replace(tight, scale=factor * tight.scale)
+        learner._plan = replace(tight, scale=factor * tight.scale)
         wrong = reference.transcripts(learner, lambda t, path: (rows[t], labels[t]))
         assert statistic(wrong) > 1.0

@@ -43,7 +43,7 @@ def test_incomplete_last_batch_is_discarded(kind):
     trace = learner.run(X, y)
     assert list(trace.switches) == [3, 7]
     assert learner.guarantee.horizon == 11
-    assert learner.parameters.pushes == 2
+    assert learner.plan.pushes == 2
 
 
 SETS = [
@@ -92,7 +92,7 @@ def test_decisions_that_stay_are_kept_once():
 
 
 @pytest.mark.parametrize("horizon", [1, 8, 9, 31])
-@pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree", "honaker", "toeplitz"])
+@pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree", "toeplitz"])
 def test_the_horizon_is_a_wall_of_the_compiled_class(horizon, method):
     X, y = stream(horizon + 1)
     learner = make(horizon=horizon, sum_method=method)
@@ -124,7 +124,7 @@ def test_huge_records_are_clipped_in_every_geometry(p):
     X[1::3] *= 1e-300
     y[::5] = 1e308
     before = np.zeros(3)
-    bound = learner.parameters.leaf_bound
+    bound = learner.plan.leaf_bound
     for t in range(40):
         learner.decide()
         learner.observe(X[t], y[t])
@@ -173,9 +173,9 @@ def test_custom_loss_equals_the_built_in_one():
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
     y = np.clip(y, -1, 1)
     built_in = make(loss=loss, horizon=30)
-    bound = built_in.parameters.leaf_bound
+    bound = built_in.plan.leaf_bound
     custom = make(loss=CustomLoss(lipschitz=4.0, smoothness=2.0, leaf_bound=bound), horizon=30)
-    assert custom.parameters.noise_scale == pytest.approx(built_in.parameters.noise_scale)
+    assert custom.plan.noise_scale == pytest.approx(built_in.plan.noise_scale)
 
     class Row:
         def __init__(self, x, label):
@@ -197,7 +197,7 @@ def test_custom_loss_equals_the_built_in_one():
 def test_custom_gradients_are_clipped_and_bad_ones_vanish(kind, options, name):
     loss = CustomLoss(lipschitz=1.0, smoothness=0.5, **options)
     learner = make(kind=kind, loss=loss, budget=None)
-    bound = getattr(learner.parameters, name)
+    bound = getattr(learner.plan, name)
     assert bound == options.get("leaf_bound", bound)
 
     class Wild:

@@ -76,7 +76,7 @@ def test_matches_the_independent_implementation(case, loss_name, method, variant
     features[8] *= 100  # clipped
     learner = private_case(domain, loss, T, sum_method=method, **options)
     trace = learner.run(features, targets)
-    parameters = learner.parameters
+    parameters = learner.plan
     pushes = T // parameters.batch
     engine = _core.Source(**Source.seeded(3)._claim())
     gaussians = np.empty(pushes * d)

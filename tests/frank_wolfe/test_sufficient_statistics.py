@@ -45,7 +45,7 @@ def make(domain=None, loss=None, **options):
 def exact_sum(learner, rows, labels):
     """Return the sum that the release is about, by NumPy."""
     x = rows / np.maximum(1.0, np.linalg.norm(rows, learner.domain.dual_exponent, axis=1))[:, None]
-    y, weight, d = np.clip(labels, -1.0, 1.0), learner.parameters.weight, rows.shape[1]
+    y, weight, d = np.clip(labels, -1.0, 1.0), learner.plan.weight, rows.shape[1]
     matrix = x.T @ x
     packed = [matrix[i, j] * (1.0 if i == j else math.sqrt(2.0)) for i in range(d)
               for j in range(i, d)]  # fmt: skip
@@ -89,14 +89,14 @@ def test_a_calibrated_guarantee_is_the_budget(budget):
     assert budget.epsilon * (1.0 - 1e-3) < found.epsilon <= budget.epsilon
     assert found.certified
     assert not make(budget=budget, records=N).guarantee.certified  # seeded
-    less = dataclasses.replace(learner.parameters, noise_scale=learner.parameters.noise_scale / 2)
+    less = dataclasses.replace(learner.plan, noise_scale=learner.plan.noise_scale / 2)
     with pytest.raises(dpoco.BudgetExceeded):
-        make(budget=budget, parameters=less)
+        make(budget=budget, plan=less)
 
 
 def test_parameters_survive_json():
     for budget in (BUDGET, None):
-        p = make(budget=budget, records=N).parameters
+        p = make(budget=budget, records=N).plan
         stored = json.loads(json.dumps(p.to_dict()))
         assert type(p).from_dict(stored) == p
         with pytest.raises(dpoco.StateError):
@@ -141,9 +141,9 @@ def test_a_bound_that_engines_do_not_enforce_is_refused():
 def test_law_of_the_release(scale):
     """A false alarm has probability 1e-6; 7 percent less noise is seen."""
     learner = make(LpBall(1, 2.0, 1000.0), records=3)
-    p = dataclasses.replace(learner.parameters, noise_scale=scale)
+    p = dataclasses.replace(learner.plan, noise_scale=scale)
     rows, labels = np.array([[0.5], [0.1], [-0.3]]), np.array([0.4, 0.0, 0.2])
-    planted, source = make(LpBall(1, 2.0, 1000.0), budget=None, parameters=p), Source.seeded(5)
+    planted, source = make(LpBall(1, 2.0, 1000.0), budget=None, plan=p), Source.seeded(5)
     found = []
     for _ in range(10_000):
         planted._source = source
@@ -189,7 +189,7 @@ def test_the_model_has_the_least_ridge_loss(domain, budget):
     learner = SufficientStatistics(
         domain, SquaredLoss(1.0, 1.0), budget=budget, records=n, source=Source.seeded(9)
     )
-    found, scale = released(learner, features, labels), learner.parameters.noise_scale
+    found, scale = released(learner, features, labels), learner.plan.noise_scale
     exact = exact_sum(learner, features, labels)
     noise = np.zeros(len(exact))
     if budget is not None:
@@ -202,7 +202,7 @@ def test_the_model_has_the_least_ridge_loss(domain, budget):
     values, vectors = np.linalg.eigh(noisy)
     ridge = np.sqrt(2.0 * d) * scale if budget is not None else 1e-9 * n / d
     a = vectors @ np.diag(np.maximum(values, 0.0) + ridge) @ vectors.T
-    b = found[-d:] / learner.parameters.weight + ridge * domain.center
+    b = found[-d:] / learner.plan.weight + ridge * domain.center
 
     def value(theta):
         return theta @ a @ theta - 2.0 * b @ theta
@@ -231,9 +231,9 @@ def test_other_problems_are_refused():
                 make(loss=loss, records=records)
     with pytest.raises(ValueError, match="at most 4096"):
         make(LpBall(4097))
-    p = make(records=N).parameters
+    p = make(records=N).plan
     with pytest.raises(ValueError, match="SquaredLoss"):
-        make(loss=HuberLoss(1.0, 1.0), parameters=p)
+        make(loss=HuberLoss(1.0, 1.0), plan=p)
     with pytest.raises(dpoco.CalibrationError, match="delta > 0"):
         make(budget=dpoco.Budget(1.0, 0.0))
 

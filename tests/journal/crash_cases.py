@@ -52,7 +52,7 @@ PEOPLE = [1, 2, 1, 1, 1, 2]  # the fourth comes too early, the fifth too often
 def people(seed):
     return dpoco.experts.EpochSelector(
         3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), participation=RULE,
-        parameters=_calibrated(), source=_source(seed),
+        plan=_calibrated(), source=_source(seed),
     )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def people(seed):
 def _calibrated():
     return dpoco.experts.EpochSelector(
         3, horizon=ROUNDS, budget=dpoco.Budget(1.0, 0.0), participation=RULE
-    ).parameters
+    ).plan
 
 
 def counters(limiter):

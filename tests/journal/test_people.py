@@ -40,14 +40,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 def parameters(name, rule):
     kind, problem, _ = CLASSES[name]
     budget = dpoco.Budget(1.0, 1e-6)
-    return kind(*problem, horizon=ROUNDS, budget=budget, participation=rule).parameters
+    return kind(*problem, horizon=ROUNDS, budget=budget, participation=rule).plan
 
 
 def learner(name="experts", rule=COUNTS, seed=1):
     kind, problem, _ = CLASSES[name]
     return kind(
         *problem, horizon=ROUNDS, budget=dpoco.Budget(1.0, 1e-6), participation=rule,
-        parameters=parameters(name, rule), source=None if seed is None else Source.seeded(seed),
+        plan=parameters(name, rule), source=None if seed is None else Source.seeded(seed),
     )  # fmt: skip
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from dpoco.environments import (
+from distributions import (
     dirichlet_class,
     draw_labels,
     hadamard_class,
@@ -13,6 +12,7 @@ from dpoco.environments import (
     near_duplicates,
     softmax_class,
 )
+
 from dpoco.evaluation import kl_divergence
 from dpoco.local import DistributionLearner, Hypotheses, simulate
 from dpoco.random import Source

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from distributions import dirichlet_class
 from local_cases import FA, FC
 
-from dpoco.environments import dirichlet_class
 from dpoco.evaluation import total_variation
 from dpoco.local import (
     BitRandomizer,

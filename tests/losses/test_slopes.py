@@ -87,9 +87,7 @@ def test_the_leader_needs_less_noise_and_reports_the_logistic_loss():
     given = {"horizon": 200, "budget": BUDGET, "source": dpoco.random.Source.seeded(1)}
     plain = NoisyFTRL(LpBall(3, 2.0, 50.0), LogisticLoss(1.0), **given)
     half = NoisyFTRL(LpBall(3, 2.0, 50.0), LogisticLoss(1.0, slope_bound=0.5), **given)
-    assert half.parameters.noise_scale == pytest.approx(
-        0.5 * plain.parameters.noise_scale, rel=1e-9
-    )
+    assert half.plan.noise_scale == pytest.approx(0.5 * plain.plan.noise_scale, rel=1e-9)
     assert half.guarantee.epsilon == pytest.approx(1.0)
     assert "not of the logistic loss" in half.guarantee.details["regret bound holds for"]
     rng = np.random.default_rng(3)

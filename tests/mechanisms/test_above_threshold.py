@@ -138,7 +138,7 @@ def answers(parameters, queries, seed):
     watch = AboveThreshold(
         horizon=None,
         budget=None,
-        parameters=parameters,
+        plan=parameters,
         source=Source.seeded(seed),
         sensitivity=1.0,
     )
@@ -196,7 +196,7 @@ def test_calibration():
     lying = AboveThresholdParameters(**{**vars(p), "epsilon": 0.1, "query_noise_scale": 1.0})
     assert accountant.guarantee(lying).epsilon > 10.0
     with pytest.raises(dpoco.BudgetExceeded):
-        AboveThreshold(horizon=1000, budget=PURE, parameters=lying, sensitivity=1.0)
+        AboveThreshold(horizon=1000, budget=PURE, plan=lying, sensitivity=1.0)
 
 
 def test_without_noise():

@@ -19,7 +19,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
-METHODS = ("blt", "blt_normalised", "tree", "honaker", "toeplitz")
+METHODS = ("blt", "blt_normalised", "tree", "toeplitz")
 PEOPLE = dpoco.Participation(4, 7, enforced=False)
 BUDGET = dpoco.Budget(1.0, 1e-6)
 
@@ -38,7 +38,7 @@ def grid_of(total):
 
 def exact_sum(total):
     """The sum without noise in the state, in multiples of the grid, as Python integers."""
-    d, grid = total.parameters.dimension, Fraction(grid_of(total).grid)
+    d, grid = total.plan.dimension, Fraction(grid_of(total).grid)
     words = np.frombuffer(total._engine.state(), dtype=np.float64)
     pairs = zip(words[2 : 2 + d], words[3 + d : 3 + 2 * d], strict=True)
     sums = [(Fraction(float(a)) + Fraction(float(b))) / grid for a, b in pairs]
@@ -51,14 +51,12 @@ def test_noise_is_that_of_doubles_but_for_the_rounding(method):
     values = np.random.default_rng(0).normal(size=(64, 40))
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     plain = make(method, d=40, horizon=64, numerics="float")
-    parameters = ContinualSumParameters.from_dict(
-        plain.parameters.to_dict() | {"numerics": "lattice"}
-    )
+    parameters = ContinualSumParameters.from_dict(plain.plan.to_dict() | {"numerics": "lattice"})
     exact = ContinualSum(
-        40, horizon=64, budget=None, parameters=parameters, source=Source.seeded(1), bound=1.0
+        40, horizon=64, budget=None, plan=parameters, source=Source.seeded(1), bound=1.0
     )
     assert np.abs(exact.run(values) - plain.run(values)).max() <= 1.01 * release_grid(
-        plain.parameters.noise_scale
+        plain.plan.noise_scale
     )
     assert exact.guarantee.mu > plain.guarantee.mu  # what rounding costs is accounted for
     assert exact.guarantee.mu < plain.guarantee.mu * (1 + 1e-5)
@@ -83,7 +81,7 @@ def test_all_instruction_sets_give_the_same_bits(method):
 def test_what_is_released_lies_on_one_lattice_whatever_the_data(method):
     """Residues of sums with noise are those of integers, and sums those of rounded vectors."""
     rng = np.random.default_rng(3)
-    scale = make(method, d=50, horizon=40).parameters.noise_scale
+    scale = make(method, d=50, horizon=40).plan.noise_scale
     step = release_grid(scale)
     supports = []
     for data in (np.zeros((40, 50)), rng.normal(size=(40, 50)) * 1e-9, rng.normal(size=(40, 50))):
@@ -106,7 +104,7 @@ def test_released_noise_does_not_depend_on_the_data_at_all():
     for numerics in ("float", "lattice"):
         base = make("tree", d=d, horizon=8, numerics=numerics, bound=1e3)
         moved = make("tree", d=d, horizon=8, numerics=numerics, bound=1e3)
-        step = release_grid(base.parameters.noise_scale)
+        step = release_grid(base.plan.noise_scale)
         vector = np.full((8, d), 3 * step)  # whole multiples: releases must move by exactly these
         assert np.linalg.norm(vector[0]) < 1e3
         gap = moved.run(vector) - base.run(np.zeros((8, d)))
@@ -168,7 +166,7 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method, people):
     """
     n, d = 300, 4
     total = make(method, d=d, horizon=n, participation=people)
-    p, grid = total.parameters, grid_of(total).grid
+    p, grid = total.plan, grid_of(total).grid
     assert (p.rates is None) == (people is None)
     rng = np.random.default_rng(6)
     released = np.rint(np.cumsum(rng.normal(size=(n, d)), axis=0) * p.noise_scale / grid)
@@ -233,7 +231,7 @@ def rows_behind(p, n, grid, noise):
 def test_the_engine_computes_that_recursion(method, people):
     n, d = 80, 3
     total = make(method, d=d, horizon=n, participation=people)
-    p, grid = total.parameters, grid_of(total).grid
+    p, grid = total.plan, grid_of(total).grid
     rows = np.empty((n, d))
     claim = Source.seeded(1)._claim()
     source = _core.Source(claim["key"], claim["stream"])
@@ -256,16 +254,16 @@ def test_large_horizons():
     # a percent at 10^9, which "auto" still takes.
     for horizon, most in ((10**4, 1e-4), (10**6, 1e-3), (10**8, 5e-3), (10**9, 1e-2)):
         plain, exact = (make(horizon=horizon, d=50, numerics=n) for n in ("float", "lattice"))
-        ratio = exact.parameters.noise_scale / plain.parameters.noise_scale
+        ratio = exact.plan.noise_scale / plain.plan.noise_scale
         assert 1.0 < ratio < 1.0 + most
         assert exact.guarantee.epsilon <= 1.0
         exact.push(np.zeros(50))
-    assert make(horizon=10**10, d=50, numerics="auto").parameters.numerics == "float"
-    assert make(horizon=10**6, numerics="auto").parameters.numerics == "lattice"
+    assert make(horizon=10**10, d=50, numerics="auto").plan.numerics == "float"
+    assert make(horizon=10**6, numerics="auto").plan.numerics == "lattice"
     # Where truncated tails of doubles would cost all of delta, the lattice has none to pay for.
     with pytest.raises(dpoco.CalibrationError, match="tails"):
         make("tree", horizon=10**10, d=1000, numerics="float")
-    assert make("tree", horizon=10**10, d=1000, numerics="auto").parameters.numerics == "lattice"
+    assert make("tree", horizon=10**10, d=1000, numerics="auto").plan.numerics == "lattice"
     vector = ClippedVector(10**6, 2.0, 1.0, math.inf)
     endless = GaussianSum(vector, factorisation("blt", 10**12), 10**12)
     with pytest.raises(dpoco.CalibrationError, match="lattice"):
@@ -280,18 +278,18 @@ def test_guarantees_state_the_arithmetic():
     with pytest.raises(ValueError, match="lattice"):
         make(noise="generalized_gaussian", norm=4.0)
     general = make(noise="generalized_gaussian", norm=4.0, numerics="auto")
-    assert general.parameters.numerics == "float"
+    assert general.plan.numerics == "float"
 
 
 def test_older_parameters_and_states_are_doubles():
     total = make(numerics="float")
-    record = total.parameters.to_dict()
+    record = total.plan.to_dict()
     old = {k: v for k, v in record.items() if k != "numerics"} | {"version": 1}
-    assert ContinualSumParameters.from_dict(old) == total.parameters
+    assert ContinualSumParameters.from_dict(old) == total.plan
     with pytest.raises(dpoco.StateError):
         ContinualSumParameters.from_dict(old | {"version": 2})
     header = total._header()
-    header["parameters"] = old
+    header["plan"] = old
     del header["arguments"]["numerics"]
     again = ContinualSum._assemble(header)
     again._engine.restore(total._engine.state())

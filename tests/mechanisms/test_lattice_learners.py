@@ -53,7 +53,6 @@ def bandit(rounds=24, source=None, **options):
 CASES = {
     "frank_wolfe": (frank_wolfe, {}),
     "frank_wolfe in batches": (frank_wolfe, {"batch": 4}),
-    "frank_wolfe, honaker": (frank_wolfe, {"sum_method": "honaker"}),
     "frank_wolfe, tree": (frank_wolfe, {"sum_method": "tree"}),
     "leader": (leader, {}),
     "leader, quadratic": (leader, {"statistics": "quadratic", "batch": 2}),
@@ -69,12 +68,12 @@ def test_the_guarantee_states_it_and_pays_for_the_rounding(name):
     assert any("exact integers" in text for text in exact.guarantee.conditions)
     assert any("double precision" in text for text in plain.guarantee.conditions)
     assert exact.guarantee.epsilon <= 2.0 * (1 + 1e-12)
-    ratio = exact.parameters.noise_scale / plain.parameters.noise_scale
+    ratio = exact.plan.noise_scale / plain.plan.noise_scale
     assert 1.0 < ratio < 1.0 + 1e-5
-    restored = type(exact.parameters).from_dict(exact.parameters.to_dict())
-    assert restored == exact.parameters
-    old = {k: v for k, v in plain.parameters.to_dict().items() if k != "numerics"}
-    assert type(exact.parameters).from_dict(old | {"version": 1}) == plain.parameters
+    restored = type(exact.plan).from_dict(exact.plan.to_dict())
+    assert restored == exact.plan
+    old = {k: v for k, v in plain.plan.to_dict().items() if k != "numerics"}
+    assert type(exact.plan).from_dict(old | {"version": 1}) == plain.plan
 
 
 def test_lattices_are_for_gaussian_noise_and_exact_accounting():
@@ -94,13 +93,13 @@ def test_lattices_are_for_gaussian_noise_and_exact_accounting():
 def test_the_default_takes_the_lattice_and_parameters_are_not_contradicted(name):
     make, options = CASES[name]
     default = make(**options)
-    assert default.parameters.numerics == "lattice"
+    assert default.plan.numerics == "lattice"
     plain = make(numerics="float", **options)
     for given, asked in ((default, "float"), (plain, "lattice")):
         with pytest.raises(ValueError, match="numerics"):
-            make(numerics=asked, parameters=given.parameters, **options)
-        again = make(parameters=given.parameters, **options)
-        assert again.parameters == given.parameters
+            make(numerics=asked, plan=given.plan, **options)
+        again = make(plan=given.plan, **options)
+        assert again.plan == given.plan
 
 
 def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
@@ -118,7 +117,7 @@ def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
         context_bound=1.0,
         reward_bound=1.0,
     )
-    assert learner.parameters.arm.numerics == "float"
+    assert learner.plan.arm.numerics == "float"
     others = [
         learner,
         SufficientStatistics(LpBall(3, 2.0), SquaredLoss(1.0, 1.0), records=200, budget=BUDGET),
@@ -130,7 +129,7 @@ def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
     for each in others:
         assert any("double precision" in text for text in each.guarantee.conditions)
         assert not any("exact integers" in text for text in each.guarantee.conditions)
-    own = frank_wolfe(rounds=learner.parameters.arm_horizon, sum_method="tree").parameters
+    own = frank_wolfe(rounds=learner.plan.arm_horizon, sum_method="tree").plan
     assert own.numerics == "lattice"
     with pytest.raises(ValueError, match="numerics 'float'"):
-        dataclasses.replace(learner.parameters, arm=own)
+        dataclasses.replace(learner.plan, arm=own)

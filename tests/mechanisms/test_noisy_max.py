@@ -60,7 +60,7 @@ def frequencies(noise, scores, scale, draws=100_000, **options):
         len(scores),
         horizon=draws,
         budget=None,
-        parameters=parameters,
+        plan=parameters,
         source=Source.seeded(7),
         sensitivity=1.0,
     )
@@ -173,7 +173,7 @@ def test_the_guarantee_does_not_trust_derived_fields():
     lying = NoisyMaxParameters(**{**vars(parameters), "epsilon_each": 0.1, "scale": 1.0})
     assert accountant.guarantee(lying).epsilon == 2.0
     with pytest.raises(dpoco.BudgetExceeded):
-        NoisyMax(4, budget=PURE, parameters=lying, sensitivity=1.0)
+        NoisyMax(4, budget=PURE, plan=lying, sensitivity=1.0)
     assert NoisyMaxParameters.from_dict(parameters.to_dict()) == parameters
     with pytest.raises(dpoco.StateError):
         NoisyMaxParameters.from_dict({**parameters.to_dict(), "noise": "none"})

@@ -124,7 +124,7 @@ def test_noise_is_that_of_the_dense_matrices(n, numerics):
     """From the draws of the same source: A D C^-1 times draws of one scale."""
     d = 4
     total = make(d=d, horizon=n, numerics=numerics)
-    scale, claim = total.parameters.noise_scale, Source.seeded(1)._claim()
+    scale, claim = total.plan.noise_scale, Source.seeded(1)._claim()
     draws = np.empty(n * d)
     _core.Source(claim["key"], claim["stream"]).fill(2, draws)
     c, _ = encoder(n)
@@ -341,7 +341,7 @@ def test_joint_views_and_batches():
         context_bound=1.0,
         reward_bound=1.0,
     )
-    p = bandit.parameters
+    p = bandit.plan
     assert p.pushes == 15
     rows = row_norm(NAME, np.arange(1, 16), 15)
     plain = dpoco.bandits.LinUCB(
@@ -355,7 +355,7 @@ def test_joint_views_and_batches():
         reward_bound=1.0,
     )
     assert rows.max() < continual_sum.worst_row_norm("blt", 15)
-    assert p.noise_margin < plain.parameters.noise_margin
+    assert p.noise_margin < plain.plan.noise_margin
     again = bandit.guarantee.for_person(3, 16)
     assert bandit.guarantee.epsilon < again.epsilon < plain.guarantee.for_person(3, 1).epsilon
 
@@ -371,4 +371,4 @@ def test_the_last_block_may_be_incomplete(horizon):
     plain = dpoco.oco.NoisyFTRL(
         domain, loss, horizon=horizon, budget=BUDGET, sum_method="blt", batch=4
     )
-    assert learner.parameters.regret_bound <= plain.parameters.regret_bound
+    assert learner.plan.regret_bound <= plain.plan.regret_bound

@@ -38,7 +38,7 @@ def test_noisy_max_keeps_to_any_pure_budget():
         p = noisy_max.calibrate(5, budget=budget, **options)
         keeps(noisy_max.guarantee(p, budget=budget), budget)
         if index % 50 == 0:
-            NoisyMax(5, budget=budget, parameters=p, **{"sensitivity": 1.0, **options})
+            NoisyMax(5, budget=budget, plan=p, **{"sensitivity": 1.0, **options})
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
@@ -63,7 +63,7 @@ def test_thresholds_keep_to_any_budget():
         p = above_threshold.calibrate(budget=budget, **options)
         keeps(above_threshold.guarantee(p, budget=budget), budget)
         if index % 50 == 0:
-            AboveThreshold(budget=budget, parameters=p, **{"sensitivity": 1.0, **options})
+            AboveThreshold(budget=budget, plan=p, **{"sensitivity": 1.0, **options})
 
 
 def test_learners_keep_to_any_budget():
@@ -79,8 +79,8 @@ def test_learners_keep_to_any_budget():
         q = epoch_selector.calibrate(5, horizon=None, budget=budget)
         keeps(epoch_selector.guarantee(5, q, budget=budget), budget)
         if index % 50 == 0:
-            ShiftDetector(5, horizon=options["horizon"], budget=budget, parameters=p)
-            EpochSelector(5, horizon=None, budget=budget, parameters=q)
+            ShiftDetector(5, horizon=options["horizon"], budget=budget, plan=p)
+            EpochSelector(5, horizon=None, budget=budget, plan=q)
 
 
 def test_pure_privacy_is_not_forgotten_beside_concentration():
@@ -91,7 +91,7 @@ def test_pure_privacy_is_not_forgotten_beside_concentration():
     assert math.isclose(g.epsilon_at(0.0), 200 * p.epsilon_each)
     assert g.epsilon_at(1e-60) <= 200 * p.epsilon_each
     assert dpoco.Guarantee.from_json(g.to_json()) == g
-    NoisyMax(5, horizon=200, budget=dpoco.Budget(3.2, 0.0), parameters=p, sensitivity=1.0)
+    NoisyMax(5, horizon=200, budget=dpoco.Budget(3.2, 0.0), plan=p, sensitivity=1.0)
 
 
 def test_numpy_scalars_are_stored_as_plain_numbers():
@@ -137,7 +137,7 @@ def test_numpy_scalars_as_arguments_survive_saving(tmp_path):
         ShiftDetector(i(3), horizon=i(10), budget=PURE, first=i(1)),
     ):
         built.save(tmp_path / "s")
-        assert dpoco.load(tmp_path / "s").parameters == built.parameters
+        assert dpoco.load(tmp_path / "s").plan == built.plan
 
 
 def test_extreme_budgets_are_refused_in_words_or_met():

@@ -112,7 +112,7 @@ def make(name, *, seed=1, source=None, budget=None, domain=None, loss=None, opti
         loss or own_loss,
         horizon=p.horizon,
         budget=budget,
-        parameters=p,
+        plan=p,
         unbounded=p.unbounded,
         source=source or Source.seeded(seed),
         **(options or {}),
@@ -216,7 +216,7 @@ def coupled():
     """The functions above, for the tests of both learners."""
     return SimpleNamespace(
         make=make,
-        parameters=parameters,
+        plan=parameters,
         stream=Stream,
         softplus=Softplus,
         parse=parse,

@@ -73,7 +73,7 @@ class Case:
 
     def law(self, stream):
         """What the engine is said to draw from."""
-        p = self.learner.parameters
+        p = self.learner.plan
         if isinstance(self.learner, ContinuousMultiplicativeWeights):
             if p.unbounded:
                 sigma = 1.0 / math.sqrt(p.inverse_temperature * p.regularization)
@@ -86,7 +86,7 @@ class Case:
         return Leader(self.losses(stream), p.step_size, p.noise_scale, p.barrier_weight, 1.0)
 
     def rule(self):
-        p = self.learner.parameters
+        p = self.learner.plan
         return ref.Rule(
             coupling=p.coupling,
             horizon=p.horizon,
@@ -103,7 +103,7 @@ class Case:
 
 def transcript(case, world, runs=RUNS, seed=0):
     """Play one stream many times, each run on noise of its own."""
-    p, stream = case.learner.parameters, case.streams[world]
+    p, stream = case.learner.plan, case.streams[world]
     blocks, n = case.rule().decisions + 1, p.dimension
     points = np.empty((runs, blocks, n))
     switched = np.zeros((runs, blocks - 1), dtype=bool)
@@ -219,7 +219,7 @@ def weights_case(coupling, *, horizon=12, first=1.0, unbounded=False, d=1, **own
         **{"forced_switch": 1.0, "max_switches": horizon, **own},
     )
     learner = ContinuousMultiplicativeWeights(
-        domain, loss, horizon=horizon, budget=None, parameters=p, unbounded=unbounded,
+        domain, loss, horizon=horizon, budget=None, plan=p, unbounded=unbounded,
         source=Source.seeded(0),
     )  # fmt: skip
     return Case(learner, alternating(horizon, first, d))
@@ -244,7 +244,7 @@ def leader_case(coupling, loss=None, *, horizon=12, streams=None, **own):
         **{"forced_switch": 1.0, "max_switches": horizon, "step_size": 0.1, **own},
     )
     learner = CoupledRegularizedLeader(
-        INTERVAL, loss, horizon=horizon, budget=None, parameters=p, source=Source.seeded(0)
+        INTERVAL, loss, horizon=horizon, budget=None, plan=p, source=Source.seeded(0)
     )
     return Case(learner, alternating(horizon, 1.0) if streams is None else streams)
 

@@ -40,8 +40,6 @@ def decoder(method: str, n: int, blt=None) -> np.ndarray:
                 rows[t - 1, end - 1] = 1
                 end &= end - 1
         return rows
-    if method == "honaker":
-        return honaker_decoder(n)
     lags = np.subtract.outer(np.arange(n), np.arange(n))
     if method == "toeplitz":
         return np.where(lags >= 0, square_roots(n)[np.maximum(lags, 0)], 0.0)
@@ -68,29 +66,6 @@ def scales(method: str, n: int, c: np.ndarray) -> np.ndarray:
         draws[n - after : n - behind] = norms[n - after] / norms[0]
         behind = after
     return draws
-
-
-def honaker_decoder(n: int) -> np.ndarray:
-    """Bottom-up estimates; nodes draw when they are completed, small ones first."""
-    draws = sum((t & -t).bit_length() for t in range(1, n + 1))
-    rows, estimates, at = np.zeros((n, draws)), {}, 0
-    for t in range(1, n + 1):
-        for level in range((t & -t).bit_length()):
-            own = np.eye(draws)[at]
-            at += 1
-            if level == 0:
-                estimate = own
-            else:
-                children = estimates[level - 1, t - 2 ** (level - 1)] + estimates[level - 1, t]
-                variance = children @ children
-                weight = variance / (1 + variance)
-                estimate = weight * own + (1 - weight) * children
-            estimates[level, t] = estimate
-        end = t
-        while end:
-            rows[t - 1] += estimates[(end & -end).bit_length() - 1, end]
-            end &= end - 1
-    return rows
 
 
 def project(kind: str, p: float, size, x: np.ndarray) -> np.ndarray:

@@ -105,10 +105,10 @@ def test_a_limit_of_switches_beside_parameters_is_not_ignored(kind):
     options = {"horizon": 50, "budget": None}
     lazy = kind(BALL, LinearLoss(1.0), max_switches=20, **options)
     again = kind(**lazy.get_params())
-    assert again.parameters == lazy.parameters
+    assert again.plan == lazy.plan
     for limit in (-5.0, "many", 1.0):
         with pytest.raises((ValueError, TypeError)):
-            kind(BALL, LinearLoss(1.0), parameters=lazy.parameters, max_switches=limit, **options)
+            kind(BALL, LinearLoss(1.0), plan=lazy.plan, max_switches=limit, **options)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -118,8 +118,8 @@ def test_calibrated_learners_meet_their_budget(kind):
         assert learner.guarantee.epsilon <= BUDGET.epsilon * (1 + 1e-9)
         assert learner.guarantee.delta <= BUDGET.delta
         assert learner.guarantee.change == relation
-        assert learner.parameters.private
+        assert learner.plan.private
     free = kind(BALL, LogisticLoss(1.0), horizon=2000, budget=None)
     assert not free.guarantee.private
-    assert free.parameters.coupling == "scheduled"
-    assert free.parameters.regret_bound < learner.parameters.regret_bound
+    assert free.plan.coupling == "scheduled"
+    assert free.plan.regret_bound < learner.plan.regret_bound

@@ -73,7 +73,7 @@ def test_a_gradient_counts_up_to_both_bounds(coupled, kind, geometry, declared):
     module = ctrl if kind == "leader" else comw
     for relation, sides in (("replace", 2.0), ("zero_out", 1.0)):
         p = module.calibrate(domain, loss, horizon=9, budget=None, relation=relation)
-        stated = module.guarantee(domain, loss, coupled.parameters(
+        stated = module.guarantee(domain, loss, coupled.plan(
             f"{kind} scheduled ball linear", domain=domain, loss=loss, relation=relation,
         )).sensitivity  # fmt: skip
         longest = np.linalg.norm(counted, axis=1).max()
@@ -110,7 +110,7 @@ def test_features_count_up_to_both_bounds(coupled, kind, geometry, declared, fam
     assert np.abs(slopes @ rows + 4.0 * u).max() < 1e-5
     longest = np.linalg.norm(clipped(records_around(bound), q, bound, bound_l2), axis=1).max()
     steepest = 1.0 if family == "logistic" else 0.2
-    stated = (ctrl if kind == "leader" else comw).guarantee(domain, loss, learner.parameters)
+    stated = (ctrl if kind == "leader" else comw).guarantee(domain, loss, learner.plan)
     assert stated.details["lipschitz"] == pytest.approx(steepest * longest, rel=1e-9)
 
 

@@ -210,7 +210,7 @@ def test_whatever_the_record_its_loss_keeps_the_declared_lipschitz_constant(
             learner.decide()
             stream.observe(learner, t)
             values[seed, t] = -learner._engine.nonprivate_log_factor() / beta  # l(x) - min l
-    p = learner.parameters
+    p = learner.plan
     assert values.min() >= 0.0
     assert values.max() <= p.factor_range * (1.0 + 1e-9)
     used = 0.0

@@ -65,7 +65,7 @@ def test_what_calibration_made_of_the_arguments_can_be_saved(coupled, name, hori
     coupled.stream(name, horizon).play(learner, 0, 1)
     learner.save(tmp_path / "state")
     loaded = dpoco.load(tmp_path / "state")
-    assert loaded.parameters == learner.parameters
+    assert loaded.plan == learner.plan
     assert np.array_equal(loaded.last_decision, learner.last_decision)
 
 
@@ -78,14 +78,14 @@ def test_resealed_states_of_other_learners_are_refused(coupled, name):
         ("kind", "TreeFrankWolfe"),
         ("kind", None),
         ("object", {}),
-        ("object.parameters.horizon", 6),
-        ("object.parameters.horizon", -1),
-        ("object.parameters.coupling", "sticky"),
-        ("object.parameters.block", 5),
-        ("object.parameters.forced_switch", 0.0),
-        ("object.parameters.lipschitz", 100.0),
-        ("object.parameters.dimension", 4),
-        ("object.parameters", None),
+        ("object.plan.horizon", 6),
+        ("object.plan.horizon", -1),
+        ("object.plan.coupling", "sticky"),
+        ("object.plan.block", 5),
+        ("object.plan.forced_switch", 0.0),
+        ("object.plan.lipschitz", 100.0),
+        ("object.plan.dimension", 4),
+        ("object.plan", None),
         ("object.arguments.horizon", 30),
         ("object.arguments.foo", 1),
         ("object.arguments.domain", {"type": "Sphere"}),

@@ -31,13 +31,13 @@ COUPLINGS = [
 
 @functools.cache
 def calibrated(kind, loss, budget, **options):
-    return KINDS[kind](BALL, loss, horizon=T, budget=budget, **options).parameters
+    return KINDS[kind](BALL, loss, horizon=T, budget=budget, **options).plan
 
 
 def engines(kind, loss, runs, *, budget=GENEROUS, seed=0, **options):
     """One calibration, many runs with noise of their own."""
     p = calibrated(kind, loss, budget, **options)
-    learner = KINDS[kind](BALL, loss, horizon=T, budget=None, parameters=p)
+    learner = KINDS[kind](BALL, loss, horizon=T, budget=None, plan=p)
     tape = Source.seeded(seed)
     return learner, (learner._build_engine(tape._claim()) for _ in range(runs))
 
@@ -93,7 +93,7 @@ def test_mean_regret_is_below_the_proven_bound(kind, loss, name):
     totals = np.array([play(each, rows, labels).sum() for each in many])
     regret = totals - best(loss, rows, labels)
     error = regret.std() / math.sqrt(len(regret))
-    bound = learner.parameters.regret_bound
+    bound = learner.plan.regret_bound
     assert bound < T  # says something
     assert regret.mean() + 5.0 * error <= bound
 
@@ -106,11 +106,11 @@ def test_an_easy_stream_is_learnt(kind, coupling):
     engine_list = list(many)
     totals = np.array([play(each, rows).sum() for each in engine_list])
     assert totals.mean() < -0.5 * T
-    assert totals.mean() + T <= learner.parameters.regret_bound
+    assert totals.mean() + T <= learner.plan.regret_bound
     for each in engine_list:
         x = each.decision()
         assert x[0] < 0.0 < x[1]
-    assert all(each.switches <= learner.parameters.max_switches for each in engine_list)
+    assert all(each.switches <= learner.plan.max_switches for each in engine_list)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,7 +159,7 @@ def test_lazy_learners_keep_to_their_expected_switches(kind, coupling, loss, nam
         regrets.append(play(each, rows, labels).sum() - ideal)
         switches.append(each.switches)
     error = np.std(switches) / math.sqrt(len(switches))
-    p = learner.parameters
+    p = learner.plan
     assert p.coupling == coupling
     assert p.max_switches is None
     assert p.expected_switches <= allowed * (1.0 + 1e-9)

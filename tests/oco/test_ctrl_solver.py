@@ -70,7 +70,7 @@ def test_kinks_on_a_line(stream):
     domain, loss = LpBall(1, 2.0, 1.5), HuberLoss(0.4, 2.0, threshold=0.02)
     first = learner(domain, loss, 6500, 8.0, block=1)
     for seed in range(40):
-        run = learner(domain, loss, 6500, None, seed=seed, parameters=first.parameters)
+        run = learner(domain, loss, 6500, None, seed=seed, plan=first.plan)
         assert worst_residual(run, np.full((rounds, 1), 0.4), labels) < 1e-8
 
 

@@ -28,7 +28,7 @@ def test_the_exact_likelihood_ratio_obeys_the_guarantee(name, world):
     own = found.own.factors
     if isinstance(case.learner, CoupledRegularizedLeader):
         raw = np.zeros_like(own)
-        law, p = case.law(case.streams[world]), case.learner.parameters
+        law, p = case.law(case.streams[world]), case.learner.plan
         for t in range(p.horizon if p.coupling != "scheduled" else 0):
             k = min(t // p.block, played.points.shape[1] - 1)
             raw[:, t] = law.log_ratio(t, played.points[:, k])
@@ -54,7 +54,7 @@ def test_the_exact_likelihood_ratio_obeys_the_guarantee(name, world):
 
 def claimed(case, **changes):
     """The guarantee the same learner would have with other parameters."""
-    p = dataclasses.replace(case.learner.parameters, **changes)
+    p = dataclasses.replace(case.learner.plan, **changes)
     return case.learner._accountant.guarantee(cases.INTERVAL, case.learner.loss, p)
 
 
@@ -107,11 +107,11 @@ def test_a_wrong_floor_of_the_factors_is_caught(name):
 def test_a_wrong_law_of_the_draws_is_caught():
     """The martingale identity fails if the engine draws from another law than it is scored by."""
     case, played, _ = cases.scored("weights, scheduled", 0)
-    hotter = dataclasses.replace(case.learner.parameters, inverse_temperature=18.0)
+    hotter = dataclasses.replace(case.learner.plan, inverse_temperature=18.0)
     learner = case.learner
     twin = cases.Case(
         ContinuousMultiplicativeWeights(
-            cases.INTERVAL, learner.loss, horizon=learner.horizon, budget=None, parameters=hotter
+            cases.INTERVAL, learner.loss, horizon=learner.horizon, budget=None, plan=hotter
         ),
         case.streams,
     )

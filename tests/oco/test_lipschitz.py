@@ -30,7 +30,7 @@ CASES = {
     "parent": (DISC, {"resolution": 5, "transform": "parent"}),
     "paper": (LINE, {"calibration": "paper", "resolution": 9}),
     "simplex": (Simplex(2, 2.0), {"resolution": 6}),
-    "honaker": (LINE, {"resolution": 4, "sum_method": "honaker"}),
+    "sum_method": (LINE, {"resolution": 4, "sum_method": "tree"}),
     "open": (SQUARE, {"resolution": 4, "enforce": False}),
     "free": (LINE, {"resolution": 9, "budget": None}),
     "point": (Box([1.0, 2.0], [1.0, 2.0]), {}),
@@ -136,7 +136,7 @@ def test_states_of_other_nets_are_refused():
     assert own["resolution"] == (5, 6)
     for name, value in (("resolution", [5, 5]), ("resolution", [50_000, 50_000]), ("horizon", 3)):
         lie = copy.deepcopy(header)
-        lie["object"]["parameters"][name] = value
+        lie["object"]["plan"][name] = value
         with pytest.raises(dpoco.StateError):
             LipschitzLearner._from_bytes(pack(lie, payload))
 

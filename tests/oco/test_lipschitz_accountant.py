@@ -140,7 +140,7 @@ def test_the_growing_noise_bound_joins_its_two_parts():
 
 
 def test_trees_have_no_bound_that_grows_slowly():
-    slow = plan(sum_method="honaker")
+    slow = plan(sum_method="tree")
     assert "trivial" in slow.regret_terms or slow.regret_scope == "adaptive"
     assert not slow.noise_dominates
     small = plan(horizon=10**6, budget=dpoco.Budget(50.0, 1e-3), sum_method="tree")

@@ -37,7 +37,7 @@ def test_decisions_follow_the_published_law():
     """Given the weights w, the next decision J is a draw from them: E w_J = sum w^2."""
     own, expected, spread, uniform = 0.0, 0.0, 0.0, 0.0
     for seed in range(400):
-        learner = make(LINE, 2, seed=seed, sum_method="honaker", learning_rate=0.3)
+        learner = make(LINE, 2, seed=seed, sum_method="tree", learning_rate=0.3)
         learner.decide()
         learner.observe(np.array([0.0, 0.3, 0.6, 0.9]))
         weights = learner.weights
@@ -79,7 +79,7 @@ def test_learns_a_loss_with_many_valleys(domain):
     best = np.array([valley, decoy])
     finals = [trace.regret(point)[-1] for point in (*best, learner.points[0])]
     noise = math.sqrt(horizon) * 0.3 * 5.0
-    assert max(finals) <= learner.parameters.regret_bound + noise
+    assert max(finals) <= learner.plan.regret_bound + noise
     uniform = np.mean([np.mean(f(learner.points)) for f in losses]) * horizon
     gained = uniform - trace.losses.sum()
     reachable = uniform - trace.comparator_losses(valley).sum()

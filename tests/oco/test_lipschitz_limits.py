@@ -55,7 +55,7 @@ def test_callables_may_return_the_same_array_every_time():
         learner = make()
         learner.run([loss_at(z) for z in some[:40]])
         sums.append(learner._engine.nonprivate_sum())
-    assert np.linalg.norm(sums[0] - sums[1]) <= learner.parameters.sensitivity
+    assert np.linalg.norm(sums[0] - sums[1]) <= learner.plan.sensitivity
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_a_small_delta_takes_a_coarser_net(domain, horizon, delta):
 
 
 def test_enforcement_is_not_lost_silently():
-    open_ended = dataclasses.replace(make().parameters, enforce=False)
+    open_ended = dataclasses.replace(make().plan, enforce=False)
     with pytest.raises(ValueError, match="enforce"):
-        make(parameters=open_ended)
-    learner = make(parameters=open_ended, enforce=False)
+        make(plan=open_ended)
+    learner = make(plan=open_ended, enforce=False)
     assert not learner.guarantee.certified
 
 
@@ -104,7 +104,7 @@ def test_slopes_and_sides_beyond_double_precision_are_refused(side, slope):
     domain = Box([0.0], [side])
     with pytest.raises(ValueError, match="lipschitz"):
         accountant.calibrate(domain, lipschitz=slope, horizon=100, budget=BUDGET)
-    good = make(resolution=5).parameters
+    good = make(resolution=5).plan
     with pytest.raises(ValueError, match="lipschitz"):
         accountant.guarantee(domain, dataclasses.replace(good, lipschitz=min(slope, 1e100)))
 

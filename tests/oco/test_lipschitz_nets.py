@@ -290,7 +290,7 @@ def test_noise_of_a_learner_has_the_declared_law(counts):
     for seed in range(400):
         source = Source.seeded(seed)
         learner = LipschitzLearner(
-            domain, lipschitz=1.0, horizon=2, budget=budget, parameters=p, source=source
+            domain, lipschitz=1.0, horizon=2, budget=budget, plan=p, source=source
         )
         learner.run(np.zeros((1, p.experts)))
         noise = -np.log(learner.weights) / p.learning_rate

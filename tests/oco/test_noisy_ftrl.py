@@ -72,10 +72,10 @@ def test_matches_the_independent_implementation(case, loss_name, method, batch):
     trace = learner.run(features, y)
     pushes = T // batch
     decode, gaussians = draws(learner, method, pushes, d)
-    assert learner.parameters.noise_scale > 0
+    assert learner.plan.noise_scale > 0
     expected = reference.decisions(
         features, y, kind=kind, p=p, size=size, center=domain.center, loss=loss_name,
-        labels=labels, eta=0.02, sigma=learner.parameters.noise_scale, gaussians=gaussians,
+        labels=labels, eta=0.02, sigma=learner.plan.noise_scale, gaussians=gaussians,
         decode=decode, batch=batch,
     )  # fmt: skip
     assert np.allclose(trace.decisions, expected[:-1], rtol=0, atol=1e-9)
@@ -99,7 +99,7 @@ def test_quadratic_statistics_lead_to_the_ridge(case, budget):
         loss = SquaredLoss(1.0, 1.0, weight=0.7)
         learner = make(domain, loss, budget=budget, statistics="quadratic")
     trace = learner.run(features, targets)
-    q, own = domain.dual_exponent, learner.parameters
+    q, own = domain.dual_exponent, learner.plan
     ends = reference.ridge_ends(T, 1)
     assert {*trace.switches} <= {end - 1 for end in ends}
     decode, gaussians = draws(learner, "toeplitz", len(ends), d * (d + 1) // 2 + d)
@@ -151,7 +151,7 @@ def test_the_design_of_the_ridge(horizon):
     p = make(
         LpBall(10), SquaredLoss(1.0, 1.0), horizon, budget=budget, statistics="quadratic",
         numerics="float",
-    ).parameters  # fmt: skip
+    ).plan  # fmt: skip
     ends = reference.ridge_ends(horizon, p.batch)
     assert (p.batch, p.pushes, ends[:4], ends[-1]) == (first, count, begin, last)
     assert p.sum_method == "toeplitz"
@@ -165,7 +165,7 @@ def test_the_design_of_the_ridge(horizon):
 def test_an_unknown_horizon_costs_the_ridge_little():
     options = {"budget": dpoco.Budget(1.0, 1e-6), "statistics": "quadratic"}
     known, unknown = (
-        make(LpBall(10), SquaredLoss(1.0, 1.0), horizon, **options).parameters
+        make(LpBall(10), SquaredLoss(1.0, 1.0), horizon, **options).plan
         for horizon in (10**5, None)
     )
     assert unknown.pushes == len(reference.ridge_ends(10**9, unknown.batch)) < 100
@@ -248,7 +248,7 @@ def test_custom_losses_are_differentiated_at_the_decision_only():
     y = np.clip(y, -1, 1)
     built_in = make(LpBall(3), SquaredLoss(1.0, 1.0))
     custom = make(LpBall(3), CustomLoss(lipschitz=4.0, smoothness=2.0))
-    assert custom.parameters == built_in.parameters
+    assert custom.plan == built_in.plan
     for t in range(T):
         assert np.allclose(custom.decide(), built_in.decide(), rtol=0, atol=1e-12)
         custom.observe(Row(X[t], y[t]))
@@ -272,7 +272,7 @@ def test_decisions_show_noise_of_the_stated_law(method, factor):
     rows = np.zeros((rounds, d))
     rows[2, :100] = 0.05
     trace = learner.run(rows)
-    p = learner.parameters
+    p = learner.plan
     sums = -np.vstack([trace.decisions[1:], learner.last_decision]) / eta
     noise = sums - np.cumsum(rows, axis=0)
     levels = factor * p.noise_scale * continual_sum.row_norm(method, np.arange(1, 9), rounds)
@@ -299,8 +299,8 @@ def test_the_noise_does_not_depend_on_the_data():
 
 def test_parameters_of_ones_own():
     learner = make(LpBall(3), LinearLoss(1.0))
-    half = dataclasses.replace(learner.parameters, noise_scale=0.5 * learner.parameters.noise_scale)
-    other = make(LpBall(3), LinearLoss(1.0), budget=None, parameters=half)
+    half = dataclasses.replace(learner.plan, noise_scale=0.5 * learner.plan.noise_scale)
+    other = make(LpBall(3), LinearLoss(1.0), budget=None, plan=half)
     assert other.guarantee.mu == pytest.approx(2 * learner.guarantee.mu)
     assert other.guarantee.regret_bound < learner.guarantee.regret_bound
 

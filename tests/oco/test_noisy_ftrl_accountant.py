@@ -216,7 +216,7 @@ def test_bound_a_needs_noise_that_grows():
     for method in ("blt", "toeplitz"):
         rows = continual_sum.row_norm(method, np.arange(1, 4001), 4000)
         assert (np.diff(rows) > 0).all()
-    for method, scope in (("blt", "oblivious"), ("tree", "adaptive"), ("honaker", "adaptive")):
+    for method, scope in (("blt", "oblivious"), ("tree", "adaptive")):
         found = run(LpBall(3), horizon=10**6, method=method, noise_scale=20.0)
         assert found.regret(found.best_step()).scope == scope
 

@@ -83,16 +83,16 @@ def test_noise_and_privacy_are_those_of_the_default(case):
     domain, loss, *_ = CASES[case]
     plain = NoisyFTRL(domain, loss, horizon=T, budget=BUDGET)
     longer = NoisyFTRL(domain, loss, horizon=T, budget=BUDGET, step_size="predicted")
-    assert longer.parameters.noise_scale == plain.parameters.noise_scale
-    assert longer.parameters.sum_method == plain.parameters.sum_method
+    assert longer.plan.noise_scale == plain.plan.noise_scale
+    assert longer.plan.sum_method == plain.plan.sum_method
     assert longer.guarantee.epsilon == plain.guarantee.epsilon
-    assert longer.parameters.step_size > plain.parameters.step_size
+    assert longer.plan.step_size > plain.plan.step_size
     # The bound is the proved one, for this step.
     given = NoisyFTRL(
-        domain, loss, horizon=T, budget=BUDGET, step_size=longer.parameters.step_size,
-        sum_method=longer.parameters.sum_method,
+        domain, loss, horizon=T, budget=BUDGET, step_size=longer.plan.step_size,
+        sum_method=longer.plan.sum_method,
     )  # fmt: skip
-    assert given.parameters == longer.parameters
+    assert given.plan == longer.plan
     assert longer.guarantee.regret_bound == given.guarantee.regret_bound
     assert longer.guarantee.regret_bound >= plain.guarantee.regret_bound
 

@@ -20,7 +20,7 @@ X, Y = RNG.normal(size=(T, D)), RNG.normal(size=T)
 CONFIGURATIONS = [
     {"domain": LpBall(D, 1.5, 2.0), "loss": SquaredLoss(1.0, 1.0)},
     {"domain": LpBall(D, 2.0), "loss": LogisticLoss(1.0), "sum_method": "tree"},
-    {"domain": Simplex(D), "loss": HuberLoss(1.0, 1.0), "sum_method": "honaker"},
+    {"domain": Simplex(D), "loss": HuberLoss(1.0, 1.0), "sum_method": "tree"},
     {"domain": Box([-1.0] * D, [1.0] * D), "loss": LinearLoss(1.0), "sum_method": "toeplitz"},
     {"domain": LpBall(D, 2.0), "loss": SquaredLoss(1.0, 1.0), "statistics": "quadratic"},
     {"domain": LpBall(D, 1.0), "loss": SquaredLoss(1.0, 1.0), "statistics": "quadratic",
@@ -44,22 +44,22 @@ def forged(index):
 @pytest.mark.parametrize("index", [0, 4])
 def test_descriptions_must_fit_their_parameters(index):
     state = forged(index)
-    scale = state.header["object"]["parameters"]["noise_scale"]
+    scale = state.header["object"]["plan"]["noise_scale"]
     lies = [
         ("kind", "TreeFrankWolfe"),
         ("kind", "Unknown"),
         ("object", {}),
-        ("object.parameters", None),
-        ("object.parameters.horizon", 8),
-        ("object.parameters.noise_scale", 1000 * scale),
-        ("object.parameters.noise_scale", "nan"),
-        ("object.parameters.sum_method", "tree"),
-        ("object.parameters.statistics", "gradient" if index else "quadratic"),
-        ("object.parameters.vector_scale", None if index else 1.0),
-        ("object.parameters.step_size", -1.0),
-        ("object.parameters.step_size", 0.5 if index else None),  # as of before growing batches
-        ("object.parameters.batch", 2),
-        ("object.parameters.regret_terms", 3),
+        ("object.plan", None),
+        ("object.plan.horizon", 8),
+        ("object.plan.noise_scale", 1000 * scale),
+        ("object.plan.noise_scale", "nan"),
+        ("object.plan.sum_method", "tree"),
+        ("object.plan.statistics", "gradient" if index else "quadratic"),
+        ("object.plan.vector_scale", None if index else 1.0),
+        ("object.plan.step_size", -1.0),
+        ("object.plan.step_size", 0.5 if index else None),  # as of before growing batches
+        ("object.plan.batch", 2),
+        ("object.plan.regret_terms", 3),
         ("object.arguments.horizon", 5),
         ("object.arguments.batch", 3),
         ("object.arguments.foo", 1),
@@ -89,5 +89,5 @@ def test_the_size_of_statistics_over_a_box_is_known_before_they_are_built(dimens
     learner = make({"domain": box, "loss": SquaredLoss(1.0, 1.0)})
     described = Forged(learner).header["object"]
     assert NoisyFTRL._header_dimension(described) == dimension
-    described["parameters"]["statistics"] = "quadratic"  # d (d + 3)/2 sums: a lie
+    described["plan"]["statistics"] = "quadratic"  # d (d + 3)/2 sums: a lie
     assert NoisyFTRL._header_dimension(described) == dimension * (dimension + 3) // 2

@@ -144,7 +144,7 @@ def test_decisions_are_those_of_an_independent_program(domain, loss, scalars, ne
         domain, loss, horizon=rounds, budget=dpoco.Budget(8.0, 1e-4), numerics=numerics,
         source=Source.seeded(3),
     )  # fmt: skip
-    p, total = learner.parameters, learner._mechanism
+    p, total = learner.plan, learner._mechanism
     twin = _core.ContinualSum(
         continual_sum_settings(total, Source.seeded(3)._claim()),
         _core.RecordClipper(total.summand.size, 1e6, 2.0, np.inf),
@@ -174,7 +174,7 @@ def test_extremal_records_of_the_lemma():
     options = {"horizon": 100, "budget": dpoco.Budget(1.0, 1e-4)}
     wide, loss = LpBall(3, 2.0, 1e4), LogisticLoss(1.0)
     learner = NoisyNewton(wide, loss, **options)
-    bound = learner.parameters.sensitivity
+    bound = learner.plan.sensitivity
     far, u, v = np.array([0.0, 1e4, 0.0]), np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
     turned = -math.cos(1e-2) * u + math.sin(1e-2) * v
     apart = packed_gap(learner, far, (u, 0.0), (turned, 0.0))
@@ -184,16 +184,16 @@ def test_extremal_records_of_the_lemma():
     assert packed_gap(learner, still, (u, 0.0), (-u, 0.0)) == pytest.approx(1.0, rel=1e-12)
     emptied = NoisyNewton(wide, loss, relation="zero_out", **options)
     alone = packed_gap(emptied, still, (v, 1.0), (np.nan * v, 1.0))
-    assert alone == pytest.approx(emptied.parameters.sensitivity, rel=1e-11)
+    assert alone == pytest.approx(emptied.plan.sensitivity, rel=1e-11)
 
     heavy = math.sqrt(3.0) * 0.5 / 0.25
-    changed = replace(learner.parameters, curvature_weight=heavy)
+    changed = replace(learner.plan, curvature_weight=heavy)
     angled = (np.array([math.sqrt(5 / 12), 0.0, math.sqrt(7 / 12)]),
               np.array([math.sqrt(5 / 12), 0.0, -math.sqrt(7 / 12)]))  # fmt: skip
     assert angled[0] @ angled[1] == pytest.approx(-1.0 / 6.0)
     honest = accountant.mechanism_of(wide, loss, changed).summand
     whole = honest.movement(learner.guarantee.neighbours)
-    second = NoisyNewton(wide, loss, horizon=100, budget=None, parameters=changed)
+    second = NoisyNewton(wide, loss, horizon=100, budget=None, plan=changed)
     records = [(x, y) for x, y in zip(angled, (0.0, 0.0), strict=True)]
     assert packed_gap(second, still, *records) == pytest.approx(whole, rel=1e-11)
     leaves = [second._engine.leaf(still, still, x, 0.0)[3:] for x in angled]
@@ -216,7 +216,7 @@ def test_replay_finds_an_understated_sensitivity():
         stated = replace(heavy, sensitivity=factor * right)
         report = replay_audit(
             lambda source, stated=stated: NoisyNewton(
-                domain, loss, horizon=60, budget=None, parameters=stated, source=source
+                domain, loss, horizon=60, budget=None, plan=stated, source=source
             ),
             (rows, labels), [worst],
         )  # fmt: skip
@@ -232,7 +232,7 @@ def test_the_noise_has_its_law():
             shrinkage=0.0, source=Source.seeded(seed),
         )  # fmt: skip
         learner.run(np.full((1, d), np.nan), np.zeros(1))
-        p = learner.parameters
+        p = learner.plan
         drawn.append(learner.last_decision / (p.step_size * p.deviations[0]))
     squares = float(np.sum(np.square(drawn)))
     law = stats.chi2(8 * d)
@@ -274,7 +274,7 @@ def test_on_labels_that_are_noise_it_hardly_loses_to_the_centre(rounds, epsilon,
 def test_an_unknown_horizon_has_a_plan_of_its_own():
     given = budget(1.0, 10**5)
     learner = NoisyNewton(LpBall(10, 2.0, R), LOGISTIC, horizon=None, budget=given)
-    p = learner.parameters
+    p = learner.plan
     assert (p.batch, p.sum_method) == (11, "blt")
     assert 31_000 < p.pushes < 32_000  # the root of 10^9
     assert len(learner.run(*world(500, 10, 1)).switches) > 10
@@ -296,7 +296,7 @@ def test_what_is_not_proved_or_too_large_is_refused_in_one_line():
     for wrong in (-0.1, 2.1, math.nan):
         with pytest.raises(ValueError, match="shrinkage"):
             NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), shrinkage=wrong, **given)
-    p = NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), **given).parameters
+    p = NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), **given).plan
     with pytest.raises(ValueError, match="pushes must be"):
         replace(p, pushes=p.pushes + 1)
     with pytest.warns(dpoco.NoiseDominatesWarning):

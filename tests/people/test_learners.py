@@ -49,7 +49,7 @@ def fresh(subject):
     first = subject.fresh(participation=RULE)
 
     def make(**changes):
-        return subject.fresh(participation=RULE, parameters=first.parameters, **changes)
+        return subject.fresh(participation=RULE, plan=first.plan, **changes)
 
     return make
 
@@ -85,9 +85,7 @@ def test_the_budget_is_for_all_rounds_of_a_person_and_not_wasted(subject):
         return  # so few rounds have few plans, and some of them never move
     assert learner.guarantee.epsilon_at(budget.delta) >= 0.99
     with pytest.raises(dpoco.BudgetExceeded):  # a round's noise is too little for a person
-        subject.fresh(
-            participation=RULE, budget=budget, parameters=subject.fresh(budget=budget).parameters
-        )
+        subject.fresh(participation=RULE, budget=budget, plan=subject.fresh(budget=budget).plan)
 
 
 def test_runs_are_the_loop_and_states_go_on(subject, fresh):
@@ -101,7 +99,7 @@ def test_runs_are_the_loop_and_states_go_on(subject, fresh):
 
 
 def test_what_does_not_pass_is_an_empty_record(subject, fresh):
-    learner, plain = fresh(), subject.fresh(parameters=fresh().parameters)
+    learner, plain = fresh(), subject.fresh(plan=fresh().plan)
     good = np.array(list(passed()))
     assert not good.all()
     assert good.any()
@@ -125,7 +123,7 @@ def test_records_beyond_the_rule_leave_no_trace(subject, fresh):
 
 def test_losses_of_a_trace_are_those_of_all_records(subject, fresh):
     own = "rewards" if subject.plays == "arms" else "losses"
-    learner, everybody = fresh(), subject.fresh(parameters=fresh().parameters)
+    learner, everybody = fresh(), subject.fresh(plan=fresh().plan)
     trace = learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
     if subject.plays == "arms":
         table = subject.part(0, ROUNDS)[1]
@@ -140,9 +138,7 @@ def test_losses_of_a_trace_are_those_of_all_records(subject, fresh):
 
 def test_names_are_asked_for_where_they_count_only(subject, fresh):
     strict, plain = fresh(), subject.fresh()
-    vouched = subject.fresh(
-        participation=Participation(2, 3, enforced=False), parameters=strict.parameters
-    )
+    vouched = subject.fresh(participation=Participation(2, 3, enforced=False), plan=strict.plan)
     for learner, named in ((strict, {}), (plain, {"person": 1}), (vouched, {"person": 1})):
         decision = subject.ask(learner, 0)
         with unchanged(learner, "the call"), pytest.raises(TypeError, match="person"):
@@ -159,9 +155,7 @@ def test_names_are_asked_for_where_they_count_only(subject, fresh):
 
 
 def test_a_full_house_plays_nothing(subject, fresh):
-    learner = subject.fresh(
-        participation=Participation(2, 3, max_persons=3), parameters=fresh().parameters
-    )
+    learner = subject.fresh(participation=Participation(2, 3, max_persons=3), plan=fresh().plan)
     before = learner._payload()
     with pytest.raises(RoundOrderError, match="max_persons"):
         learner.run(*subject.part(0, ROUNDS), persons=PEOPLE)
@@ -224,7 +218,7 @@ def test_journals_enforce_as_learners_do(subject, fresh, tmp_path):
 def test_pools_enforce_under_each_key_by_itself(subject, fresh, tmp_path):
     if subject.make in VARIANTS["ctrl, quadratic"]:
         return  # pools refuse quadratic losses
-    plain = subject.fresh(parameters=fresh().parameters)
+    plain = subject.fresh(plan=fresh().plan)
     pools = (dpoco.scale.KeyedPool(x, max_keys=2, adaptive=False) for x in (fresh(), plain))
     one, other = pools
     keys = np.arange(ROUNDS) % 3 // 2
@@ -248,7 +242,7 @@ def test_pools_enforce_under_each_key_by_itself(subject, fresh, tmp_path):
 def test_states_are_for_one_rule(subject, fresh):
     learner = fresh()
     played(subject, learner, PEOPLE, 0, 3)
-    wider = subject.fresh(participation=Participation(2, 4), parameters=fresh().parameters)
+    wider = subject.fresh(participation=Participation(2, 4), plan=fresh().plan)
     with pytest.raises(StateError, match="another participation"):
         wider._go_on(learner._payload())
 

@@ -54,7 +54,6 @@ METHODS = {
     "one buffer": Buffered((0.9,), (1.0,)),
     "square root": SquareRoot(),
     "tree": Tree(),
-    "combined tree": Tree(combined=True),
 }
 # With levels the sum is for a number of pushes; the rates' quotients must not fall.
 LEVELS = ((0.3, 0.05), (0.2, 0.1))
@@ -233,7 +232,7 @@ def weighed_by_sums(method, numerics, rule):
 
 
 ENGINES = {
-    "sum": (released_sums, ("blt", "blt_normalised", "tree", "honaker", "toeplitz")),
+    "sum": (released_sums, ("blt", "blt_normalised", "tree", "toeplitz")),
     "leader": (led_by_sums, ("blt", "blt_normalised", "tree")),
     "weights": (weighed_by_sums, ("blt", "tree")),
 }
@@ -279,9 +278,8 @@ def test_engines_release_no_more_than_is_stated(engine, method, numerics, rule):
     released = len(table)
     truth = worst(table, [1] * released, *rule)
     assert truth * (1.0 - NOISE) <= claim.mu
-    # Plain trees draw no right children, and combined ones show estimates of nodes alone; the last
-    # round of a learner's is not released.
-    most = math.sqrt(2.0) * 1.1 if method in ("tree", "honaker") else 1.0
+    # Trees draw no right children, and the last round of a learner is not released.
+    most = math.sqrt(2.0) * 1.1 if method == "tree" else 1.0
     assert claim.mu <= truth * most * (1.0 + NOISE)
 
 
@@ -523,7 +521,7 @@ def test_rounds_of_a_person_in_a_batch_rounded_down_are_seen(plant):
     plant(participation, "tree_column", "-(-(batch << level) // separation)",
           "max(1, (batch << level) // separation)")  # fmt: skip
     found = {name for name, *_ in all_too_little()}
-    assert {"tree", "combined tree"} <= found
+    assert "tree" in found
 
 
 def test_forced_rounds_of_one_arm_instead_of_all_are_seen(plant):

@@ -178,7 +178,7 @@ def planted(make, **functions):
     liar = type(kind.__name__, (kind,), {"_accountant": accountant, "__doc__": kind.__doc__})
     problem = {"domain": BALL, "loss": make().loss, "budget": BUDGET}
     counts = {"horizon": 100} if make is ftrl else {"records": 50}
-    return liar(**problem, **counts, parameters=make().parameters)
+    return liar(**problem, **counts, plan=make().plan)
 
 
 @pytest.mark.parametrize("make", [ftrl, statistics])
@@ -202,11 +202,11 @@ def test_a_guarantee_of_another_mechanism_is_no_guarantee_of_the_engine(make):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_narrow_numbers_of_a_user_are_taken_as_doubles(dtype):
-    honest = statistics().parameters
+    honest = statistics().plan
     given = replace(honest, weight=dtype(honest.weight))
     assert type(given.weight) is float
     learner = dpoco.frank_wolfe.SufficientStatistics(
-        BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, budget=None, parameters=given
+        BALL, dpoco.losses.SquaredLoss(1.3, 1.0), records=50, budget=None, plan=given
     )
     assert learner._mechanism.summand.weight == given.weight
     assert learner.guarantee.description == learner._mechanism

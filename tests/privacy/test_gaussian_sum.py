@@ -57,7 +57,6 @@ def on_grid(**more):
 KINDS = [
     *(total(summand) for summand in SUMMANDS),
     total(factorisation=Tree()),
-    total(factorisation=Tree(combined=True)),
     total(factorisation=SquareRoot()),
     total(factorisation=Buffered((0.25,), (0.5,))),
     total(ClippedVector(4, math.inf, 1.5, math.inf), order=3.0),
@@ -119,7 +118,7 @@ def test_every_number_moves_the_loss_or_says_why_not():
     }
     assert moved >= {
         "dimension", "norm", "bound", "bound_l2", "features", "features_l2", "slope", "label",
-        "weight", "arms", "experts", "sides", "counts", "lipschitz", "decay", "weights", "combined",
+        "weight", "arms", "experts", "sides", "counts", "lipschitz", "decay", "weights",
         "pushes", "batch", "scale", "order", "grid",
     }  # fmt: skip
 

@@ -282,7 +282,7 @@ def test_the_engine_and_the_certificate_have_one_mechanism(make, monkeypatch):
     with pytest.raises(BudgetExceeded):
         make()
     monkeypatch.undo()
-    parameters = type(learner.parameters)
+    parameters = type(learner.plan)
     if hasattr(parameters, "mechanism"):  # of which the guarantee is computed, too
         own = parameters.mechanism
         monkeypatch.setattr(parameters, "mechanism", lambda p, *given: halved(own(p, *given)))

@@ -54,15 +54,15 @@ def test_all_functions_are_tried():
 def test_a_learner_takes_them_beside_their_budget_if_they_keep_to_it(kind, calibration):
     problem, own = CASES[kind], options(kind)
     p = planned(kind._accountant, *problem, calibration=calibration, budget=BUDGET, **own)
-    free = kind(*problem, budget=None, parameters=p, source=Source.seeded(1), **own)
+    free = kind(*problem, budget=None, plan=p, source=Source.seeded(1), **own)
     printed = "corrected" not in inspect.signature(FUNCTIONS[kind._accountant]).parameters
     assert free.guarantee.calibration == ("paper" if printed else calibration)
     if kind in OVERSPENT and (printed or calibration == "paper"):
         assert free.guarantee.claimed[0] == pytest.approx(1.0)
         with pytest.raises(dpoco.BudgetExceeded):
-            kind(*problem, budget=BUDGET, parameters=p, **own)
+            kind(*problem, budget=BUDGET, plan=p, **own)
     else:
-        held = kind(*problem, budget=BUDGET, parameters=p, **own)
+        held = kind(*problem, budget=BUDGET, plan=p, **own)
         assert held.guarantee.epsilon_at(BUDGET.delta) <= BUDGET.epsilon
 
 
@@ -83,12 +83,12 @@ def test_states_of_before_keep_their_constants():
     )  # fmt: skip
     for calibration in ("tight", "paper"):
         header, payload = unpack(learner._to_bytes())
-        header["object"]["arguments"] |= {"calibration": calibration, "parameters": None}
+        header["object"]["arguments"] |= {"calibration": calibration, "plan": None}
         again = type(learner)._from_bytes(pack(header, payload))
-        assert again.parameters == learner.parameters
+        assert again.plan == learner.plan
         assert "calibration" not in again.get_params()
         if calibration == "paper":
-            assert again.clone().parameters == learner.parameters
+            assert again.clone().plan == learner.plan
 
 
 def test_streams_of_before_go_on():
@@ -112,7 +112,7 @@ def test_the_trackers_of_section_four_have_the_uniform_prior():
     tracker = asi_tracking.oblivious_tracker(5, horizon=T, budget=BUDGET, switches=2)
     static = asi_tracking.static_tracker(5, horizon=T, budget=BUDGET)
     assert (tracker.prior, tracker.switches, static.switches) == ("at_most", 2, 0)
-    learner = experts.ObliviousTracker(5, horizon=T, budget=BUDGET, parameters=tracker)
+    learner = experts.ObliviousTracker(5, horizon=T, budget=BUDGET, plan=tracker)
     assert learner.guarantee.epsilon <= BUDGET.epsilon
     assert static.regret_bound < tracker.regret_bound
 

@@ -185,7 +185,7 @@ def test_weights_learn_from_values_and_subgradients():
         for loss in losses:
             learner.decide()
             learner.observe(loss)
-        assert learner.switches == learner.parameters.max_switches >= 3
+        assert learner.switches == learner.plan.max_switches >= 3
         assert sum(loss.looks for loss in losses) < 100 * LOOKS
     leader = dpoco.oco.CoupledRegularizedLeader(
         LpBall(2, 2.0, 0.5), dpoco.losses.CustomLoss(1.0, 1.0), horizon=100, budget=None

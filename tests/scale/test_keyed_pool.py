@@ -321,7 +321,7 @@ def test_learners_for_people_make_a_pool_for_users(tmp_path):
     assert pool.guarantee.epsilon == one.guarantee.epsilon
     assert any("at least 2 rounds of its learner apart" in x for x in pool.guarantee.conditions)
     said = KeyedPool(
-        hedge(horizon=9, parameters=one.parameters), max_keys=4, privacy_unit="user",
+        hedge(horizon=9, plan=one.plan), max_keys=4, privacy_unit="user",
         rounds_per_user=3, separation_per_key=2,
     )  # fmt: skip
     assert said.guarantee.mu == pool.guarantee.mu

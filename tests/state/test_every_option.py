@@ -44,7 +44,7 @@ TOGETHER = {
     ("TreeFrankWolfe", "norm_order"): {"noise": "generalized_gaussian"},
 }
 FOR_CALIBRATION_ONLY = ("max_switches",)
-NOT_OPTIONS = ("budget", "parameters", "source", "horizon", "start", "loss_range", "on_violation")
+NOT_OPTIONS = ("budget", "plan", "source", "horizon", "start", "loss_range", "on_violation")
 NUMBERS = {"int": (0, 1, 19, HORIZON - 1), "float": (0.5, 2.5), "bool": (False, True)}
 
 
@@ -70,10 +70,10 @@ def check(cls, problem, name, options):
     learner = built(cls, problem, options)
     if learner is None:
         return False
-    assert cls._from_bytes(learner._to_bytes()).parameters == learner.parameters, options
+    assert cls._from_bytes(learner._to_bytes()).plan == learner.plan, options
     if name in FOR_CALIBRATION_ONLY:
         return True
-    restated = {**options, "parameters": learner.parameters}
+    restated = {**options, "plan": learner.plan}
     budget = options["budget"]
     if budget is not None and learner.guarantee.delta_at(budget.epsilon) > budget.delta:
         with pytest.raises(dpoco.BudgetExceeded):  # noise as printed
@@ -81,7 +81,7 @@ def check(cls, problem, name, options):
         return True
     again = built(cls, problem, restated)
     assert again is not None, options
-    assert again.parameters == learner.parameters, options
+    assert again.plan == learner.plan, options
     return True
 
 

@@ -100,7 +100,7 @@ def test_arguments_as_other_libraries_give_them(listed, tmp_path):
     given = learner.get_params()
     same = kind(**{**given, "horizon": float(learner.horizon)})
     assert same.get_params() == given
-    assert same.parameters == learner.parameters
+    assert same.plan == learner.plan
     copied = clone(learner)
     assert copied is not learner
     assert copied.get_params() == given
@@ -111,7 +111,7 @@ def test_arguments_as_other_libraries_give_them(listed, tmp_path):
         with pytest.raises((TypeError, ValueError), match="horizon"):
             kind(**{**given, "horizon": horizon})
     learner.save(tmp_path / "state")
-    assert dpoco.load(tmp_path / "state", kind).parameters == learner.parameters
+    assert dpoco.load(tmp_path / "state", kind).plan == learner.plan
     with pytest.raises(StateError, match=f"is of a {listed.class_name}, not of a Mine"):
         dpoco.load(tmp_path / "state", Mine)
 
@@ -135,7 +135,7 @@ def test_the_words_of_types_are_those_that_are_accepted(listed):
         made = standard_case(listed.name).make_learner(dpoco.random.Source.seeded(1))
         given = {
             **made._arguments,
-            "parameters": None,
+            "plan": None,
             "budget": made._arguments["budget"] or BUDGET,
         }
     found = dict(words_of(kind))

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import inspect
+from typing import Annotated, Any, Literal
 
 import pytest
 
+from dpoco import _options
 from dpoco._calibrated import Calibrated
-from dpoco._planning import Option, options_of
+from dpoco._options import Option, constructor_options
 from dpoco.learners import LEARNERS
 
 KINDS = [each.load() for each in LEARNERS]
+# What a problem or a budget is made of.
+PROBLEM = {
+    "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
+}  # fmt: skip
 CALIBRATED = [kind for kind in KINDS if issubclass(kind, Calibrated)]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_the_docstring_says_what_every_option_means(kind):
-    for option in options_of(kind).values():
-        assert option.meaning.endswith((".", ")")), option.name
+def test_the_default_of_a_choice_is_one_of_its_words(kind):
+    for option in constructor_options(kind).values():
         if isinstance(option.default, str) and option.choices:
             assert option.default in option.choices, option.name
 
 
+def test_every_option_that_calibration_takes_has_a_sentence_and_no_other():
+    taken = {
+        option.name: option.sentence
+        for kind in CALIBRATED
+        for option in constructor_options(kind).values()
+        if option.name in kind._options and option.name not in PROBLEM
+    }
+    assert taken == _options._SENTENCES
+    assert all(text[0].isupper() or text.startswith("s in") for text in taken.values())
+    assert all(text.endswith(".") and len(text) < 85 for text in taken.values())
+
+
 @pytest.mark.parametrize("kind", CALIBRATED, ids=lambda kind: kind.__name__)
 def test_calibration_takes_the_same_options_with_the_same_defaults(kind):
-    own = options_of(kind)
+    own = constructor_options(kind)
     calibrate = inspect.signature(kind._accountant.calibrate).parameters
     assert {"budget"} < set(kind._options) == (own.keys() & calibrate.keys()) - {"participation"}
     for name in kind._options:
@@ -34,34 +51,38 @@ def test_calibration_takes_the_same_options_with_the_same_defaults(kind):
 
 def test_what_is_read_of_a_constructor():
     class Learner:
-        """Learn.
-
-        Parameters
-        ----------
-        first, second : float
-            Two
-            numbers.
-        mode : {"fast", "slow"}, optional
-            How.
-
-            "fast" is the default.
-        rest
-            Anything.
-
-        Returns
-        -------
-        mode : {"other"}
-            No option.
-        """
-
         def __init__(
-            self, first: float, second: float = 1.0, *, mode: str | None = None, rest: int = 2
+            self,
+            size: float,
+            second: int | Literal["auto", "none"] = "auto",
+            *,
+            batch: int | None = None,
+            mode: Annotated[Literal["fast", "slow"] | None, "How fast."] = None,
+            path: tuple[str, ...] = (),
+            rest: Any = None,
         ) -> None: ...
 
-    empty = inspect.Parameter.empty
-    assert list(options_of(Learner).values()) == [
-        Option("first", ("float",), empty, (), "Two numbers."),
-        Option("second", ("float",), 1.0, (), "Two numbers."),
-        Option("mode", ("str", "None"), None, ("fast", "slow"), 'How. "fast" is the default.'),
-        Option("rest", ("int",), 2, (), "Anything."),
+    none, empty = type(None), inspect.Parameter.empty
+    sentence = _options._SENTENCES["batch"]
+    found = constructor_options(Learner)
+    assert list(found.values()) == [
+        Option("size", (float,), empty),
+        Option("second", (int, str), "auto", ("auto", "none")),
+        Option("batch", (int, none), None, (), sentence),
+        Option("mode", (str, none), None, ("fast", "slow"), "How fast."),
+        Option("path", (tuple,), ()),
+        Option("rest", (object,), None),
     ]
+    assert [each.flag_type for each in found.values()] == [float, str, int, str, str, str]
+    assert found["second"].read("3") == 3
+    assert found["second"].read("auto") == "auto"
+    with pytest.raises(ValueError, match="batch must be int; got 'many'"):
+        found["batch"].read("many")
+
+
+def test_a_derived_class_shows_the_arguments_of_its_base():
+    class Mine(KINDS[0]):
+        pass
+
+    assert constructor_options(Mine) == constructor_options(KINDS[0])
+    assert "__signature__" not in vars(Mine)

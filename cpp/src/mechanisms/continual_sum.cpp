@@ -30,8 +30,6 @@ std::unique_ptr<NoiseProcess> make_process(const SumSettings& settings) {
   switch (settings.factorisation) {
     case Factorisation::tree:
       return make_tree(settings.dimension, settings.horizon, law);
-    case Factorisation::honaker:
-      return make_honaker(settings.dimension, settings.horizon, law);
     case Factorisation::toeplitz:
       return make_toeplitz(settings.dimension, settings.horizon, law);
     case Factorisation::blt:

@@ -144,73 +144,6 @@ class Tree final : public NoiseProcess {
   Levels prefix_;
 };
 
-class Honaker final : public NoiseProcess {
- public:
-  Honaker(Index dimension, std::uint64_t horizon, NoiseLaw law)
-      : d_(checked(dimension, horizon)),
-        draws_(dimension, law),
-        error_(d_, horizon),
-        prefix_(d_, horizon),
-        own_(d_),
-        current_(d_) {}
-
-  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
-    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) one_round(t + r, source, out);
-  }
-  Correlation correlation() const override { return {Factorisation::honaker, draws_.law()}; }
-  void write(Archive& archive) const override {
-    error_.write(archive);
-    prefix_.write(archive);
-  }
-  void read(ArchiveReader& archive, std::uint64_t) override {
-    error_.read(archive, draws_.unit());
-    prefix_.read(archive, draws_.unit());
-  }
-
-  bool matches(std::uint64_t round, const Source& source) const override {
-    // One draw per completed node: 2 t - popcount(t).
-    return draws_.account_for(2 * round - static_cast<std::uint64_t>(std::popcount(round)), source);
-  }
-
- private:
-  void one_round(std::uint64_t t, Source& source, double* out) {
-    const int top = std::countr_zero(t);
-    const double scale = draws_.scale();
-    draws_.next(source, 1, current_.data());
-    for (std::size_t i = 0; i < d_; ++i) current_[i] *= scale;
-    double variance = 1.0;  // of a level-0 estimate, in units of one draw
-    for (int level = 0; level < top; ++level) {
-      // The node's own draw (variance 1) against the sum of its children's estimates.
-      const double own_weight = 1.0 / (1.0 + 1.0 / (2.0 * variance));
-      draws_.next(source, 1, own_.data());
-      const double* left = error_[level];
-      if (draws_.on_lattice()) {
-        // Moved by an integer, as the data do it, all of these move by it: so the estimate is a
-        // function of the noisy nodes.
-        for (std::size_t i = 0; i < d_; ++i) {
-          const double children = left[i] + current_[i];
-          current_[i] = children + nearest_integer(own_weight * (own_[i] - children));
-        }
-        variance = own_weight;
-        continue;
-      }
-      for (std::size_t i = 0; i < d_; ++i) {
-        current_[i] = own_weight * (scale * own_[i]) + (1.0 - own_weight) * (left[i] + current_[i]);
-      }
-      variance = own_weight;
-    }
-    std::copy(current_.begin(), current_.end(), error_[top]);
-    extend_prefix(prefix_, t, current_.data(), 1.0, d_, out);
-  }
-
-  std::size_t d_;
-  Draws draws_;
-  Levels error_;
-  Levels prefix_;
-  std::vector<double> own_;
-  std::vector<double> current_;
-};
-
 class Toeplitz final : public NoiseProcess {
  public:
   Toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law)
@@ -399,10 +332,6 @@ class Silence final : public NoiseProcess {
 
 std::unique_ptr<NoiseProcess> make_tree(Index dimension, std::uint64_t horizon, NoiseLaw law) {
   return std::make_unique<Tree>(dimension, horizon, law);
-}
-
-std::unique_ptr<NoiseProcess> make_honaker(Index dimension, std::uint64_t horizon, NoiseLaw law) {
-  return std::make_unique<Honaker>(dimension, horizon, law);
 }
 
 std::unique_ptr<NoiseProcess> make_toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law) {

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting._terms import Terms
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import Group, Together, Unknown, least, with_tails
@@ -28,6 +28,8 @@ from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
 __all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
+
+T = TypeVar("T", bound=Terms)
 
 _KIND, _VERSION = "dpoco.guarantee", 2
 # Relative, of numbers that are computed again: margins and other machines move them by less.
@@ -65,8 +67,8 @@ _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedD
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
 
-def written(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a dictionary that JSON can carry."""
+def written(guarantee: Terms) -> dict[str, Any]:
+    """Return a JSON-able dictionary that `from_dict` restores exactly."""
     record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
     for name in _ORDER:
         value = getattr(guarantee, name)
@@ -82,8 +84,8 @@ def written(guarantee: Guarantee) -> dict[str, Any]:
     return record
 
 
-def read(record: Mapping[str, Any]) -> Guarantee:
-    """Return the guarantee that `written` wrote.
+def read(record: Mapping[str, Any], make: type[T]) -> T:
+    """Return the guarantee, of the class `make`, that `written` wrote.
 
     Raises
     ------
@@ -100,7 +102,7 @@ def read(record: Mapping[str, Any]) -> Guarantee:
         repeated = {name: _repeated(name, body.pop(name)) for name in _REPEATED}
         earlier = body["seeded"] is None
         read_body(body)
-        stated = Guarantee(**body)
+        stated = make(**body)
         # Of what a caller promises earlier versions said that it is certified.
         believed = earlier and stated.doubts and not stated.seeded
         body["certified"] = body["certified"] and not (believed and stated.description is not None)
@@ -117,7 +119,7 @@ def read(record: Mapping[str, Any]) -> Guarantee:
 
 def read_body(body: dict[str, Any]) -> None:
     """Turn the fields of a record into those of a guarantee; raise for what they must not hold."""
-    kinds = {each.name: each.type for each in fields(Guarantee)}
+    kinds = {each.name: each.type for each in fields(Terms)}
     if body["seeded"] is None:
         body["seeded"] = _was_seeded(body)
     check_types(body, {name: _JSON[kind] for name, kind in kinds.items() if kind in _JSON})
@@ -165,7 +167,7 @@ def _repeated(name: str, value: Any) -> float | str | None:
     return None if value is None else _float(value)
 
 
-def _differs(stated: Guarantee, body: Mapping[str, Any], repeated: Mapping[str, Any]) -> bool:
+def _differs(stated: Terms, body: Mapping[str, Any], repeated: Mapping[str, Any]) -> bool:
     """Return whether a record states something else than what its guarantee has by itself."""
     reproducible = any(text.startswith(_REPRODUCIBLE) for text in stated.conditions)
     if stated.description is None:
@@ -241,8 +243,14 @@ def read_loss(record: Mapping[str, Any], known: tuple[type[Loss], ...] = _LOSSES
         raise ValueError(f"a loss of kind {loss.kind!r} holds other types") from error
 
 
-def verify(stated: Guarantee) -> None:
-    """Raise `StateError` unless the stated point follows, computed once more."""
+def verify(stated: Terms) -> None:
+    """Raise `StateError` unless the stated point follows from a new computation.
+
+    The computation uses the description of what was enforced and drawn, if there is one, or
+    otherwise the guarantee's own curve, which proves nothing about a mechanism. It allows for
+    different last digits on other machines: 1e-12. Whether anything is protected is another
+    question: `dpoco.accounting.verdict.verdict`.
+    """
     loss: Loss | None = stated.loss
     if stated.description is not None:
         loss = stated.description.loss(stated.neighbours)
@@ -258,7 +266,7 @@ def verify(stated: Guarantee) -> None:
         raise StateError("epsilon does not follow from what is stated beside it")
 
 
-def contradicts_itself(stated: Guarantee) -> bool:
+def contradicts_itself(stated: Terms) -> bool:
     """Return whether epsilon does not follow from the loss, or this not from the description."""
     if stated.description is not None and not _follows(stated, stated.description):
         return True
@@ -288,7 +296,7 @@ def contradicts_itself(stated: Guarantee) -> bool:
     return above > stated.delta * (1.0 + _CLOSE) or below < stated.delta * (1.0 - _CLOSE)
 
 
-def _follows(stated: Guarantee, mechanism: Mechanism) -> bool:
+def _follows(stated: Terms, mechanism: Mechanism) -> bool:
     """Return whether loss, horizon and certificate are such as the mechanism allows."""
     loss = mechanism.loss(stated.neighbours)
     own = stated.loss.bare

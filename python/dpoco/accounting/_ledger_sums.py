@@ -1,10 +1,9 @@
 """What charges cost in every currency, and privacy filters: sums that they may fill.
 
-Claim: a charge that consists of independent parts, part i used n_i times, is mu-GDP with mu^2 the
-sum of n_i mu_i^2, has the sum of n_i D_i as Renyi divergence of every order, and is pure with the
-sum of n_i epsilon_i; a purely epsilon-private part is mu-GDP with mu = 2 Phi^-1(1 / (1 + e^-eps)).
-Protecting a replaced instead of an emptied round doubles mu and epsilon, quadruples rho, and turns
-(epsilon, delta) into (2 epsilon, (1 + e^epsilon) delta).
+Claim: what one mechanism releases n times is sqrt(n) mu-GDP, has n times the Renyi divergences of
+every order, and is pure with n epsilon; an epsilon-private mechanism is mu-GDP with
+mu = 2 Phi^-1(1 / (1 + e^-eps)). Protecting a replaced instead of an emptied round doubles mu and
+epsilon, quadruples rho, and turns (epsilon, delta) into (2 epsilon, (1 + e^epsilon) delta).
 
 Claim: let every charge's parameters, and which charge comes next, depend in any way on what was
 released before, and let no charge be admitted that would lift a sum above its limit. Everything
@@ -26,8 +25,8 @@ Roth and Su (2022) for mu; Bun and Steinke (2016), Prop. 27, for rho.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -37,16 +36,13 @@ import numpy as np
 from dpoco._validation import FloatArray, positive_int, real_float
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.rdp import DEFAULT_ORDERS, rdp_delta, rdp_epsilon
-from dpoco.accounting.truncation import charged_delta, charged_epsilon, charged_gaussian_epsilon
 from dpoco.errors import CalibrationError, StateError
-from dpoco.privacy.losses.combined import UNKNOWN, group, least
+from dpoco.privacy.losses.combined import UNKNOWN, Together, group, least, together, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Loss, Pure, Zcdp, pure_renyi
+from dpoco.privacy.losses.loss import ORDERS, UP, Loss, Pure, Zcdp, pure_renyi, sum_up
 
-__all__ = ["CURRENCIES", "WAYS", "Cost", "Exact", "Filter", "FixedPlan", "Part", "Spent",
-           "cost_of_guarantee", "filter_of", "largest_fitting", "pure_mu"]  # fmt: skip
+__all__ = ["CURRENCIES", "WAYS", "Cost", "Exact", "Filter", "Repeated", "Spent", "filter_of",
+           "fixed_epsilon", "known", "largest_fitting", "pure_mu"]  # fmt: skip
 
 _Found = TypeVar("_Found")
 
@@ -56,108 +52,8 @@ WAYS = ("parts", "point")
 _PRECISION, _SMALLEST, _TRIALS = 1e-3, 2.0**-12, 30
 _ROUNDING = 1e-12  # of limits, downwards
 _LARGEST_GAUSSIAN = 1e6  # epsilon: beyond what mu = 1000 spends
-_ORDERS: FloatArray = np.array(DEFAULT_ORDERS)
 # What stored costs call the numbers of a part.
 _STORED: dict[str, type[Loss]] = {"mu": Gaussian, "rho": Zcdp, "pure": Pure}
-
-
-@dataclass(frozen=True)
-class Part:
-    """One mechanism with ideal noise, used `count` times: what one use costs is its loss."""
-
-    count: int = 1
-    loss: Loss = UNKNOWN
-
-    def gaussian(self) -> float:
-        """Return the smallest mu known of one use."""
-        return min(self.loss.mu, pure_mu(self.loss.pure))
-
-    def doubled(self) -> Part:
-        """Return the part for neighbours that are two steps apart."""
-        try:
-            return Part(self.count, group(self.loss, 2))
-        except ValueError:
-            return Part(self.count)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers of a part that is known by them."""
-        known = self.loss.bounds
-        numbers = {n: getattr(p, n) for p in known for n, k in _STORED.items() if type(p) is k}
-        return {"count": self.count, **{n: v for n, v in numbers.items() if v != math.inf}}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Part:
-        """Return the part written by `to_dict`; `KeyError`, `TypeError`, `ValueError` if none."""
-        numbers = {name: value for name, value in record.items() if name != "count"}
-        known = (_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
-        return cls(positive_int("count", record["count"]), least(*known))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one charge costs.
-
-    Attributes
-    ----------
-    parts : tuple of Part
-        Independent parts with ideal noise.
-    mass : float
-        Total variation between the real and the ideal law.
-    epsilon, delta : float
-        A point of the whole charge's curve, truncated tails included; infinite if none is stated.
-    """
-
-    parts: tuple[Part, ...]
-    mass: float = 0.0
-    epsilon: float = math.inf
-    delta: float = 0.0
-
-    def gaussian_square(self) -> float:
-        """Return the smallest known mu^2."""
-        # Not count * (mu * mu): a tiny mu must not vanish in its square.
-        return math.fsum(part.count * mu * mu for part in self.parts for mu in [part.gaussian()])
-
-    def renyi(self, orders: FloatArray) -> FloatArray:
-        """Return the smallest bounds known on the Renyi divergences of `orders`."""
-        total = np.zeros(orders.shape)
-        for part in self.parts:
-            total += part.count * part.loss.renyi(orders)
-        return total
-
-    def pure(self) -> float:
-        """Return the pure epsilon of the real mechanism; infinite with truncated tails."""
-        if self.mass > 0.0:
-            return math.inf
-        return math.fsum(part.count * part.loss.pure for part in self.parts)
-
-    def doubled(self) -> Cost:
-        """Return the cost for neighbours that are two steps apart."""
-        delta = self.delta
-        if delta > 0.0:
-            delta = delta * (1.0 + math.exp(self.epsilon)) if self.epsilon < 700.0 else 1.0
-        parts = tuple(part.doubled() for part in self.parts)
-        return replace(self, parts=parts, epsilon=2.0 * self.epsilon, delta=min(1.0, delta))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary that JSON can carry, of what an event costs."""
-        return {"parts": [part.to_dict() for part in self.parts]}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Cost:
-        """Return the cost written by `to_dict`; `StateError` if it is not one."""
-        try:
-            return cls(tuple(Part.from_dict(row) for row in record["parts"]))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise StateError("malformed cost record") from error
-
-
-def cost_of_guarantee(guarantee: Guarantee) -> Cost:
-    """Return the cost of everything a guarantee covers."""
-    known = guarantee.stated
-    if guarantee.delta == 0.0 and guarantee.loss.mass == 0.0:
-        known = (*known, Pure(guarantee.epsilon))
-    part = Part(1, least(*known))
-    return Cost((part,), guarantee.loss.mass, guarantee.epsilon, guarantee.delta)
 
 
 def pure_mu(epsilon: float) -> float:
@@ -169,6 +65,106 @@ def pure_mu(epsilon: float) -> float:
         return 2.0 * math.sqrt(2.0 * epsilon) * (1.0 + 1e-14)
     # -Phi^-1(1 / (1 + e^eps)): the small probability keeps its digits.
     return -2.0 * float(ndtri(1.0 / (1.0 + math.exp(epsilon)))) * (1.0 + 1e-14) + 1e-15
+
+
+def known(loss: Loss) -> Loss:
+    """Return an ideal loss, together with the Gaussian one that covers it if it is pure."""
+    if loss.pure == math.inf or loss.mu <= (mu := pure_mu(loss.pure)):
+        return loss
+    return least(*loss.bounds, Gaussian(mu))
+
+
+@dataclass(frozen=True)
+class Repeated(Loss):
+    """The loss of `count` independent releases of one ideal mechanism, all fixed in advance."""
+
+    kind = "repeated"
+    one: Loss
+    count: int
+    mu: float = field(init=False)
+    rho: float = field(init=False)
+    pure: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Add up the numbers of one release."""
+        self.require(count=1)
+        object.__setattr__(self, "mu", math.sqrt(self.count) * self.one.mu * UP)
+        for name in ("rho", "pure"):
+            total = sum_up((self.count, getattr(self.one, name), 1.0))
+            object.__setattr__(self, name, total)
+
+    def renyi(self, orders: FloatArray) -> FloatArray:
+        """Return the divergences of one release, `count` times."""
+        return self.count * self.one.renyi(orders) * UP
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one charge costs.
+
+    Attributes
+    ----------
+    loss : Loss
+        Of everything that is charged, truncated tails included.
+    epsilon, delta : float
+        A point of the charge's curve; an infinite epsilon if none is stated.
+    """
+
+    loss: Loss = UNKNOWN
+    epsilon: float = math.inf
+    delta: float = 0.0
+
+    def square(self) -> float:
+        """Return the smallest known mu^2 of the ideal loss."""
+        mu = known(self.loss.bare).mu
+        return mu * mu  # ** would raise where that is infinite
+
+    def renyi(self, orders: FloatArray) -> FloatArray:
+        """Return the smallest bounds known on the Renyi divergences of the ideal loss."""
+        return self.loss.bare.renyi(orders)
+
+    def doubled(self) -> Cost:
+        """Return the cost for neighbours that are two steps apart."""
+        delta = self.delta
+        if delta > 0.0:
+            delta = delta * (1.0 + math.exp(self.epsilon)) if self.epsilon < 700.0 else 1.0
+        loss = with_tails(_twice(self.loss.bare), self.loss.mass)
+        return Cost(loss, 2.0 * self.epsilon, min(1.0, delta))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry, of what an event costs."""
+        parts = self.loss.parts if isinstance(self.loss, Together) else (self.loss,)
+        return {"parts": [_numbers(part) for part in parts]}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Cost:
+        """Return the cost written by `to_dict`; `StateError` if it is not one."""
+        try:
+            return cls(together(*(_part(row) for row in record["parts"])))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise StateError("malformed cost record") from error
+
+
+def _numbers(part: Loss) -> dict[str, Any]:
+    count, one = (part.count, part.one) if isinstance(part, Repeated) else (1, part)
+    numbers = {n: getattr(p, n) for n, k in _STORED.items() for p in one.bounds if type(p) is k}
+    return {"count": count, **{n: v for n, v in numbers.items() if v != math.inf}}
+
+
+def _part(record: Mapping[str, Any]) -> Loss:
+    numbers = {name: value for name, value in record.items() if name != "count"}
+    bounds = (_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
+    count, one = positive_int("count", record["count"]), least(*bounds)
+    return one if count == 1 else Repeated(one, count)
+
+
+def _twice(loss: Loss) -> Loss:
+    """Return an ideal loss for neighbours that are two steps apart."""
+    if isinstance(loss, Together):
+        return together(*map(_twice, loss.parts))
+    if isinstance(loss, Repeated):
+        return Repeated(_twice(loss.one), loss.count)
+    return group(loss, 2)
 
 
 class Spent(NamedTuple):
@@ -200,13 +196,13 @@ class Filter(NamedTuple):
         return min(fitting or prices, key=prices.__getitem__)
 
     def prices(self, cost: Cost) -> dict[str, Spent]:
-        """Return what a charge costs by its parts, and by its stated (epsilon, delta)."""
-        tails = self.tail_factor * cost.mass if cost.mass > 0.0 else 0.0
+        """Return what a charge costs by its loss, and by its stated (epsilon, delta)."""
+        tails = self.tail_factor * cost.loss.mass if cost.loss.mass > 0.0 else 0.0
         if self.currency == "basic":
-            parts, point = Spent(cost.pure(), 0.0), cost.epsilon
+            parts, point = Spent(cost.loss.pure, 0.0), cost.epsilon
         elif self.currency == "gaussian":
             mu = pure_mu(cost.epsilon)
-            parts, point = Spent(cost.gaussian_square(), tails), mu * mu
+            parts, point = Spent(cost.square(), tails), mu * mu
         else:
             order = np.array([self.order])
             parts = Spent(float(cost.renyi(order)[0]), tails)
@@ -261,83 +257,28 @@ class Exact(NamedTuple):
         return float(self.value) if self.finite else math.inf
 
 
-class _Sums(NamedTuple):
-    """Sums over charges in every currency, with what is on the side of them."""
+def fixed_epsilon(costs: Sequence[Cost], delta: float) -> float:
+    """Return the least epsilon known at `delta` of charges that were all fixed in advance.
 
-    charges: int = 0
-    basic: tuple[Exact, Exact] = (Exact(), Exact())
-    gaussian: tuple[Exact, Exact, float] = (Exact(), Exact(), 0.0)
-    renyi: tuple[FloatArray, Exact, float] = (np.zeros(len(_ORDERS)), Exact(), 0.0)
-
-    def plus(self, cost: Cost) -> _Sums:
-        by_pure = cost.pure() <= cost.epsilon
-        epsilon, delta = (cost.pure(), 0.0) if by_pure else (cost.epsilon, cost.delta)
-        square, side, mass = cost.gaussian_square(), 0.0, cost.mass
-        if not square < math.inf:
-            mu = pure_mu(cost.epsilon)
-            square, side, mass = mu * mu, cost.delta, 0.0  # ** would raise where that is infinite
-        curve, renyi_side, renyi_mass = cost.renyi(_ORDERS), 0.0, cost.mass
-        if not np.isfinite(curve).any():
-            curve = pure_renyi(cost.epsilon, _ORDERS)
-            renyi_side, renyi_mass = cost.delta, 0.0
-        b, g, r = self.basic, self.gaussian, self.renyi
-        return _Sums(
-            self.charges + 1,
-            (b[0].plus(epsilon), b[1].plus(delta)),
-            (g[0].plus(square), g[1].plus(side), g[2] + mass),
-            (r[0] + curve, r[1].plus(renyi_side), r[2] + renyi_mass),
-        )
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest of basic, Gaussian and Renyi composition; infinite if all fail."""
-        if not self.charges:
-            return 0.0
-        basic = float(self.basic[0]) if float(self.basic[1]) <= delta else math.inf
-        return min(basic, self._gaussian(delta), self._renyi(delta))
-
-    def _gaussian(self, delta: float) -> float:
-        squares, side, mass = self.gaussian
-        left, total = delta - float(side), math.sqrt(float(squares)) * (1.0 + 1e-15)
-        if not left > 0.0 or total == math.inf:
-            return math.inf
-        return charged_gaussian_epsilon(total, left, mass)
-
-    def _renyi(self, delta: float) -> float:
-        orders, (total, side, mass) = _ORDERS, self.renyi
-        left, known = delta - float(side), np.isfinite(total)
-        if not left > 0.0 or not known.any():
-            return math.inf
-        orders, total = orders[known], total[known]
-        return charged_epsilon(
-            lambda target: rdp_epsilon(orders, total, target),
-            lambda e: charged_delta(lambda x: rdp_delta(orders, total, x), e, mass),
-            left,
-            mass,
-        )
-
-
-class FixedPlan(NamedTuple):
-    """Charges that were all fixed in advance: the smallest of all composition bounds counts.
-
-    Those of all charges, and of the ones that are not purely private, whose epsilons are added.
+    The losses are composed in three ways, and the smallest bound counts. In each way, a charge of
+    which nothing is known that would add up counts with its stated (epsilon, delta) instead.
     """
+    ways = (
+        [cost.loss.pure <= cost.epsilon for cost in costs],
+        [cost.square() < math.inf for cost in costs],
+        [bool(np.isfinite(cost.renyi(ORDERS)).any()) for cost in costs],
+    )
+    return min(_composed(costs, by_loss, delta) for by_loss in ways)
 
-    everything: _Sums = _Sums()
-    impure: _Sums = _Sums()
-    pure: Exact = Exact()
 
-    def plus(self, cost: Cost) -> FixedPlan:
-        """Return the plan with one more charge; in constant time."""
-        if cost.pure() < math.inf:
-            return FixedPlan(self.everything.plus(cost), self.impure, self.pure.plus(cost.pure()))
-        return FixedPlan(self.everything.plus(cost), self.impure.plus(cost), self.pure)
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon known at `delta`; infinite if there is none."""
-        best = self.everything.epsilon(delta)
-        if self.impure.charges == self.everything.charges:
-            return best
-        return min(best, float(self.pure) + self.impure.epsilon(delta))
+def _composed(costs: Sequence[Cost], by_loss: Iterable[bool], delta: float) -> float:
+    losses, side = list[Loss](), list[float]()
+    for cost, own in zip(costs, by_loss, strict=True):
+        loss = cost.loss if own else Pure(cost.epsilon)
+        losses.append(with_tails(known(loss.bare), loss.mass))
+        side.append(0.0 if own else cost.delta)
+    left, total = delta - math.fsum(side), together(*losses)
+    return min(total.epsilon(left), total.pure) if left >= 0.0 else math.inf
 
 
 def largest_fitting(attempt: Callable[[float], _Found | None], largest: float) -> _Found | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-import dpoco
+from dpoco import _core
 from dpoco._validation import positive_int
+from dpoco.accounting._terms import Terms
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
-from dpoco.accounting.guarantee import Guarantee
 
 __all__ = ["AGAINST", "Section", "odds_factor", "plain_sections", "span"]
 
@@ -50,13 +50,13 @@ _CLOSE, _SIMILAR = 0.1, 0.5
 _PROGRAM = ("The program", "The operating system", "Each user's device", "The device")
 
 
-def span(guarantee: Guarantee) -> str:
+def span(guarantee: Terms) -> str:
     """Return "1000 rounds", or "1 release" of a data set of records."""
     noun = "release" if guarantee.unit == "one record" else "round"
     return f"{guarantee.horizon} {noun}" + ("" if guarantee.horizon == 1 else "s")
 
 
-def odds_factor(guarantee: Guarantee) -> tuple[float, float]:
+def odds_factor(guarantee: Terms) -> tuple[float, float]:
     """Return the factor that odds can rise by, and the probability of exceeding it."""
     factor = math.exp(min(guarantee.epsilon, 700.0))
     pure = guarantee.delta == 0.0
@@ -64,7 +64,7 @@ def odds_factor(guarantee: Guarantee) -> tuple[float, float]:
 
 
 def plain_sections(
-    g: Guarantee, people: int | None = None, about: Mapping[str, str] | None = None
+    g: Terms, people: int | None = None, about: Mapping[str, str] | None = None
 ) -> Iterator[Section]:
     """Yield title, text and items of every section.
 
@@ -110,13 +110,13 @@ def plain_sections(
 
 
 def _head(about: Mapping[str, str]) -> Section:
-    named = {"Software": f"dpoco {dpoco.__version__}", **about}
+    named = {"Software": f"dpoco {_core.__version__}", **about}
     title = named.pop("Title", "")
     items = tuple(f"{name}: {value}" for name, value in named.items())
     return "Privacy statement" + (f": {title}" if title else ""), "", items
 
 
-def _warnings(g: Guarantee, people: int | None) -> Iterator[str]:
+def _warnings(g: Terms, people: int | None) -> Iterator[str]:
     if g.seeded:
         yield "The noise is reproducible. The numbers below would hold if it were secret."
     elif g.description is None:
@@ -132,7 +132,7 @@ def _warnings(g: Guarantee, people: int | None) -> Iterator[str]:
         yield f"{fails}: delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}."
 
 
-def _protected(g: Guarantee) -> str:
+def _protected(g: Terms) -> str:
     """Return what is protected, in words that follow the numbers."""
     other = "was left empty" if g.change == "zero_out" else "had been anything else"
     thing, apart = _THINGS.get(g.unit, g.unit), g.delta_at(0.0)
@@ -146,7 +146,7 @@ def _protected(g: Guarantee) -> str:
     return f"{thing}, weakly: {if_other}."
 
 
-def _learned(g: Guarantee) -> Iterator[str]:
+def _learned(g: Terms) -> Iterator[str]:
     """Yield the three risks of Opinion 05/2014 of the Article 29 Working Party, and what is left.
 
     Proof of each number: ``docs/privacy/explanations.md``.
@@ -197,7 +197,7 @@ def _learned(g: Guarantee) -> Iterator[str]:
     )
 
 
-def _sorted(g: Guarantee) -> tuple[tuple[str, ...], ...]:
+def _sorted(g: Terms) -> tuple[tuple[str, ...], ...]:
     """Return all conditions: what is public, duties, what the program does, and the rest."""
     public, duties, program, rest = list[str](), list[str](), list[str](), list[str]()
     for text in g.conditions:
@@ -210,7 +210,7 @@ def _sorted(g: Guarantee) -> tuple[tuple[str, ...], ...]:
     return tuple(public), tuple(duties), tuple(program), tuple(rest)
 
 
-def _further_duties(g: Guarantee) -> tuple[str, ...]:
+def _further_duties(g: Terms) -> tuple[str, ...]:
     return (
         f"The operator stops after {span(g)}.",
         "The operator keeps raw data, logs and the key of the noise secret.",
@@ -218,7 +218,7 @@ def _further_duties(g: Guarantee) -> tuple[str, ...]:
     )
 
 
-def _uncovered(g: Guarantee) -> Iterator[str]:
+def _uncovered(g: Terms) -> Iterator[str]:
     if g.unit not in ("one person", "one user"):
         ten = math.exp(min(group_epsilon(g, 10), 700.0))
         yield f"More than {g.unit}: several of one person. " + _bounded(

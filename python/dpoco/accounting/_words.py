@@ -13,6 +13,9 @@ REGRET_SCOPES = {
 }
 
 
+UNPROVED = "regret"  # the detail that says why no bound on regret is proved
+
+
 def norm_name(q: float) -> str:
     """Return "l2", "l3", "linf", ..."""
     return "linf" if q == math.inf else f"l{q:g}"
@@ -30,6 +33,13 @@ DOUBLED = (
     "Counts as two changes (epsilon doubles), because the ledger is about replaced rounds and the "
     "guarantee about emptied ones: a ledger with relation='zero_out' charges it once."
 )
+CHARGES_REACT = "Charges may depend on releases, but not on the data themselves."
+CHARGES_FIXED = "The operator fixed all charges before the first release."
+CHARGED_BEFORE = (
+    "The operator charges everything to this ledger that is released from the data, before it is "
+    "released."
+)
+ONE_UNIT_EACH = "One change of the data changes at most one unit of what each learner sees."
 INDEPENDENT = "The learners' noises are independent."
 UNSEEN = "Nobody who reacts to releases sees what the protected user is shown."
 

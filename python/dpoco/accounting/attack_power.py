@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from dpoco._validation import positive_int, real_float
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.combined import group, with_tails
 
 __all__ = ["group_epsilon", "guessing_probability", "posterior", "test_power"]
@@ -32,7 +32,7 @@ __all__ = ["group_epsilon", "guessing_probability", "posterior", "test_power"]
 _SHARES = np.concatenate([[0.0, 1.0], np.geomspace(1e-3, 4.0, 96)])
 
 
-def guessing_probability(guarantee: Guarantee, prior: float = 0.5) -> float:
+def guessing_probability(guarantee: Terms, prior: float = 0.5) -> float:
     """Return a bound on the probability to guess which of two neighbouring streams was there.
 
     Parameters
@@ -47,7 +47,7 @@ def guessing_probability(guarantee: Guarantee, prior: float = 0.5) -> float:
     return min(1.0, 1.0 - p + p * guarantee.delta_at(math.log1p(-p) - math.log(p)))
 
 
-def test_power(guarantee: Guarantee, false_alarm: float) -> float:
+def test_power(guarantee: Terms, false_alarm: float) -> float:
     """Return a bound on the power of every test between two neighbouring streams.
 
     Parameters
@@ -79,7 +79,7 @@ def posterior(prior: float, factor: float) -> float:
     return p * factor / (1.0 - p + p * factor)
 
 
-def group_epsilon(guarantee: Guarantee, units: int, delta: float | None = None) -> float:
+def group_epsilon(guarantee: Terms, units: int, delta: float | None = None) -> float:
     """Return the smallest epsilon known for streams that differ in up to `units` units.
 
     Parameters
@@ -122,7 +122,7 @@ def _in_steps(delta: float, epsilon: float, k: int) -> float:
     return delta * math.expm1(k * epsilon) / math.expm1(epsilon)
 
 
-def _epsilons(guarantee: Guarantee) -> list[float]:
+def _epsilons(guarantee: Terms) -> list[float]:
     scale = guarantee.epsilon if guarantee.epsilon > 0.0 else 1.0
     return [float(epsilon) for epsilon in scale * _SHARES]
 

@@ -328,7 +328,7 @@ def noise_scale(experts: int, noise: str, budget: Budget) -> float:
 
 
 def regret(experts: int, parameters: BatchShareParameters, rounds: int) -> ShareRegret | None:
-    """Return the regret bounds of `parameters` after `rounds` rounds; None for the paper's update.
+    """Return the regret bounds of `plan` after `rounds` rounds; None for the paper's update.
 
     For an endless stream every `rounds` is covered; bounds hold for each of them.
     """

@@ -17,7 +17,7 @@ For "blt_normalised", column i of the same C is divided by the level of its bloc
 of the first draw's scale: `column_norm` is that of "blt", and rows are shorter.
 
 Proof: ``docs/privacy/continual_sum.md``, which also derives every formula below. Sources: Dwork et
-al. and Chan et al. (tree, 2010); Honaker (2015); Fichtenberger, Henzinger and Upadhyay (square-root
+al. and Chan et al. (tree, 2010); Fichtenberger, Henzinger and Upadhyay (square-root
 Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
 """
 
@@ -55,7 +55,7 @@ __all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
 
 Method = str | Buffered  # a name, or parameters of its own for as many pushes
 
-METHODS = ("blt", "tree", "honaker", "toeplitz", "blt_normalised")
+METHODS = ("blt", "tree", "toeplitz", "blt_normalised")
 _BUFFERED = ("blt", "blt_normalised")
 # Methods whose noise grows with every round, exactly, but for falls that bounds count: rows of a
 # Toeplitz factor.
@@ -88,7 +88,7 @@ def factorisation(method: Method, pushes: int) -> Buffered | Normalised | Square
     if method in _BUFFERED:
         plain = SHIPPED[shipped(n)]
         return plain if method == "blt" else Normalised(plain.decay, plain.weights, n)
-    return SquareRoot() if method == "toeplitz" else Tree(combined=method == "honaker")
+    return SquareRoot() if method == "toeplitz" else Tree()
 
 
 def name_of(method: Method) -> str:
@@ -120,7 +120,7 @@ def column_norm(method: Method, horizon: int | None) -> float:
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves; None means 10^9.
@@ -134,7 +134,7 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Factorisation.
     t : int or array_like of int
         Rounds in 1..horizon.
@@ -162,7 +162,7 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
     else:
         squared = np.zeros(rounds.shape)
         for bit in range(n.bit_length()):
-            squared += _node_variance(own, bit) * ((rounds >> bit) & 1)
+            squared += (rounds >> bit) & 1
         norm = np.sqrt(squared)
     return float(norm) if rounds.ndim == 0 else norm
 
@@ -171,8 +171,8 @@ def worst_round(method: Method, horizon: int | None) -> int:
     """Return the round t <= horizon whose released sum is noisiest, in O(log^2 n).
 
     BLT and Toeplitz rows grow with t, so it is the last one; normalised BLT is noisiest at the end
-    of a block, which is looked for. For the trees the variance is a sum of
-    positive terms over the bits set in t; a t < n first differs from n at a bit that is set in n
+    of a block, which is looked for. For the tree the variance is the
+    number of bits set in t; a t < n first differs from n at a bit that is set in n
     and not in t, and is then best with all lower bits set: log2(n) candidates besides n.
     """
     n = _checked(method, horizon)
@@ -210,7 +210,7 @@ def root_mean_square_row(method: Method, horizon: int | None) -> float:
     for bit in range(n.bit_length()):
         half = 1 << bit
         whole, rest = divmod(n + 1, 2 * half)
-        total += _node_variance(own, bit) * (whole * half + max(0, rest - half))
+        total += whole * half + max(0, rest - half)
     return math.sqrt(total / n)
 
 
@@ -249,7 +249,7 @@ def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Factorisation, or one with parameters of its own.
     horizon : int or None
         Number of leaves; None means 10^9.
@@ -281,7 +281,7 @@ def choose_method(
     if horizon is None:  # draws that get smaller towards 10^9 would gain nothing before
         return choose_buffers(None, near, batch)
     n = resolve_horizon(horizon)
-    others = [m for m in ("tree", "honaker", "toeplitz") if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
+    others = [m for m in ("tree", "toeplitz") if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
     first = choose_buffers(n, near, batch)
     return min((first, *others), key=lambda method: max_error(method, n, near, batch))
 
@@ -310,7 +310,7 @@ def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: flo
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves.
@@ -331,11 +331,6 @@ def _checked(method: Method, horizon: int | None) -> int:
     if method == "toeplitz" and n > TOEPLITZ_LIMIT:
         raise ValueError(f"method 'toeplitz' is limited to {TOEPLITZ_LIMIT} rounds; got {n}")
     return n
-
-
-def _node_variance(tree: Tree, level: int) -> float:
-    """Return the variance of the estimate of a node of 2^level leaves, per unit noise."""
-    return 1.0 if not tree.combined else 2.0**level / (2.0 ** (level + 1) - 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from dpoco._validation import imported, positive_float, positive_int, real_float
-from dpoco.accounting._ledger_sums import Cost, Part
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting._ledger_sums import Repeated, known
+from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.bounded_range import BoundedRange
+from dpoco.privacy.losses.combined import together
 from dpoco.privacy.losses.gaussian import Gaussian
-from dpoco.privacy.losses.loss import Pure, Zcdp
+from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 
-__all__ = ["cost_of_event", "event_of", "gaussian_event", "nonprivate_event", "relation",
+__all__ = ["event_of", "gaussian_event", "loss_of_event", "nonprivate_event", "relation",
            "zcdp_event"]  # fmt: skip
 
 
@@ -57,7 +59,7 @@ def nonprivate_event() -> Any:
     return _dp_accounting().NonPrivateDpEvent()
 
 
-def event_of(guarantee: Guarantee) -> Any:
+def event_of(guarantee: Terms) -> Any:
     """Return the event of the guarantee's ideal noise; `ValueError` if there is none."""
     if not guarantee.private:
         return nonprivate_event()
@@ -70,8 +72,8 @@ def event_of(guarantee: Guarantee) -> Any:
     raise ValueError("no dp_accounting event describes this guarantee; use delta_at, epsilon_at")
 
 
-def cost_of_event(event: Any, count: int = 1) -> Cost:
-    """Return the cost of `count` repetitions of an event, its sensitivity being 1.
+def loss_of_event(event: Any) -> Loss:
+    """Return the loss of an event, its sensitivity being 1.
 
     Raises
     ------
@@ -81,6 +83,11 @@ def cost_of_event(event: Any, count: int = 1) -> Cost:
         For events of kinds that have no closed form here, and for parameters that no such mechanism
         has: a negative cost would enlarge the budget.
     """
+    return together(*_parts(event, 1))
+
+
+def _parts(event: Any, count: int) -> Iterator[Loss]:
+    """Yield the losses of the independent mechanisms that an event repeats `count` times."""
     dpa = sys.modules.get("dp_accounting")  # which whoever has an event has imported
     if dpa is None or not isinstance(event, dpa.DpEvent):
         raise TypeError(
@@ -88,25 +95,28 @@ def cost_of_event(event: Any, count: int = 1) -> Cost:
         )
     if isinstance(event, dpa.SelfComposedDpEvent):
         inner = positive_int("count", event.count)
-        return cost_of_event(event.event, positive_int("count", count * inner))
-    if isinstance(event, dpa.ComposedDpEvent):
-        parts = [cost_of_event(inner, count).parts for inner in event.events]
-        return Cost(tuple(part for some in parts for part in some))
-    if isinstance(event, dpa.NoOpDpEvent):
-        return Cost(())
+        yield from _parts(event.event, positive_int("count", count * inner))
+    elif isinstance(event, dpa.ComposedDpEvent):
+        for part in event.events:
+            yield from _parts(part, count)
+    elif not isinstance(event, dpa.NoOpDpEvent):
+        one = known(_single(event, dpa))
+        yield one if count == 1 else Repeated(one, count)
+
+
+def _single(event: Any, dpa: Any) -> Loss:
     if isinstance(event, dpa.GaussianDpEvent):
-        return Cost((Part(count, Gaussian(_reciprocal(event.noise_multiplier))),))
+        return Gaussian(_reciprocal(event.noise_multiplier))
     if isinstance(event, dpa.LaplaceDpEvent):
-        return Cost((Part(count, Pure(_reciprocal(event.noise_multiplier))),))
+        return Pure(_reciprocal(event.noise_multiplier))
     if isinstance(event, dpa.ZCDpEvent) and event.xi == 0.0:
-        return Cost((Part(count, Zcdp(real_float("rho", event.rho))),))
+        return Zcdp(real_float("rho", event.rho))
     if isinstance(event, dpa.RandomizedResponseDpEvent):
         p = real_float("noise_parameter", event.noise_parameter)
         buckets = positive_int("num_buckets", event.num_buckets)
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"noise_parameter must be in [0, 1]; got {p!r}")
-        odds = (1.0 - p) * buckets / p if p > 0.0 else math.inf
-        return Cost((Part(count, Pure(math.log1p(odds))),))
+        return Pure(math.log1p((1.0 - p) * buckets / p) if p > 0.0 else math.inf)
     raise ValueError(f"a ledger has no closed form for {type(event).__name__}")
 
 

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dpoco._json import plain_float
 from dpoco.accounting._loss_words import in_words
 from dpoco.accounting._plain_statement import (
     AGAINST,
@@ -21,14 +21,10 @@ from dpoco.accounting._plain_statement import (
     plain_sections,
     span,
 )
-from dpoco.accounting._records import plain_float
+from dpoco.accounting._terms import Terms
+from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
-from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.regret_bounds import UNPROVED
 from dpoco.accounting.verdict import issuer_says, verdict
-
-if TYPE_CHECKING:
-    from dpoco.accounting._ledger_book import Book, Entry
 
 __all__ = ["as_html", "explain", "facts", "neighbours", "one_line", "statement"]
 
@@ -58,7 +54,7 @@ _OPEN = {
 REVIEWS: dict[str, str] = {}
 
 
-def facts(guarantee: Guarantee) -> dict[str, Any]:
+def facts(guarantee: Terms) -> dict[str, Any]:
     """Return the numbers behind `explain`, as a JSON-able dictionary.
 
     Keys: ``epsilon``, ``delta``, ``private``, ``certified``, ``change``, ``view``, ``unit``,
@@ -102,7 +98,7 @@ def facts(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def explain(
-    guarantee: Guarantee,
+    guarantee: Terms,
     *,
     plain: bool = False,
     people: int | None = None,
@@ -167,7 +163,7 @@ def explain(
     return "\n".join(lines)
 
 
-def _said(g: Guarantee) -> Iterator[str]:
+def _said(g: Terms) -> Iterator[str]:
     """Yield what only the issuer says, an item each."""
     for name, value in issuer_says(g).items():
         if isinstance(value, dict):
@@ -203,7 +199,7 @@ def _meaning(record: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _not_protected(guarantee: Guarantee, record: dict[str, Any]) -> Iterator[str]:
+def _not_protected(guarantee: Terms, record: dict[str, Any]) -> Iterator[str]:
     def number(value: float | str) -> str:
         return "nothing known" if isinstance(value, str) else f"{value:.4g}"
 
@@ -243,16 +239,16 @@ _ARITHMETIC = {
 }
 
 
-def neighbours(change: str, view: str, unit: str) -> list[str]:
+def neighbours(change: str, view: str, unit: str) -> str:
     """Return who cannot tell what apart, in two lines."""
     streams = "data sets" if unit == "one record" else "streams"
     apart = f"two {streams} that differ in the data of {unit}, {_CHANGES[change]}"
     if view == "server":
         apart = "any two values of one user's data, each user on their own"
-    return [f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart", f"              {apart},"]
+    return f"  Protected:  {unit}: {_OBSERVERS[view]} tell apart\n              {apart},"
 
 
-def one_line(guarantee: Guarantee) -> str:
+def one_line(guarantee: Terms) -> str:
     """Return the guarantee in one line, which begins with the verdict unless it is protected."""
     g, found = guarantee, verdict(guarantee)
     if not g.private:
@@ -268,7 +264,7 @@ def one_line(guarantee: Guarantee) -> str:
     return f"<Guarantee: {doubt[found.kind]}{point}>"
 
 
-def statement(guarantee: Guarantee) -> str:
+def statement(guarantee: Terms) -> str:
     """Return the guarantee as a statement of several lines: the verdict, what follows, and words.
 
     Everything below "Stated by the issuer" is what a record says and nobody can compute from the
@@ -287,7 +283,7 @@ def statement(guarantee: Guarantee) -> str:
         first,
         f"Differential privacy: epsilon = {g.epsilon:.6g}, delta = {g.delta:.6g}"
         + ("" if g.certified else "  [NOT CERTIFIED, see above]"),
-        *neighbours(g.change, g.view, g.unit),
+        neighbours(g.change, g.view, g.unit),
         "              beyond a factor e^epsilon in probability, up to delta",
     ]
     lines += [f"  Equivalent: {', '.join(native)}"] if native else []
@@ -317,13 +313,13 @@ def statement(guarantee: Guarantee) -> str:
     return "\n".join(lines)
 
 
-def _extent(guarantee: Guarantee) -> str:
+def _extent(guarantee: Terms) -> str:
     if guarantee.unit == "one record" and guarantee.horizon == 1:
         return "released once"
     return f"over at most {span(guarantee)}, taken together"
 
 
-def _utility(guarantee: Guarantee) -> list[str]:
+def _utility(guarantee: Terms) -> list[str]:
     """Return the lines on regret and on the parameters behind the numbers."""
     lines = []
     details = dict(guarantee.details)
@@ -354,59 +350,3 @@ def _plain(value: float | str | None) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else f"{value:.6g}"
-
-
-# -- the report of a ledger ------------------------------------------------------------------------
-
-IN_WORDS = {
-    "auto": "decided by the first charge",
-    "basic": "epsilons and deltas add up",
-    "gaussian": "squares of the GDP parameters add up",
-    "renyi": "Renyi divergences of one order add up",
-    "smallest bound": "the smallest bound of a plan that was fixed in advance",
-}
-
-
-def ledger_text(book: Book, unit: str | None, currency: str) -> str:
-    """Return the report of a ledger."""
-    budget, entries = book.budget, book.entries
-    lines = [
-        f"Privacy ledger: epsilon = {budget.epsilon:.6g}, delta = {budget.delta:.6g} for "
-        "everything charged",
-        *neighbours(book.change, book.view, unit or "the unit of the first charge"),
-        "              beyond what the budget allows",
-        f"  Currency:   {currency}: {IN_WORDS[currency]}"
-        + (" (charges may react to releases)" if book.adaptive else ""),
-        f"  Spent:      {book.spent():.2%}",
-    ]
-    left, for_one = book.remaining(), "nothing"
-    if left is not None:
-        noise = " with Gaussian noise" if currency in ("gaussian", "renyi") else ""
-        both = f"epsilon = {left.epsilon:.6g}, delta = {left.delta:.6g}"
-        for_one = f"{both} for one more charge{noise}"
-    lines.append(f"  Left:       {for_one}")
-    if book.adaptive and entries and math.isfinite(book.fixed_epsilon()):
-        lines.append(
-            f"  So far:     epsilon = {book.fixed_epsilon():.6g} at the same delta, had these "
-            "charges been fixed in advance"
-        )
-    lines.append(f"  Charges:    {len(entries) or 'none'}")
-    for number, entry in enumerate(entries, 1):
-        lines.append(f"    {number}. {entry.label}: {_price(currency, entry)}")
-        lines += [f"       {entry.condition}"] if entry.condition else []
-    lines.append("  Proof:      docs/privacy/ledger.md")
-    return "\n".join(lines)
-
-
-def _price(currency: str, entry: Entry) -> str:
-    cost, known = entry.cost, list[str]()
-    if math.isfinite(cost.epsilon):
-        known.append(f"epsilon = {cost.epsilon:.6g} at delta = {cost.delta:.3g}")
-    if currency in ("gaussian", "renyi"):
-        name = "mu^2" if currency == "gaussian" else "divergence"
-        known.append(f"{name} {entry.price.main:.4g}")
-        if entry.price.side > 0.0:
-            known.append(f"delta {entry.price.side:.3g} on the side")
-    if not getattr(entry.claim.guarantee, "certified", True):
-        known.append("NOT CERTIFIED")
-    return ", ".join(known) or "an event"

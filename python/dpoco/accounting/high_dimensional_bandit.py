@@ -23,6 +23,7 @@ import numpy as np
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_wolfe
+from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
@@ -30,7 +31,7 @@ from dpoco.accounting.leaf_bounds import L1Geometry
 from dpoco.accounting.linucb import NEIGHBOURS, check_sizes
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParameters
-from dpoco.accounting.regret_bounds import UNPROVED, without_regret
+from dpoco.accounting.regret_bounds import without_regret
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.accounting.truncation import charged_gaussian_mu
@@ -337,7 +338,7 @@ def calibrate(
         Of each arm.
     gap : float
         In [0, inf].
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         For tree arms.
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.

@@ -13,30 +13,147 @@ Proof: ``docs/privacy/ledger.md``, with sources (filters: Rogers et al., 2016; F
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 from dpoco import _literals as literals
 from dpoco._validation import choice, real_float
-from dpoco.accounting._ledger_book import Book, Claim, Entry, claim_of
-from dpoco.accounting._ledger_sums import CURRENCIES, WAYS, filter_of, largest_fitting
+from dpoco.accounting._certificate import contradicts_itself
+from dpoco.accounting._ledger_sums import (
+    CURRENCIES,
+    WAYS,
+    Cost,
+    Exact,
+    Filter,
+    Spent,
+    filter_of,
+    fixed_epsilon,
+    largest_fitting,
+)
 from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
+from dpoco.accounting._words import (
+    CHARGED_BEFORE,
+    CHARGES_FIXED,
+    CHARGES_REACT,
+    DOUBLED,
+    INDEPENDENT,
+    ONE_UNIT_EACH,
+    PROMISED,
+    UNSEEN,
+)
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.explanation import IN_WORDS, as_html, ledger_text
+from dpoco.accounting.events import loss_of_event
+from dpoco.accounting.explanation import as_html, neighbours
+from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
-from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.losses.combined import least, with_tails
+from dpoco.privacy.losses.loss import Pure
+from dpoco.privacy.neighbours import CHANGES, VIEWS, Neighbours
 
 __all__ = ["Entry", "Ledger"]
 
-_KIND, _VERSION = "dpoco.ledger", 2
+_KIND, _ENTRY, _VERSION = "dpoco.ledger", "dpoco.ledger_entry", 2
 _OPTIONS = frozenset({"relation", "view", "unit", "currency", "adaptive", "side_share"})
 _FIELDS = _OPTIONS | {"budget", "entries", "ways"}
-_UNIT = "one round"
+_CLAIMED: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("label", "change", "view", "unit"), (str,)), "same_unit": (bool,)
+}  # fmt: skip
+_UNIT, _ANY_UNIT = "one round", "the unit of the first charge"
+_NOTHING = Spent(0.0, 0.0)
+_CLOSE = 1e-9  # roundings, of differences and between machines
 _Opened = TypeVar("_Opened")
+
+# What a currency is called in prices, and how charges add up in it.
+_AMOUNTS = {"basic": "epsilon", "gaussian": "mu^2", "renyi": "Renyi divergence"}
+_ADDS_UP = {
+    "auto": "decided by the first charge",
+    "basic": "epsilons and deltas add up",
+    "gaussian": "squares of the GDP parameters add up",
+    "renyi": "Renyi divergences of one order add up",
+    "smallest bound": "the smallest bound of a plan that was fixed in advance",
+}
+_REFUSED = (
+    "{label!r} costs {amount} = {price.main:.6g} with delta = {price.side:.3g} on the side; left "
+    "are {main:.6g} and {side:.3g}"
+)
+_REPORT = """\
+Privacy ledger: epsilon = {budget.epsilon:.6g}, delta = {budget.delta:.6g} for everything charged
+{neighbours}
+              beyond what the budget allows
+  Currency:   {currency}: {adds_up}{reacting}
+  Spent:      {spent:.2%}
+  Left:       {left}
+{so_far}\
+  Charges:    {number}
+{charges}\
+  Proof:      docs/privacy/ledger.md"""
+_SO_FAR = (
+    "  So far:     epsilon = {:.6g} at the same delta, had these charges been fixed in advance\n"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One charge, of a guarantee or of a ``dp_accounting`` event.
+
+    Attributes
+    ----------
+    label : str
+        What the charge is for.
+    change, view, unit : str
+        Of what is charged, as in `Guarantee`.
+    same_unit : bool
+        Whether the caller promises that this unit is the ledger's, in other words.
+    guarantee : Guarantee or None
+        None for an event.
+    charged : Cost
+        Cost under `change`.
+    cost : Cost
+        Cost for the ledger's change.
+    condition : str
+        Under which its change and view count as the ledger's; may be empty.
+    price : Spent
+        What it took of the ledger's sums.
+    way : str
+        How it was paid: by its "parts", or by its "point" (epsilon, delta).
+    """
+
+    label: str
+    change: str
+    view: str
+    unit: str
+    same_unit: bool
+    guarantee: Guarantee | None
+    charged: Cost
+    cost: Cost
+    condition: str
+    price: Spent = _NOTHING
+    way: str = "parts"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary that JSON can carry, of what was charged."""
+        own = {name: getattr(self, name) for name in _CLAIMED}
+        stored = None if self.guarantee is None else self.guarantee.to_dict()
+        cost = self.charged.to_dict() if self.guarantee is None else None
+        return {"kind": _ENTRY, "version": _VERSION, **own, "guarantee": stored, "cost": cost}
+
+    def text(self, currency: str) -> str:
+        """Return the charge and its price, as a report says it."""
+        point, price = f"epsilon = {self.cost.epsilon:.6g} at delta = {self.cost.delta:.3g}", ""
+        if currency in ("gaussian", "renyi"):
+            name = "mu^2" if currency == "gaussian" else "divergence"
+            price = f"{name} {self.price.main:.4g}"
+        side = f"delta {self.price.side:.3g} on the side"
+        doubted = self.guarantee is not None and not self.guarantee.certified
+        known = [point] * math.isfinite(self.cost.epsilon) + [price] * bool(price)
+        known += [side] * bool(price and self.price.side > 0.0) + ["NOT CERTIFIED"] * doubted
+        return f"{self.label}: {', '.join(known) or 'an event'}"
 
 
 class Ledger:
@@ -113,53 +230,61 @@ class Ledger:
                 raise CalibrationError(f"the currency {currency!r} needs delta > 0")
             currency = "basic"
         Neighbours(relation, view)  # raises for what is none
+        self._budget, self._change, self._view, self._unit = budget, relation, view, unit
+        self._currency: str = currency
+        self._adaptive, self._side_share = adaptive, share
         if adaptive and currency in ("gaussian", "renyi"):
-            filter_of(currency, budget, share)  # raises if it has no limit for this budget
-        self._book = Book(budget, relation, view, unit, currency, adaptive, share)
+            self._filter(currency)  # raises if it has no limit for this budget
+        self._entries: list[Entry] = []
+        self._main, self._side = Exact(), Exact()  # of the prices
         self._lock = threading.RLock()
         self._owner = os.getpid()
 
     @property
     def budget(self) -> Budget:
         """Budget of all charges together."""
-        return self._book.budget
+        return self._budget
 
     @property
     def relation(self) -> str:
         """The change of the data: see `Guarantee.change`."""
-        return self._book.change
+        return self._change
 
     @property
     def view(self) -> str:
         """Who cannot tell streams apart: see `Guarantee.view`."""
-        return self._book.view
+        return self._view
 
     @property
     def unit(self) -> str | None:
         """Unit of one change of the data; None before the first charge."""
-        return self._book.unit
+        return self._unit
 
     @property
     def adaptive(self) -> bool:
         """Whether charges may depend on what was released."""
-        return self._book.adaptive
+        return self._adaptive
 
     @property
     def currency(self) -> str:
         """Currency of the charges; "auto" before the first charge, "smallest bound" if fixed."""
-        return self._book.currency if self.adaptive else "smallest bound"
+        return self._currency if self._adaptive else "smallest bound"
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The admitted charges, in order."""
         with self._reading():
-            return tuple(self._book.entries)
+            return tuple(self._entries)
 
     @property
     def spent(self) -> float:
         """Share of the budget that is spent, in [0, 1], in the ledger's currency."""
         with self._reading():
-            return self._book.spent()
+            if not self._entries:
+                return 0.0
+            if not self._adaptive:
+                return self._fixed_epsilon() / self._budget.epsilon
+            return _share(self._total(), self._filter(self._currency))
 
     @property
     def remaining(self) -> Budget | None:
@@ -171,7 +296,22 @@ class Ledger:
         mechanisms.
         """
         with self._reading():
-            return self._book.remaining()
+            if not self._entries:
+                return self._budget
+            if not self._adaptive:
+                epsilon = self._budget.epsilon - self._fixed_epsilon()
+                some = epsilon > _CLOSE * self._budget.epsilon
+                return Budget._derived(epsilon, 0.0) if some else None
+            rule, total = self._filter(self._currency), self._total()
+            left = rule.limit.main - total.main
+            if not left > _CLOSE * rule.limit.main:
+                return None
+            if self._currency == "basic":
+                return Budget._derived(left, self._side_left())
+            square = left if self._currency == "gaussian" else 2.0 * left / rule.order
+            epsilon = gaussian_epsilon(math.sqrt(square) * (1.0 - _CLOSE), self._budget.delta)
+            epsilon = min(epsilon, self._budget.epsilon)  # infinite for budgets beyond all reason
+            return Budget._derived(epsilon, self._budget.delta) if epsilon > 0.0 else None
 
     def charge(
         self,
@@ -207,7 +347,7 @@ class Ledger:
             If the guarantee is about another unit, or does not cover what the ledger protects.
         """
         with self._spending():
-            return self._book.enter(*self._admission(item, label, relation, unit, same_unit))
+            return self._enter(*self._admission(item, label, relation, unit, same_unit))
 
     def affordable(self, item: Guarantee | Any, *, same_unit: bool = False) -> bool:
         """Return whether `charge` would admit it now."""
@@ -258,8 +398,8 @@ class Ledger:
         if not 0.0 < portion <= 1.0:
             raise ValueError(f"share must be in (0, 1]; got {share!r}")
         with self._spending():
-            basic, before = self._book.currency == "basic", len(self._book.entries)
-            delta = self._book.side_left() * portion if basic else self.budget.delta
+            basic, before = self._currency == "basic", len(self._entries)
+            delta = self._side_left() * portion if basic else self._budget.delta
 
             def attempt(epsilon: float) -> tuple[_Opened, tuple[Entry, str]] | None:
                 try:
@@ -269,25 +409,25 @@ class Ledger:
                 except (BudgetExceeded, CalibrationError):
                     return None
 
-            found = largest_fitting(attempt, self.budget.epsilon)
-            if len(self._book.entries) != before:
+            found = largest_fitting(attempt, self._budget.epsilon)
+            if len(self._entries) != before:
                 raise RuntimeError("make must not charge the ledger that it builds for")
             if found is None:
                 raise BudgetExceeded(f"nothing fits into the rest of the budget for {label!r}")
             learner, admission = found
-            self._book.enter(*admission)
+            self._enter(*admission)
             return learner
 
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of all charges; for an adaptive ledger also of all future ones."""
         with self._reading():
-            return self._book.guarantee(self.unit or _UNIT, IN_WORDS[self.currency])
+            return self._stated(self._unit or _UNIT)
 
     def report(self) -> str:
         """Return what was charged and what is left, in several lines."""
         with self._reading():
-            return ledger_text(self._book, self.unit, self.currency)
+            return self._text()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary that `from_dict` restores."""
@@ -295,15 +435,15 @@ class Ledger:
             return {
                 "kind": _KIND,
                 "version": _VERSION,
-                "budget": self.budget.to_dict(),
-                "relation": self.relation,
-                "view": self.view,
-                "unit": self.unit,
-                "currency": self._book.currency,
-                "adaptive": self.adaptive,
-                "side_share": self._book.side_share,
-                "entries": [entry.claim.to_dict() for entry in self._book.entries],
-                "ways": [entry.way for entry in self._book.entries],
+                "budget": self._budget.to_dict(),
+                "relation": self._change,
+                "view": self._view,
+                "unit": self._unit,
+                "currency": self._currency,
+                "adaptive": self._adaptive,
+                "side_share": self._side_share,
+                "entries": [entry.to_dict() for entry in self._entries],
+                "ways": [entry.way for entry in self._entries],
             }
 
     @classmethod
@@ -328,7 +468,7 @@ class Ledger:
         try:
             ledger = cls(Budget.from_dict(body["budget"]), **{n: body[n] for n in _OPTIONS})
             for row, way in zip(rows, ways, strict=True):
-                ledger._book.restore(Claim.from_dict(row), way)
+                ledger._restore(row, way)
         except (TypeError, ValueError, CalibrationError, BudgetExceeded) as error:
             raise StateError("malformed ledger record") from error
         return ledger
@@ -374,6 +514,8 @@ class Ledger:
         """Return the lock; none in a forked child, where a thread that is gone may hold it."""
         return self._lock if os.getpid() == self._owner else nullcontext()
 
+    # -- what is charged ---------------------------------------------------------------------------
+
     def _admission(
         self,
         item: Any,
@@ -383,10 +525,251 @@ class Ledger:
         same_unit: bool,
         share: float = 1.0,
     ) -> tuple[Entry, str]:
-        change = self.relation if relation is None else choice("relation", relation, CHANGES)
-        words = unit if unit is not None else self.unit or _UNIT
-        claim = claim_of(item, label, change, self.view, words, same_unit)
-        return self._book.admission(claim, share)
+        """Return the entry of a charge within `share` of what is left, and its currency, or raise.
+
+        `relation` and `unit` are for events.
+        """
+        change = self._change if relation is None else choice("relation", relation, CHANGES)
+        if not isinstance(label, str) or not label.strip():
+            raise ValueError("label must be a text that says what is charged")
+        if isinstance(item, Guarantee):
+            if contradicts_itself(item):  # once stored, it would not be read again
+                raise ValueError("the guarantee's epsilon and its parameters contradict each other")
+            return self._admitted(self._entry(label, item, same_unit), share)
+        words = unit if unit is not None else self._unit or _UNIT
+        cost = Cost(loss_of_event(item))
+        entry = self._converted(label, change, self._view, words, same_unit, None, cost)
+        return self._admitted(entry, share)
+
+    def _entry(self, label: str, g: Guarantee, same_unit: bool) -> Entry:
+        """Return the entry of a guarantee, which is not paid yet."""
+        known = g.stated
+        if g.delta == 0.0 and g.loss.mass == 0.0:
+            known = (*known, Pure(g.epsilon))
+        cost = Cost(with_tails(least(*known), g.loss.mass), g.epsilon, g.delta)
+        return self._converted(label, g.change, g.view, g.unit, same_unit, g, cost)
+
+    def _converted(
+        self, label: str, change: str, view: str, unit: str, same_unit: bool,
+        guarantee: Guarantee | None, charged: Cost,
+    ) -> Entry:  # fmt: skip
+        """Return the entry with its cost for the ledger's change, and the condition in words.
+
+        Proof: docs/privacy/ledger.md, section "Change and view".
+        """
+        cost, conditions = charged, list[str]()
+        if self._unit not in (None, unit) and not same_unit:
+            raise ValueError(
+                f"this ledger protects {self._unit!r}, the guarantee {unit!r}; "
+                "same_unit=True promises that they are the same"
+            )
+        if VIEWS.index(view) < VIEWS.index(self._view):
+            raise ValueError(
+                f"a guarantee with view {view!r} does not cover a ledger with view "
+                f"{self._view!r}: make the ledger with view={view!r}, which protects less"
+            )
+        if view != self._view:
+            conditions.append(f"What {view} cannot tell, {self._view} cannot tell.")
+        if self._change == "replace" and change == "zero_out":
+            cost = cost.doubled()
+            conditions.append(DOUBLED)
+        elif self._change == "zero_out" and change == "replace":
+            if view == "server":
+                raise ValueError(
+                    "a guarantee with view 'server' does not cover whether a user reports: "
+                    "make the ledger with relation='replace'"
+                )
+            conditions.append("The learner treats an empty round as a zero record.")
+        condition = "; ".join(conditions)
+        return Entry(label, change, view, unit, same_unit, guarantee, charged, cost, condition)
+
+    def _admitted(self, entry: Entry, share: float = 1.0) -> tuple[Entry, str]:
+        """Return a charge with its price, and the currency that it is entered in, or raise."""
+        if entry.guarantee is not None and not entry.guarantee.private:
+            raise BudgetExceeded(f"{entry.label!r} promises no privacy at all")
+        try:
+            if self._adaptive:
+                return self._priced(entry, share)
+            self._check_plan(entry, share)
+            return entry, self._currency
+        except BudgetExceeded as refusal:
+            if not entry.condition:
+                raise
+            raise BudgetExceeded(f"{refusal}. {entry.condition}") from None
+
+    def _priced(self, entry: Entry, share: float) -> tuple[Entry, str]:
+        """Return the charge in the currency of which it takes the smallest share."""
+        open_ = self._currency == "auto"
+        found: list[tuple[float, str, Spent, str]] = []
+        refusals = []
+        for currency in CURRENCIES if open_ else (self._currency,):
+            try:
+                price, way = self._price(entry, currency, share)
+                found.append((_share(price, self._filter(currency)), currency, price, way))
+            except BudgetExceeded as refusal:
+                refusals.append(refusal)
+            except CalibrationError:
+                if not open_:
+                    raise
+                # a currency without a limit for this budget; "basic" always has one
+        if not found:
+            raise refusals[0]
+        _, currency, price, way = min(found)
+        return replace(entry, price=price, way=way), currency
+
+    def _price(self, entry: Entry, currency: str, share: float) -> tuple[Spent, str]:
+        """Return what the charge takes of the sums and how it is paid, or raise if it is much."""
+        rule, total = self._filter(currency), self._total()
+        left = Spent((rule.limit.main - total.main) * share, (rule.limit.side - total.side) * share)
+        # What is left is a difference, and rounded; the sums themselves decide.
+        way = rule.choose(entry.cost, Spent(left.main * (1.0 + _CLOSE), left.side * (1.0 + _CLOSE)))
+        price = rule.prices(entry.cost)[way]
+        fits = _within(self._total(price), rule.limit)
+        if fits and (share == 1.0 or _within(price, left)):
+            return price, way
+        main, side = max(0.0, left.main), max(0.0, left.side)
+        raise BudgetExceeded(
+            _REFUSED.format(label=entry.label, amount=_AMOUNTS[currency], price=price, main=main,
+                            side=side)
+        )  # fmt: skip
+
+    def _check_plan(self, entry: Entry, share: float) -> None:
+        delta, before = self._budget.delta, self._fixed_epsilon()
+        epsilon = self._fixed_epsilon(entry)
+        if not epsilon <= before + share * (self._budget.epsilon - before):
+            raise BudgetExceeded(
+                f"{entry.label!r} would raise the total to epsilon = {epsilon:.6g} at delta = "
+                f"{delta:.6g}, above the budget's {self._budget.epsilon:.6g}"
+            )
+
+    def _enter(self, entry: Entry, currency: str) -> Entry:
+        self._entries.append(entry)
+        self._main = self._main.plus(entry.price.main)
+        self._side = self._side.plus(entry.price.side)
+        self._currency = currency
+        self._unit = entry.unit if self._unit is None else self._unit
+        return entry
+
+    def _restore(self, record: Mapping[str, Any], way: str) -> None:
+        """Enter a charge that was admitted before, paid in the same way.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the sums then exceed their limits by more than rounding.
+        """
+        if isinstance(record, Mapping):
+            record = of_version_1(record)
+        fields = frozenset({*_CLAIMED, "guarantee", "cost"})
+        body = read_record(record, kind=_ENTRY, version=_VERSION, fields=fields)
+        check_types(body, _CLAIMED)
+        own = {name: body[name] for name in _CLAIMED}
+        Neighbours(body["change"], body["view"])  # raises for what is none
+        if body["guarantee"] is None:
+            cost = Cost.from_dict(body["cost"])
+            entry = self._converted(**own, guarantee=None, charged=cost)
+        else:
+            guarantee = Guarantee.from_dict(body["guarantee"])
+            if any(getattr(guarantee, name) != own[name] for name in ("change", "view", "unit")):
+                raise StateError("malformed ledger entry")
+            entry = self._entry(own["label"], guarantee, own["same_unit"])
+        if not self._adaptive or self._currency == "auto":
+            self._enter(*self._admitted(entry))
+            return
+        rule = self._filter(self._currency)
+        price = rule.prices(entry.cost)[way]
+        if not _within(self._total(price), rule.limit, 1.0 + _CLOSE):
+            raise BudgetExceeded(
+                f"{entry.label!r} exceeds the budget of the ledger it is stored in"
+            )
+        self._enter(replace(entry, price=price, way=way), self._currency)
+
+    # -- sums over charges -------------------------------------------------------------------------
+
+    def _filter(self, currency: str) -> Filter:
+        return filter_of(currency, self._budget, self._side_share)
+
+    def _total(self, more: Spent | None = None) -> Spent:
+        """Return the sums over all entries, and over `more`."""
+        extra = Spent(0.0, 0.0) if more is None else more
+        return Spent(float(self._main.plus(extra.main)), float(self._side.plus(extra.side)))
+
+    def _side_left(self) -> float:
+        """Return what is left of delta on the side; all of the budget's in "basic"."""
+        return max(0.0, self._filter(self._currency).limit.side - self._total().side)
+
+    def _fixed_epsilon(self, *more: Entry) -> float:
+        """Return epsilon at the budget's delta, had all charges been fixed in advance."""
+        costs = [entry.cost for entry in (*self._entries, *more)]
+        return fixed_epsilon(costs, self._budget.delta)
+
+    # -- what is said of them ----------------------------------------------------------------------
+
+    def _stated(self, unit: str) -> Guarantee:
+        entries = self._entries
+        guarantees = [(entry.label, entry.guarantee) for entry in entries if entry.guarantee]
+        labels = ", ".join(entry.label for entry in entries) or "nothing yet"
+        conditions = [
+            CHARGES_REACT if self._adaptive else CHARGES_FIXED,
+            CHARGED_BEFORE,
+            INDEPENDENT,
+            ONE_UNIT_EACH,
+            *dict.fromkeys(entry.condition for entry in entries if entry.condition),
+            *[f"{PROMISED}all charges are about {unit}."] * any(e.same_unit for e in entries),
+            *[UNSEEN] * (self._view == "others"),
+            *dict.fromkeys(f"{label}: {text}" for label, g in guarantees for text in g.conditions),
+        ]
+        return Guarantee(
+            epsilon=self._budget.epsilon if self._adaptive else self._fixed_epsilon(),
+            delta=self._budget.delta,
+            change=self._change,
+            view=self._view,
+            unit=unit,
+            horizon=max((g.horizon for _, g in guarantees), default=1),
+            mechanism=f"everything charged to a ledger ({labels})",
+            seeded=any(g.seeded for _, g in guarantees),
+            certified=all(g.certified for _, g in guarantees),
+            reference=f"{_ADDS_UP[self.currency]}; docs/privacy/ledger.md",
+            conditions=tuple(conditions),
+        )
+
+    def _text(self) -> str:
+        left, entries, so_far = self.remaining, self._entries, ""
+        for_one = "nothing"
+        if left is not None:
+            noise = " with Gaussian noise" if self.currency in ("gaussian", "renyi") else ""
+            both = f"epsilon = {left.epsilon:.6g}, delta = {left.delta:.6g}"
+            for_one = f"{both} for one more charge{noise}"
+        if self._adaptive and entries and math.isfinite(fixed := self._fixed_epsilon()):
+            so_far = _SO_FAR.format(fixed)
+        charges = ""
+        for number, entry in enumerate(entries, 1):
+            charges += f"    {number}. {entry.text(self.currency)}\n"
+            charges += f"       {entry.condition}\n" if entry.condition else ""
+        return _REPORT.format(
+            budget=self._budget,
+            neighbours=neighbours(self._change, self._view, self._unit or _ANY_UNIT),
+            currency=self.currency,
+            adds_up=_ADDS_UP[self.currency],
+            reacting=" (charges may react to releases)" if self._adaptive else "",
+            spent=self.spent,
+            left=for_one,
+            so_far=so_far,
+            number=len(entries) or "none",
+            charges=charges,
+        )
+
+
+def _share(amount: Spent, rule: Filter) -> float:
+    """Return the share of the limits that an amount takes."""
+    main = amount.main / rule.limit.main
+    if rule.currency == "basic" and rule.limit.side > 0.0:
+        return max(main, amount.side / rule.limit.side)
+    return main
+
+
+def _within(amount: Spent, limit: Spent, factor: float = 1.0) -> bool:
+    return amount.main <= limit.main * factor and amount.side <= limit.side * factor
 
 
 def _of_version_1(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class LipschitzParameters(HedgeParameters):
         Net points along each axis of positive length; empty for a single decision.
     transform : {"increments", "grid_laplacian", "parent"}
         What is summed of the values on the net.
-    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Continual sum; it takes T - 1 pushes.
     noise_scale : float
         Scale of one Gaussian draw, in units of loss; 0 means no noise.
@@ -210,7 +210,7 @@ def calibrate(
         At most 2^24 points, in the plane 2^12 an axis.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
         "auto": increments on one axis, grid_laplacian on two.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt_normalised" unless another is more
         than 1 % better.
     learning_rate : float, optional

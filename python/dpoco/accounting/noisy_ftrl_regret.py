@@ -87,7 +87,7 @@ class NoisyFTRLParameters(LeaderParameters):
     ----------
     statistics : {"gradient", "quadratic"}
         What is summed: gradients, or the statistics (x x', y x) of squared losses.
-    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Continual sum.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no privacy.

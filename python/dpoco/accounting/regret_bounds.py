@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
 
-__all__ = ["UNPROVED", "RegretBound", "best_inverse_temperature", "best_step_size",
+__all__ = ["RegretBound", "best_inverse_temperature", "best_step_size",
            "endless_regret", "entropy_term", "gaussian_width", "gibbs_regret", "growing_cost",
            "leader_regret", "stated_regret", "uniform_is_as_good", "without_regret"]  # fmt: skip
 
-UNPROVED = "regret"  # the detail that says why there is no bound
 _ENDLESS = "no bound is stated of a stream without end, because it grows with the rounds"
 
 

@@ -229,7 +229,7 @@ def candidate_methods(
     if near.rounds > 1:
         first = continual_sum.choose_buffers(pushes, near, batch)
     short = pushes is not None and pushes <= continual_sum.TOEPLITZ_LIMIT
-    return (first, "honaker", "tree", *(("toeplitz",) if short else ()))
+    return (first, "tree", *(("toeplitz",) if short else ()))
 
 
 def planned_noise(

@@ -42,7 +42,7 @@ class ContinualSumParameters(release.SumParameters):
         Length of the vectors and largest number of them.
     bound, norm : float
         Vectors are clipped to ||g||_norm <= bound.
-    method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Factorisation.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.

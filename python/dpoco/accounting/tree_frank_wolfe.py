@@ -53,7 +53,7 @@ class TreeFrankWolfeParameters(release.SumParameters):
         Order r of the noise norm; 2 for Gaussian noise.
     noise_scale : float
         Scale sigma of one draw; 0 means no privacy.
-    sum_method : {"blt", "blt_normalised", "tree", "honaker", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
         Continual sum.
     weights : {"unbiased", "paper"}
         Weights w_k of the gradient estimate: k or k + 1.

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpoco.accounting.guarantee import Guarantee
+from dpoco.accounting import _meaning as meaning
+from dpoco.accounting._terms import Terms
 
 __all__ = ["Verdict", "issuer_says", "scope", "verdict", "worst"]
 
@@ -44,7 +45,7 @@ class Verdict:
         return EXIT_CODES[self.kind]
 
 
-def verdict(guarantee: Guarantee) -> Verdict:
+def verdict(guarantee: Terms) -> Verdict:
     """Return the verdict on a guarantee."""
     g = guarantee
     if not g.private:
@@ -65,7 +66,7 @@ def worst(kinds: list[str]) -> str:
     return min(kinds, key=list(EXIT_CODES).index)
 
 
-def _why_open(g: Guarantee) -> str:
+def _why_open(g: Terms) -> str:
     held = g.description is not None and g.description.loss(g.neighbours) is not None
     if held:
         return f"no epsilon holds at delta = {g.delta:.6g} for {g.unit} ({_extent(g)})"
@@ -80,7 +81,7 @@ _OBSERVERS = {
 }
 
 
-def scope(guarantee: Guarantee) -> str:
+def scope(guarantee: Terms) -> str:
     """Return epsilon and delta with unit, change, view, horizon and person, in one line."""
     g = guarantee
     whom = g.unit if g.description is None or _derived_unit(g) else f"{g.unit} ({ISSUER})"
@@ -95,19 +96,17 @@ def scope(guarantee: Guarantee) -> str:
     )
 
 
-def _extent(g: Guarantee) -> str:
+def _extent(g: Terms) -> str:
     noun = "release" if g.unit == "one record" else "round"
     return f"at most {g.horizon} {noun}" + ("" if g.horizon == 1 else "s")
 
 
-def _derived_unit(g: Guarantee) -> bool:
+def _derived_unit(g: Terms) -> bool:
     """Return whether the description decides what one change concerns."""
-    from dpoco.accounting import _meaning as meaning
-
     return g.description is not None and bool(meaning.units(g.description, g.view, g.person))
 
 
-def issuer_says(guarantee: Guarantee) -> dict[str, Any]:
+def issuer_says(guarantee: Terms) -> dict[str, Any]:
     """Return what a certificate says and nothing proves: words and numbers of whoever issued it."""
     g = guarantee
     said: dict[str, Any] = {"released": g.mechanism}

@@ -1,8 +1,7 @@
-"""Private learners with the interfaces of river, scikit-learn and Open Bandit Pipeline.
+"""Private learners with the interfaces of river and scikit-learn.
 
-``adapters.river`` and ``adapters.sklearn`` need the extra ``adapters``; ``adapters.open_bandit`` is
-duck-typed and needs nothing. ``docs/adapters.md`` says what the guarantee covers here, and what the
-surrounding library may still leak.
+Both need the extra ``adapters``. ``docs/adapters.md`` says what the guarantee covers here, and what
+the surrounding library may still leak.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["open_bandit", "river", "sklearn"]
+__all__ = ["river", "sklearn"]
 
 
 def __getattr__(name: str) -> Any:

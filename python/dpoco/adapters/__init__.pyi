@@ -1,5 +1,4 @@
 """What checkers know of a package that imports on first use: the names of its `__all__`."""
 
-from dpoco.adapters import open_bandit as open_bandit
 from dpoco.adapters import river as river
 from dpoco.adapters import sklearn as sklearn

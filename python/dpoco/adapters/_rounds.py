@@ -65,7 +65,7 @@ class Rounds:
             )
         learner._check_active()
         mine, given = self.learner.get_params(), learner.get_params()
-        names = set(mine) - {"source", "parameters"}
+        names = set(mine) - {"source", "plan"}
         if any(mine[name] != given[name] for name in names):
             raise ValueError("the learner was made with other arguments than this policy")
         self.learner = learner

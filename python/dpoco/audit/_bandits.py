@@ -46,7 +46,7 @@ class Statistics(Sums):
         return decision, learner._engine.released().tobytes()
 
     def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
-        (context, rewards), p, d = record, learner.parameters, learner.dimension
+        (context, rewards), p, d = record, learner.plan, learner.dimension
         leaf: FloatArray = np.zeros((learner.arms, d * (d + 1) // 2 + d))
         if np.all(np.isfinite(context)) and np.isfinite(rewards[decision]):
             own = clipped(context, p.context_bound, 2.0, None)
@@ -82,8 +82,8 @@ class Arms(Statistics):
     astray = "what enters an arm's sum is not a function of its records and estimates alone"
 
     @property
-    def parameters(self) -> Any:
-        return self.learner.parameters.arm
+    def plan(self) -> Any:
+        return self.learner.plan.arm
 
     @property
     def mechanism(self) -> Any:
@@ -91,7 +91,7 @@ class Arms(Statistics):
 
     @property
     def relation(self) -> str:
-        return str(self.parameters.relation)
+        return str(self.plan.relation)
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner._engine.coefficients().tobytes()
@@ -100,7 +100,7 @@ class Arms(Statistics):
         leaf: FloatArray = np.zeros((learner.arms, learner.dimension))
         context, reward = record[0], record[1][decision]
         if np.all(np.isfinite(context)) and np.isfinite(reward):
-            bound = learner.parameters.context_bound
+            bound = learner.plan.context_bound
             largest = float(np.abs(context).max(initial=0.0))
             own = context if largest <= bound else (context / largest) * bound
             row = np.ascontiguousarray(np.clip(own, -bound, bound))
@@ -132,9 +132,9 @@ class Arms(Statistics):
     def _sizes(
         self, base: Play, other: Play, at: int, name: str, when: int, rest: float
     ) -> Iterator[Change]:
-        own, gap = self.parameters, base.notes[name][when] - other.notes[name][when]
+        own, gap = self.plan, base.notes[name][when] - other.notes[name][when]
         arms = {base.published[at][0], other.published[at][0]}
-        tree = self.learner.parameters.arm_learner == "tree"
+        tree = self.learner.plan.arm_learner == "tree"
         sizes = np.linalg.norm(gap, axis=1) if tree else np.abs(gap).max(axis=1)
         if len(arms) == 1:
             yield "the sum of one arm", float(sizes.max()), own.sensitivity + rest
@@ -183,7 +183,7 @@ class ArmReleases(ReleasedSums):
     astray = "estimates do not follow from releases of the declared law"
 
     def __init__(self, family: Arms, stream: Any, neighbour: Any) -> None:
-        p = family.learner.parameters
+        p = family.learner.plan
         self._tree = p.arm_learner == "tree"
         self._forced = min(p.arms * p.forced_rounds, p.horizon)
         if self._tree:
@@ -193,7 +193,7 @@ class ArmReleases(ReleasedSums):
             self._vertices = VertexChoices(p.arm, self.learner.domain)
 
     def _releases(self) -> dict[Any, int]:
-        p, rounds = self.learner.parameters, len(self.streams[0])
+        p, rounds = self.learner.plan, len(self.streams[0])
         own = (min(max(rounds - k * p.forced_rounds, 0), p.forced_rounds) for k in range(p.arms))
         later = max(rounds - self._forced, 0)  # in which all clocks count
         return {arm: (forced + later) // p.batch for arm, forced in enumerate(own)}
@@ -209,7 +209,7 @@ class ArmReleases(ReleasedSums):
         return np.array(learner.coefficients)
 
     def _due(self, t: int, decision: Any, run: Run) -> list[tuple[Any, int]]:
-        due, batch = [], self.learner.parameters.batch
+        due, batch = [], self.learner.plan.batch
         for arm in [decision] if t < self._forced else range(self.learner.arms):
             run.clocks[arm] += 1
             if run.clocks[arm] % batch == 0:
@@ -238,7 +238,7 @@ class ArmReleases(ReleasedSums):
         return released + drawn
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        return self._moves_to_best(push, learner.parameters.arm.step_scale, released)
+        return self._moves_to_best(push, learner.plan.arm.step_scale, released)
 
     def score(self, runs: list[Any], world: int) -> Scores:
         return super().score(runs, world) if self._tree else score_choices(runs, world, self.astray)

@@ -140,8 +140,8 @@ class Subject:
         size = "records" if self.plays == "batch" else "horizon"
         source = Source() if seed is None else Source.seeded(seed)
         given = {size: ROUNDS, "source": source, **changes}
-        if changes.keys() <= {"on_violation", "source"} and "parameters" in arguments_of(self.kind):
-            given["parameters"] = self.first.parameters
+        if changes.keys() <= {"on_violation", "source"} and "plan" in arguments_of(self.kind):
+            given["plan"] = self.first.plan
         with quiet():
             return self.make(**given)
 
@@ -376,7 +376,7 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
         return (rng.random((n, learner.experts)),)
     if plays == "arms":
         return rng.uniform(-0.5, 0.5, (n, learner.dimension)), rng.uniform(-1, 1, (n, learner.arms))
-    p = learner.parameters
+    p = learner.plan
     if plays == "queries":  # near the threshold, so that noise decides
         return (p.margin + p.query_noise_scale * rng.normal(size=n),)
     return (rng.uniform(-0.5, 0.5, (n, p.dimension if plays == "sums" else p.candidates)),)

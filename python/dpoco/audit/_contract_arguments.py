@@ -66,7 +66,7 @@ def bad_arguments_are_refused(s: Subject) -> None:
         "loss_range": ((0.0, 0.0), (1.0, 0.0), (0.0, np.inf), 3.0),
         "budget": (1.0, (1.0, 1e-5), "1"),
         "source": (np.random.default_rng(0), 7),
-        "parameters": ({}, 3),
+        "plan": ({}, 3),
         "on_violation": ("ignore", None),
         "relation": ("add", None),
         "batch": (0, -1, 1.5, "many", 10**13),
@@ -75,7 +75,7 @@ def bad_arguments_are_refused(s: Subject) -> None:
     refused("an unknown option", TypeError, _built, s, no_such_option=1)
     for name, parameter in names.items():
         for value in bad.get(name, _unfit(repr(parameter.annotation))):
-            changes = {"parameters": None, name: value}
+            changes = {"plan": None, name: value}
             refused(f"{name}={value!r}", BAD, _built, s, **changes)
 
 
@@ -92,17 +92,17 @@ def _unfit(annotation: str) -> tuple[Any, ...]:
 
 @check(*EVERY)
 def parameters_may_be_restated(s: Subject) -> None:
-    """Arguments beside ``parameters`` that say the same are fine; others raise `ValueError`."""
-    s.applies("parameters" in arguments_of(s.kind))
-    p = s.first.parameters
+    """Arguments beside ``plan`` that say the same are fine; others raise `ValueError`."""
+    s.applies("plan" in arguments_of(s.kind))
+    p = s.first.plan
     for name in (each for each in arguments_of(s.kind) if hasattr(p, each)):
         value = getattr(p, name)
         try:
-            again = _built(s, **{"parameters": p, name: value})
+            again = _built(s, **{"plan": p, name: value})
         except ValueError as error:  # what only calibration takes is refused whatever it says
             require("leave it out" in str(error), f"{name}={value!r} restated: {error}")
             continue
-        require(again.parameters == p, f"parameters changed by {name} being restated")
+        require(again.plan == p, f"parameters changed by {name} being restated")
         if isinstance(value, bool):
             others: list[Any] = [not value]
         elif isinstance(value, (int, float)):
@@ -115,7 +115,7 @@ def parameters_may_be_restated(s: Subject) -> None:
         for other in (each for each in others if each != default):
             refused(
                 f"{name}={other!r} beside parameters with {value!r}", ValueError,
-                _built, s, **{"parameters": p, name: other},
+                _built, s, **{"plan": p, name: other},
             )  # fmt: skip
 
 
@@ -132,19 +132,19 @@ def budgets_are_kept(s: Subject) -> None:
     Calibration that plans for twice epsilon (about half the noise) is refused, and so are
     parameters beside a smaller budget: call ``guarantee.require(budget)``.
     """
-    s.applies("parameters" in arguments_of(s.kind))
+    s.applies("plan" in arguments_of(s.kind))
     spent = s.first.guarantee
     s.applies(spent.private and spent.epsilon > 0.0)
     delta = max(spent.delta, 1e-9)
     half = Budget._derived(0.5 * spent.epsilon_at(delta), delta)
     refused(
         "parameters that exceed the budget beside them", BudgetExceeded,
-        _built, s, parameters=s.first.parameters, budget=half,
+        _built, s, plan=s.first.plan, budget=half,
     )  # fmt: skip
-    silent = _built(s, budget=None, parameters=None, **_unlimited(s)).parameters
+    silent = _built(s, budget=None, plan=None, **_unlimited(s)).plan
     refused(
         "parameters without noise beside a budget", BudgetExceeded,
-        _built, s, parameters=silent, budget=half, **_unlimited(s),
+        _built, s, plan=silent, budget=half, **_unlimited(s),
     )  # fmt: skip
     planner = getattr(s.kind, "_accountant", None)
     if planner is None:
@@ -161,7 +161,7 @@ def budgets_are_kept(s: Subject) -> None:
     asked = Budget._derived(spent.epsilon_at(delta), delta)
     refused(
         "noise planned for twice the budget", BudgetExceeded,
-        _built, s, kind, parameters=None, budget=asked,
+        _built, s, kind, plan=None, budget=asked,
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _unlimited(s: Subject) -> dict[str, Any]:
 def no_budget_is_no_promise(s: Subject) -> None:
     """Without a budget no noise is added, and the guarantee says so."""
     s.applies(s.first.guarantee.epsilon != 0.0)
-    free = _built(s, budget=None, parameters=None, **_unlimited(s))
+    free = _built(s, budget=None, plan=None, **_unlimited(s))
     require(not free.guarantee.private, "a learner without a budget claims to be private")
 
 
@@ -191,7 +191,7 @@ def one_dimension_is_enough(s: Subject) -> None:
         if name in names:
             changes[name] = 1
     s.applies(changes and s.runs and (domain is None or "domain" in changes))
-    given = {**_arguments(s), **changes, "parameters": None, "budget": BUDGET}
+    given = {**_arguments(s), **changes, "plan": None, "budget": BUDGET}
     try:
         learner = s.kind(**given, source=Source.seeded(1))
     except ValueError:  # what else was asked for needs more of them
@@ -213,9 +213,9 @@ def arguments_come_back(s: Subject) -> None:
     require(found["horizon"] == ROUNDS, "get_params() has another horizon")
     source = found["source"]
     again = s.kind(**found)
-    require(again.parameters == learner.parameters, "get_params() rebuild something else")
+    require(again.plan == learner.plan, "get_params() rebuild something else")
     require(again.get_params()["source"] is source, "get_params() has another source")
-    require(type(learner.parameters).from_dict(learner.parameters.to_dict()) == learner.parameters,
+    require(type(learner.plan).from_dict(learner.plan.to_dict()) == learner.plan,
             "parameters do not survive to_dict()")  # fmt: skip
 
 

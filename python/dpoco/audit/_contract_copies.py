@@ -75,7 +75,7 @@ def saved_states_go_on(s: Subject) -> None:
             loaded = load(here / "state")
             require(type(loaded) is s.kind, "another class was loaded")
             require(loaded.round == t, f"saved in round {t}, loaded in round {loaded.round}")
-            require(loaded.parameters == learner.parameters, "other parameters were loaded")
+            require(loaded.plan == learner.plan, "other parameters were loaded")
             require(loaded.guarantee == learner.guarantee, "another guarantee was loaded")
             require(repr(loaded) == repr(learner), "the loaded learner has another repr")
             if s.plays in ONLINE:
@@ -166,7 +166,7 @@ def copies_share_no_noise(s: Subject) -> None:
     for twin in (*twins, learner.clone()):
         require(twin.round == 0, "a clone has played")
         require(twin.get_params() == learner.get_params(), "a clone has other arguments")
-        require(twin.parameters == learner.parameters, "a clone has other parameters")
+        require(twin.plan == learner.plan, "a clone has other parameters")
         mine, theirs = fingerprint(twin), fingerprint(s.fresh())
         require(mine[1] is None or mine != theirs, "a clone has the original's noise")
 

@@ -127,7 +127,7 @@ def horizons_are_walls(s: Subject) -> None:
 
 def _short(s: Subject) -> dict[str, Any]:
     """Return options that fit any horizon: what was planned for a longer one may not."""
-    planned = getattr(s.first, "parameters", None)
+    planned = getattr(s.first, "plan", None)
     return {"batch": 1} if getattr(planned, "batch", None) not in (None, 1) else {}
 
 

@@ -69,7 +69,7 @@ class Coupled(Family):
         play.memory["switches"] = engine.switches
         play.note(factor=float(factor()), moved=moved)
         if self._is_summed:  # what a leader without noise and barrier solves is the sum
-            zero = np.zeros(learner.parameters.dimension)
+            zero = np.zeros(learner.plan.dimension)
             play.note(solved=np.array(engine.nonprivate_solve(zero)))
         play.findings += self._consumption(play, t)
         return moved
@@ -86,7 +86,7 @@ class Coupled(Family):
 
     def _consumption(self, play: Play, t: int) -> Iterator[str]:
         """Yield where a round without a draw used more than its coin."""
-        p = self.learner.parameters
+        p = self.learner.plan
         used = np.subtract(play.variates[t + 1], play.variates[t])
         ends = (t + 1) % p.block == 0 and t + 1 < p.horizon
         decides = ends and sum(play.notes["moved"][:t]) < self._cap
@@ -99,7 +99,7 @@ class Coupled(Family):
             yield f"round {t}: variates drawn without a coin or draw that would need them"
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        p, found = self.learner.parameters, self.learner.guarantee
+        p, found = self.learner.plan, self.learner.guarantee
         notes, shift = (base.notes, other.notes), found.details.get("later_bit_shift")
         if self._is_summed:
             for t, (ours, theirs) in enumerate(zip(*(x["solved"] for x in notes), strict=True)):
@@ -126,21 +126,21 @@ class Coupled(Family):
 
     @property
     def _cap(self) -> float:
-        most = self.learner.parameters.max_switches
+        most = self.learner.plan.max_switches
         return math.inf if most is None else float(most)
 
     def _goes_on(self, t: int, play: Play) -> bool:
         """Whether another draw may follow round t."""
-        p = self.learner.parameters
+        p = self.learner.plan
         more: bool = t + p.block < p.horizon
         return more and sum(play.notes["moved"][: t + 1]) < self._cap
 
     def _is_used(self, t: int, play: Play) -> bool:
         """Whether the factor of round t decides over a coin."""
-        return self._goes_on(t, play) and bool(self.learner.parameters.forced_switch < 1.0)
+        return self._goes_on(t, play) and bool(self.learner.plan.forced_switch < 1.0)
 
     def _span(self) -> float | None:
-        p = self.learner.parameters
+        p = self.learner.plan
         weights = isinstance(self.learner, ContinuousMultiplicativeWeights)
         if p.coupling in ("scheduled", "maximal") or not weights:
             return None  # a ratio before it is clipped
@@ -150,7 +150,7 @@ class Coupled(Family):
 
     def facts(self) -> dict[str, bool]:
         learner = self.learner
-        return {"the cap on switches": learner.switches == learner.parameters.max_switches}
+        return {"the cap on switches": learner.switches == learner.plan.max_switches}
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Transcripts(Scorer):
 
     def __init__(self, family: Coupled, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        learner, p = self.learner, self.learner.parameters
+        learner, p = self.learner, self.learner.plan
         if len(self.streams[0]) != p.horizon:
             raise ValueError(f"stream must have all of the horizon's {p.horizon} rounds")
         if p.coupling == "anchored" and not isinstance(learner.loss, LinearLoss):
@@ -181,7 +181,7 @@ class Transcripts(Scorer):
         self._laws = [self._law(each.parts) for each in self.streams]
 
     def _law(self, parts: tuple[Any, ...]) -> Law:
-        learner, p = self.learner, self.learner.parameters
+        learner, p = self.learner, self.learner.plan
         linear = isinstance(learner.loss, LinearLoss)
         weights = isinstance(learner, ContinuousMultiplicativeWeights)
         if linear and (p.unbounded or not weights):
@@ -203,7 +203,7 @@ class Transcripts(Scorer):
         return Leader(losses, p.step_size, p.noise_scale, p.barrier_weight, half)
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
-        p, engine = learner.parameters, learner._engine
+        p, engine = learner.plan, learner._engine
         points = np.empty((self._blocks, p.dimension))
         switched = np.zeros(self._blocks - 1, dtype=bool)
         anchors = np.zeros(self._blocks)
@@ -257,7 +257,7 @@ class Transcripts(Scorer):
 
         And write the places of draws and coins in their laws to `uniforms`, (runs, blocks, 2).
         """
-        p, law, runs = self.learner.parameters, self._laws[world], len(points)
+        p, law, runs = self.learner.plan, self._laws[world], len(points)
         total = np.zeros(runs)
         births = np.zeros((runs, getattr(p, "anchors", 0)))  # of the anchors, oldest first
         born, used = np.zeros(runs), np.zeros(runs, dtype=int)  # the current point's; draws so far
@@ -297,7 +297,7 @@ class Transcripts(Scorer):
         self, law: Law, t: int, at: FloatArray, anchor: FloatArray, births: FloatArray
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return the log acceptance factors of round t and whether a switch is forced."""
-        p = self.learner.parameters
+        p = self.learner.plan
         never = np.zeros(len(at), dtype=bool)
         if p.coupling == "scheduled":
             return np.zeros(len(at)), never
@@ -324,7 +324,7 @@ class Transcripts(Scorer):
         """Return by how much an anchored bit is lowered: see docs/privacy/couplings.md."""
         from scipy.optimize import brentq
 
-        p = self.learner.parameters
+        p = self.learner.plan
         error = p.forced_switch / (2.0 * p.block * p.horizon)
 
         def excess(x: float) -> float:

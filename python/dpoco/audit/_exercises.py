@@ -118,7 +118,7 @@ class Exercise:
         last = self.rounds - 2
         if family.everywhere:
             # Queries about the same data: a record moves each of them by its sensitivity at most.
-            p, (rows,) = family.learner.parameters, stream.parts
+            p, (rows,) = family.learner.plan, stream.parts
             pull = _signs(rows.shape[1:])
             moves: list[tuple[int, Any]] = [(t, x) for t in (0, last) for x in (1.0, -1.0)]
             if not getattr(p, "one_directional", rows.ndim == 1):
@@ -250,7 +250,7 @@ def _enter(
 
 def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     """Return what can be reached with such a learner, and whether it was."""
-    learner, p = family.learner, family.learner.parameters
+    learner, p = family.learner, family.learner.plan
     facts = {
         "records that are not finite": not bool(np.all(np.isfinite(rows))),
         "records beyond their bound": bool(np.any(np.abs(rows) > 1e3)),
@@ -317,7 +317,7 @@ def _sums(cls: type) -> tuple[Exercise, ...]:
     return (
         _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float"),
         _of(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice"),
-        _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="honaker"),
+        _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="tree"),
         _of(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
         _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=3, participation=_PERSON),
     )
@@ -379,7 +379,7 @@ _LISTED = (
       )),
     _of(mechanisms.ContinualSum, _WIDE, numerics="lattice", bound=1.0),
     _of(mechanisms.ContinualSum, _SMALL, participation=_PERSON, bound=1.0),
-    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="honaker", bound=1.0),
+    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="tree", bound=1.0),
     _of(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
         bound=1.0),
     _of(mechanisms.NoisyMax, 5, budget=_PURE, sensitivity=1.0),

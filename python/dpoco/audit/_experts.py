@@ -47,7 +47,7 @@ class Tracker(ExpertFamily):
         play.note(lost=float(admitted[decision]))
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        p, (_, drawn) = learner.parameters, play.published[-1]
+        p, (_, drawn) = learner.plan, play.published[-1]
         ends = (t + 1) % p.batch == 0
         more = learner.round < learner.horizon and learner.experts > 1
         left = p.max_resamples is None or drawn < p.max_resamples
@@ -85,7 +85,7 @@ class Tracker(ExpertFamily):
 
     def _stays(self, play: Play) -> float:
         """Return the largest chance to stay if nothing were lost."""
-        p, most = self.learner.parameters, 0.0
+        p, most = self.learner.plan, 0.0
         for t, due in enumerate(play.fresh):
             if due:
                 lost = sum(play.notes["lost"][t + 1 - p.batch : t + 1])
@@ -94,13 +94,13 @@ class Tracker(ExpertFamily):
 
     def _promised(self) -> dict[str, Any]:
         """Return rate and coins that the guarantee is about, whatever is in use."""
-        p, profile = vars(self.learner.parameters), self.learner.guarantee.profile or {}
+        p, profile = vars(self.learner.plan), self.learner.guarantee.profile or {}
         rate = min(p["learning_rate"], profile.get("learning_rate", np.inf))
         return {**p, **profile, "learning_rate": rate}
 
     def facts(self) -> dict[str, bool]:
         learner = self.learner
-        return {"the cap on fresh draws": learner.resamples == learner.parameters.max_resamples}
+        return {"the cap on fresh draws": learner.resamples == learner.plan.max_resamples}
 
 
 class TrackedPaths(FiniteScorer):
@@ -113,7 +113,7 @@ class TrackedPaths(FiniteScorer):
 
     def __init__(self, family: Tracker, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        learner, p = self.learner, self.learner.parameters
+        learner, p = self.learner, self.learner.plan
         if learner.experts < 2 or p.horizon is None or len(self.streams[0]) != p.horizon:
             raise ValueError(
                 "stream must have all of the horizon's rounds, of at least two experts"
@@ -127,14 +127,14 @@ class TrackedPaths(FiniteScorer):
 
     def _ways(self, steps: int) -> FloatArray:
         """Return in how many ways a path can go on, by switches so far; 1 for Markov chains."""
-        if self.learner.parameters.prior != "at_most":
+        if self.learner.plan.prior != "at_most":
             return np.ones(1)
         others = self.learner.experts - 1
         ways = [float(math.comb(steps, k) * others**k) for k in range(self._levels)]
         return np.cumsum(ways)[::-1]
 
     def _fresh(self, losses: FloatArray) -> list[FloatArray]:
-        p, n = self.learner.parameters, self.learner.experts
+        p, n = self.learner.plan, self.learner.experts
         messages = np.zeros((self._levels, n))
         messages[0] = 1.0 / n
         laws = []
@@ -152,7 +152,7 @@ class TrackedPaths(FiniteScorer):
         return laws
 
     def _move(self, t: int) -> FloatArray:
-        p = self.learner.parameters
+        p = self.learner.plan
         if p.prior != "at_most":
             return np.array([p.share_rate or 0.0])
         steps = p.horizon - 1 - t
@@ -174,7 +174,7 @@ class TrackedPaths(FiniteScorer):
         # Of every round's expert and flag; cells without a fresh draw come first.
         experts, drawn = transcript
         fresh = np.diff(drawn) > 0
-        p, n, rows = self.learner.parameters, self.learner.experts, self._losses[world]
+        p, n, rows = self.learner.plan, self.learner.experts, self._losses[world]
         cells = np.zeros((p.horizon, 2 * n))
         cells[0, :n] = 1.0 / n
         chosen = np.array(experts) + n * np.concatenate([[False], fresh])
@@ -214,7 +214,7 @@ class Batches(ExpertFamily):
         return decision, learner.weights.tobytes()
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        p, (release, left) = learner.parameters, divmod(t + 1, learner.parameters.batch)
+        p, (release, left) = learner.plan, divmod(t + 1, learner.plan.batch)
         if left or (p.releases is not None and release > p.releases):
             return 0
         play.note(input=np.array(learner._engine.nonprivate_input()))
@@ -223,7 +223,7 @@ class Batches(ExpertFamily):
         return 1 + (learner.round < learner.horizon) if noisy else 0
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        own = at // self.learner.parameters.batch
+        own = at // self.learner.plan.batch
         inputs = (play.notes.get("input", []) for play in (base, other))
         for k, (a, b) in enumerate(zip(*inputs, strict=True)):
             if k == own:
@@ -233,7 +233,7 @@ class Batches(ExpertFamily):
                 yield "releases of other batches", float(np.abs(a - b).max()), _GRID
 
     def _size(self, gap: FloatArray) -> Change:
-        p, experts = self.learner.parameters, self.learner.experts
+        p, experts = self.learner.plan, self.learner.experts
         if p.noise == "gaussian":
             moved = float(np.linalg.norm(gap))
             return "a batch's sum in l2", moved, movement("gaussian", experts)
@@ -244,7 +244,7 @@ class Batches(ExpertFamily):
 
     def _spent(self, ours: FloatArray, theirs: FloatArray) -> Iterator[Change]:
         """Yield what the movement of a release spends with the noise in use, and the promise."""
-        p, found, gap = self.learner.parameters, self.learner.guarantee, ours - theirs
+        p, found, gap = self.learner.plan, self.learner.guarantee, ours - theirs
         if not found.private or self.learner.experts < 2:
             return
         pure = found.epsilon_at(0.0)
@@ -263,7 +263,7 @@ class Batches(ExpertFamily):
             yield "the log odds of a release", ratio(moved, p.noise_scale), pure
 
     def facts(self) -> dict[str, bool]:
-        return {"shared weights": self.learner.parameters.share_rate > 0.0}
+        return {"shared weights": self.learner.plan.share_rate > 0.0}
 
 
 @dataclass
@@ -296,7 +296,7 @@ class ReleasedBatches(Scorer):
 
     def __init__(self, family: Batches, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        p = self.learner.parameters
+        p = self.learner.plan
         releases = len(self.streams[0]) // p.batch
         self._releases = releases if p.releases is None else min(releases, p.releases)
         if self._releases < 1 or self.learner.experts < 2:
@@ -306,7 +306,7 @@ class ReleasedBatches(Scorer):
 
     def _sums(self, admitted: FloatArray) -> FloatArray:
         """Return what each release is of: shape (releases, N)."""
-        p = self.learner.parameters
+        p = self.learner.plan
         used = admitted[: self._releases * p.batch]
         sums: FloatArray = used.reshape(self._releases, p.batch, -1).sum(axis=1)
         if p.noise == "gaussian":
@@ -316,7 +316,7 @@ class ReleasedBatches(Scorer):
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         from scipy.special import softmax
 
-        batch, rows = learner.parameters.batch, self.streams[world].parts[0]
+        batch, rows = learner.plan.batch, self.streams[world].parts[0]
         # The rule: logarithms of weights, up to a constant.
         run, state, exact = _Run(), np.zeros(learner.experts), np.zeros(learner.experts)
         for t in range(self._releases * batch + 1):
@@ -339,7 +339,7 @@ class ReleasedBatches(Scorer):
     def _updated(self, state: FloatArray, released: FloatArray) -> FloatArray:
         from scipy.special import softmax
 
-        p, n = self.learner.parameters, self.learner.experts
+        p, n = self.learner.plan, self.learner.experts
         state = state - p.learning_rate * (released - released.min())
         if p.share_rate > 0.0:
             shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)
@@ -361,7 +361,7 @@ class ReleasedBatches(Scorer):
         return replace(found, findings=findings, draws=draws_of(chances, chosen, exact, world))
 
     def _releases_scored(self, released: FloatArray, world: int) -> Scores:
-        p = self.learner.parameters
+        p = self.learner.plan
         if p.noise == "coordinate_rr":
             return self._responses(released, world)
         scale = p.noise_scale
@@ -389,7 +389,7 @@ class ReleasedBatches(Scorer):
         return Scores(change.sum(axis=1), uniforms)
 
     def _responses(self, released: FloatArray, world: int) -> Scores:
-        n, epsilon = released.shape[2], 1.0 / self.learner.parameters.noise_scale
+        n, epsilon = released.shape[2], 1.0 / self.learner.plan.noise_scale
         place = np.abs(released).argmax(axis=2)
         up = np.take_along_axis(released, place[:, :, None], axis=2)[:, :, 0] > 0.0
         laws = []

@@ -185,7 +185,7 @@ class Family(ABC):
     @property
     def relation(self) -> str:
         """Which streams are neighbours: "replace" or "zero_out"."""
-        return str(getattr(self.learner.parameters, "relation", "replace"))
+        return str(getattr(self.learner.plan, "relation", "replace"))
 
     @property
     def person(self) -> tuple[int, int]:
@@ -348,35 +348,33 @@ def calibrated_once(
     *arguments: Any,
     budget: Budget,
     changes: dict[str, Any] | None = None,
-    parameters: Any = None,
+    plan: Any = None,
     **options: Any,
 ) -> Make:
     """Return ``Source -> learner`` of one class, calibrated and accounted for once.
 
     All learners share parameters and guarantee, so a new one costs its engine only: an audit makes
-    thousands. `changes` are made to the calibrated parameters, and accounted for. `parameters` take
-    the place of calibration; published ones may spend more than the budget.
+    thousands. `changes` are made to the calibrated parameters, and accounted for. `plan` takes
+    the place of calibration; a published one may spend more than the budget.
     """
     with quiet():
-        planned = {} if parameters is None else {"parameters": parameters}
+        planned = {} if plan is None else {"plan": plan}
         try:
             first = cls(*arguments, budget=budget, **planned, **options)
         except BudgetExceeded:
-            if parameters is None:
+            if plan is None:
                 raise
             first = cls(*arguments, budget=None, **planned, **options)
         if changes:
-            parameters = replace(first.parameters, **changes)
-            first = cls(*arguments, budget=None, parameters=parameters, **options)
+            plan = replace(first.plan, **changes)
+            first = cls(*arguments, budget=None, plan=plan, **options)
     own = vars(first._accountant)
     promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
     shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
 
     def make(source: Source) -> Any:
         with quiet():
-            return shared(
-                *arguments, budget=None, parameters=first.parameters, source=source, **options
-            )
+            return shared(*arguments, budget=None, plan=first.plan, source=source, **options)
 
     return make
 

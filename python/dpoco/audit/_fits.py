@@ -33,8 +33,8 @@ class Fits(Family):
     def rounds(self, stream: Any) -> Rounds:
         rounds = super().rounds(stream)
         _settle(self.learner, len(rounds))
-        if self.learner.parameters.records != len(rounds):
-            raise ValueError(f"stream must have {self.learner.parameters.records} records")
+        if self.learner.plan.records != len(rounds):
+            raise ValueError(f"stream must have {self.learner.plan.records} records")
         return rounds
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
@@ -58,8 +58,8 @@ class Fits(Family):
 
 def _settle(learner: Any, records: int) -> None:
     """Calibrate a learner that waits for the number of records."""
-    if learner._parameters is None:
-        learner._settle(learner._plan(records, learner._arguments["budget"]))
+    if learner._plan is None:
+        learner._settle(learner._calibrate(records, learner._arguments["budget"]))
 
 
 class FitReleases(Scorer):

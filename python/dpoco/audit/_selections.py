@@ -54,7 +54,7 @@ class _Answers(Family):
 
     def check_records(self, old: Any, new: Any) -> None:
         moved = np.abs(_finite(new[0]) - _finite(old[0])).max()
-        if not moved <= self.learner.parameters.sensitivity * (1.0 + 1e-12):
+        if not moved <= self.learner.plan.sensitivity * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: a query moves by more than `sensitivity`, which is the caller's "
                 "promise"
@@ -92,7 +92,7 @@ class Selections(_Answers):
     loop = "selections"
 
     def shapes(self) -> Shapes:
-        return {"scores": (self.learner.parameters.candidates,)}
+        return {"scores": (self.learner.plan.candidates,)}
 
     def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
         return learner.select(record[0])
@@ -100,11 +100,11 @@ class Selections(_Answers):
     def check_records(self, old: Any, new: Any) -> None:
         super().check_records(old, new)
         change = _finite(new[0]) - _finite(old[0])
-        if self.learner.parameters.one_directional and change.max() > 0.0 > change.min():
+        if self.learner.plan.one_directional and change.max() > 0.0 > change.min():
             raise ValueError("no neighbours: scores move in both directions")
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        p = self.learner.parameters
+        p = self.learner.plan
         change = base.notes["query"][at] - other.notes["query"][at]
         reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
         yield "the scores, range of their changes", reach, p.score_range
@@ -126,7 +126,7 @@ class ThresholdTests(_Answers):
 
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
         moved = _finite(theirs.parts[0]) - _finite(ours.parts[0])
-        if np.ptp(np.append(moved, 0.0)) > self.learner.parameters.spread * (1.0 + 1e-12):
+        if np.ptp(np.append(moved, 0.0)) > self.learner.plan.spread * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: queries are moved up and down by more than `spread` in all, which "
                 "is the caller's promise"
@@ -134,7 +134,7 @@ class ThresholdTests(_Answers):
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
         play = super().play(learner, rounds)
-        if sum(play.published) > learner.parameters.alarms:
+        if sum(play.published) > learner.plan.alarms:
             play.findings.append("there are more alarms than were promised")
         return play
 
@@ -142,7 +142,7 @@ class ThresholdTests(_Answers):
         queries, moved = (base.notes["query"], other.notes["query"]), 0.0
         if at < min(len(each) for each in queries):
             moved = abs(float(queries[0][at] - queries[1][at]))
-        p = self.learner.parameters
+        p = self.learner.plan
         yield "the query", moved, p.sensitivity
         if self.learner.guarantee.private:
             # Of Theorem 1 of docs/privacy/shift_detector.md, for what moved.
@@ -211,7 +211,7 @@ class Epochs(ExpertFamily):
         state = _State(learner)
         play.note(state=state.but_decision, sums=state.sums())
         noisy = learner.guarantee.private and learner.experts > 1
-        ended = _ends_epoch(t + 1, learner.parameters)
+        ended = _ends_epoch(t + 1, learner.plan)
         return int(noisy and ended and learner.round < learner.horizon)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
@@ -220,11 +220,11 @@ class Epochs(ExpertFamily):
             yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
             if self.learner.guarantee.private:
                 # A record is in one epoch, and so in one selection.
-                moved = ratio(float(np.ptp(gap)), self.learner.parameters.scale)
+                moved = ratio(float(np.ptp(gap)), self.learner.plan.scale)
                 yield "the log odds of a selection", moved, granted(self.learner.guarantee, 1)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        p = self.learner.parameters
+        p = self.learner.plan
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
             over = _selected(t + 1, p) > _selected(at, p)
             if t < at and a != b:
@@ -258,7 +258,7 @@ class EpochsWithAlarms(Epochs):
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
-        p, found, parts = self.learner.parameters, self.learner.guarantee, [0.0, 0.0]
+        p, found, parts = self.learner.plan, self.learner.guarantee, [0.0, 0.0]
         for t in range(at, len(base.notes["sums"])):
             if t in alarmed or base.published[: t + 1] != other.published[: t + 1]:
                 break
@@ -304,7 +304,7 @@ class DrawnSelections(FiniteScorer):
         return tuple(learner.select(row) for row in self.streams[world].parts[0])
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        p, scores = self.learner.parameters, _finite(self.streams[world].parts[0])
+        p, scores = self.learner.plan, _finite(self.streams[world].parts[0])
         law = selection_law(law_of(p.noise), scores if p.largest else -scores, p.scale)
         return law, np.array(transcript)
 
@@ -327,7 +327,7 @@ class ThresholdAnswers(FiniteScorer):
         return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        p, rows = self.learner.parameters, self.streams[world].parts[0]
+        p, rows = self.learner.plan, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
         excesses = _finite(rows[: len(asked)]) - p.margin
         scales = p.threshold_noise_scale, p.query_noise_scale
@@ -373,7 +373,7 @@ class EpochTranscripts(FiniteScorer):
 
     def __init__(self, family: Epochs, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        learner, p = self.learner, self.learner.parameters
+        learner, p = self.learner, self.learner.plan
         if learner.experts < 2 or learner.horizon < 2 or len(self.streams[0]) < 2:
             raise ValueError("stream must be long enough for a selection, of at least two experts")
         self._detector = isinstance(learner, ShiftDetector)
@@ -393,7 +393,7 @@ class EpochTranscripts(FiniteScorer):
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         # The next round's expert, and the answer of the test, of every round.
-        (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.parameters
+        (decisions, alarms), losses, p = transcript, self._losses[world], self.learner.plan
         cells = np.zeros((2, self._rounds, losses.shape[1]))
         cells[1, :, 0] = 1.0
         chosen = np.zeros(cells.shape[:2], dtype=np.int64)
@@ -421,7 +421,7 @@ class EpochTranscripts(FiniteScorer):
         return cells.reshape(-1, cells.shape[2]), chosen.ravel()
 
     def _excess(self, owners: NDArray[np.int64], rows: FloatArray) -> float:
-        p = self.learner.parameters
+        p = self.learner.plan
         gaps = rows[np.arange(len(rows)), owners][:, None] - rows
         # Of the rounds that the expert of the instance's k-th round was selected from.
         allowances = [p.bias((1 << k.bit_length() - 1) // 2) for k in range(1, len(rows) + 1)]

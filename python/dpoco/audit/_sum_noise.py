@@ -228,7 +228,7 @@ class LedByVectors(ReleasedSums):
             self._decisions(learner, [()], run)
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        p = learner.parameters
+        p = learner.plan
         solved = getattr(p, "statistics", "") == "quadratic" or hasattr(p, "curvature_weight")
         if learner.round >= learner.horizon or solved:
             return True
@@ -257,7 +257,7 @@ class LedByWeights(LedByVectors):
         return np.array(checker.invert(np.ascontiguousarray(sums)))
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        rate = learner.parameters.learning_rate
+        rate = learner.plan.learning_rate
         values = self._losses(learner, released)
         # The transform's inverse is linear: what a grid of the releases becomes, at most.
         unit = np.array([self._losses(learner, row) for row in np.eye(len(released))])
@@ -292,7 +292,7 @@ class ReleasedStatistics(ReleasedSums):
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
         """Whether every arm's estimate solves its released equations."""
-        p, d, arms = learner.parameters, learner.dimension, learner.arms
+        p, d, arms = learner.plan, learner.dimension, learner.arms
         own = released.reshape(arms, -1)
         first, second, factors = triangle(d)
         matrices, count = np.zeros((arms, d, d)), len(factors)
@@ -321,7 +321,7 @@ class VertexChoices:
     """
 
     def __init__(self, parameters: Any, domain: Any) -> None:
-        self._parameters = parameters
+        self._plan = parameters
         # Entries that are chosen independently, and their values, one choice a row.
         self.choices: list[tuple[Any, FloatArray]]
         d = domain.dimension
@@ -338,7 +338,7 @@ class VertexChoices:
 
     def note(self, run: Run, push: Push) -> bool:
         """Note laws given either sum and what an update chose; return whether it is a vertex."""
-        p, k, (before, after) = self._parameters, push.number, push.step
+        p, k, (before, after) = self._plan, push.number, push.step
         vertex = before + (after - before) * (k + 1)
         rate = 1.0 / (p.batch * (k + (p.weights == "paper")) * p.noise_scale_at(k))
         noise, found = "gumbel" if p.selector == "gumbel" else "laplace", True
@@ -358,7 +358,7 @@ class Vertices(Pushes):
 
     def __init__(self, family: Records, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        self._vertices = VertexChoices(self.learner.parameters, self.learner.domain)
+        self._vertices = VertexChoices(self.learner.plan, self.learner.domain)
 
     def _releases(self) -> dict[Any, int]:
         return {...: len(self.streams[0]) // self.family.batch}

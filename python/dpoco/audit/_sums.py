@@ -72,13 +72,13 @@ class Sums(Family):
 
     def slack(self, found: FloatArray, t: int) -> float:
         """Return how far the sum may be from that of the leaves."""
-        scale = max(float(np.abs(found).max()), self.parameters.sensitivity)
+        scale = max(float(np.abs(found).max()), self.plan.sensitivity)
         return float(ROUNDING * scale + (t + 1) * self.grid)
 
     @property
-    def parameters(self) -> Any:
+    def plan(self) -> Any:
         """The parameters of one sum."""
-        return self.learner.parameters
+        return self.learner.plan
 
     @property
     def mechanism(self) -> Any:
@@ -88,7 +88,7 @@ class Sums(Family):
     @property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
-        return int(getattr(self.learner.parameters, "batch", 1))
+        return int(getattr(self.learner.plan, "batch", 1))
 
     @property
     def growth(self) -> str | None:
@@ -147,7 +147,7 @@ class Sums(Family):
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
-        yield "the sum", leaf, self.learner.parameters.sensitivity
+        yield "the sum", leaf, self.learner.plan.sensitivity
         if self.charges_leaves:
             yield from self.spent(leaf)
         yield from self.moved(base, other, at)
@@ -158,21 +158,21 @@ class Sums(Family):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             size = self.size(gap)
             rounding = math.sqrt(gap.size) * self.grid
-            yield "the sum", size, self.learner.parameters.sensitivity + rounding
+            yield "the sum", size, self.learner.plan.sensitivity + rounding
             yield from self.spent(size)
 
     def spent(self, moved: float) -> Iterator[Change]:
         """Yield the mu that a movement of the sum spends, and the guarantee's."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
-            spent = moved * m.factorisation.column(m.pushes) / self.parameters.noise_scale
+            spent = moved * m.factorisation.column(m.pushes) / self.plan.noise_scale
             yield "mu of the releases", spent, mu
 
     def spent_by(self, other: Play) -> Iterator[Change]:
         # At equal releases, as the proof has it: what each record adds is compared with what the
         # old one would have added.
         moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
-        sensitivity, m = self.learner.parameters.sensitivity, self.mechanism
+        sensitivity, m = self.learner.plan.sensitivity, self.mechanism
         yield "the sum", max(self.size(row) for row in moved), sensitivity
         guarantee = self.learner.guarantee
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
@@ -183,7 +183,7 @@ class Sums(Family):
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
-        yield "mu of the releases", size / self.parameters.noise_scale, guarantee.mu
+        yield "mu of the releases", size / self.plan.noise_scale, guarantee.mu
 
 
 def sum_of(state: bytes, dimension: int) -> FloatArray:
@@ -198,13 +198,13 @@ class Vectors(Sums):
     astray = "what enters the sum is not the clipped vector alone"
 
     def shapes(self) -> Shapes:
-        return {"vectors": (self.learner.parameters.dimension,)}
+        return {"vectors": (self.learner.plan.dimension,)}
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         return None
 
     def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
-        p, row = learner.parameters, record[0]
+        p, row = learner.plan, record[0]
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
             return np.zeros_like(row)
@@ -222,14 +222,14 @@ class Vectors(Sums):
         return drawn_by(learner._engine.state())
 
     def exact(self, learner: Any) -> FloatArray:
-        return sum_of(learner._engine.state(), learner.parameters.dimension)
+        return sum_of(learner._engine.state(), learner.plan.dimension)
 
     def wanted(self, learner: Any, ended: bool) -> int:
-        return int(learner.parameters.noise_scale > 0.0)
+        return int(learner.plan.noise_scale > 0.0)
 
     def slack(self, found: FloatArray, t: int) -> float:
         # Our clipping may end on the other side of half a grid.
-        largest = max(self.learner.parameters.bound, float(np.abs(found).max()))
+        largest = max(self.learner.plan.bound, float(np.abs(found).max()))
         return float(1e-12 * largest + self.grid * (1 + t))
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
@@ -239,7 +239,7 @@ class Vectors(Sums):
         yield from range(at, len(base.notes["sum"]))
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        scale = self.learner.parameters.noise_scale
+        scale = self.learner.plan.noise_scale
         tolerance = 2.0 * release_grid(scale) if scale > 0.0 else 1e-9
         for t in range(len(base.notes["sum"])):
             sums = base.notes["sum"][t], other.notes["sum"][t]
@@ -283,11 +283,11 @@ class Records(Sums):
         label = np.clip(record[1], -loss.label_bound, loss.label_bound)
         if not np.isfinite(record[1]):
             own, label = np.zeros_like(row), 0.0
-        return quadratic_statistics(own, learner.parameters.vector_scale * label)
+        return quadratic_statistics(own, learner.plan.vector_scale * label)
 
     @property
     def _is_quadratic(self) -> bool:
-        return getattr(self.learner.parameters, "statistics", "gradient") == "quadratic"
+        return getattr(self.learner.plan, "statistics", "gradient") == "quadratic"
 
     def slack(self, found: FloatArray, t: int) -> float:
         if self.batch == 1 and self.growth is None and not self._is_quadratic:
@@ -352,7 +352,7 @@ class Losses(ExpertFamily, Sums):
     def _enters(self, rounds: int) -> bool:
         """Whether so many rounds are followed by another: the last one decides nothing."""
         learner = self.learner
-        return bool(rounds < learner.horizon and learner.parameters.experts > 1)
+        return bool(rounds < learner.horizon and learner.plan.experts > 1)
 
     def wanted(self, learner: Any, ended: bool) -> int:
         # The next decision's variate is no noise.
@@ -372,7 +372,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     Shape (rounds, draws). Computed from the definition of each factorisation, not by the engine.
     """
     if isinstance(factor, Tree):
-        return _tree_map(rounds, weighted=factor.combined)
+        return _tree_map(rounds)
     if not isinstance(factor, Buffered):
         first: Any = np.cumprod([1.0, *((2.0 * k - 1.0) / (2.0 * k) for k in range(1, rounds))])
         return _lower_toeplitz(first)
@@ -397,18 +397,11 @@ def _lower_toeplitz(first: Any) -> FloatArray:
     return np.where(lags >= 0, first[np.abs(lags)], 0.0)
 
 
-def _tree_map(rounds: int, *, weighted: bool) -> FloatArray:
-    """Return the map of the binary tree; with weights, of Honaker's estimate from below."""
-    top, variance, own = rounds.bit_length(), 1.0, [1.0]
-    for _ in range(1, top):  # the children's sum has variance 2 v
-        variance = 2.0 * variance / (1.0 + 2.0 * variance)
-        own.append(variance if weighted else 1.0)
+def _tree_map(rounds: int) -> FloatArray:
+    """Return the map of the binary tree."""
+    top = rounds.bit_length()
     nodes = [(h, i) for h in range(top) for i in range(rounds >> h)]
-    rows: dict[tuple[int, int], FloatArray] = {}
-    for (h, i), unit in zip(nodes, np.eye(len(nodes)), strict=True):
-        rows[h, i] = own[h] * unit
-        if own[h] < 1.0:
-            rows[h, i] += (1.0 - own[h]) * (rows[h - 1, 2 * i] + rows[h - 1, 2 * i + 1])
+    rows: dict[tuple[int, int], FloatArray] = dict(zip(nodes, np.eye(len(nodes)), strict=True))
     prefixes = range(1, rounds + 1)
     levels = [[h for h in range(top) if t >> h & 1] for t in prefixes]
     out: FloatArray = np.array(

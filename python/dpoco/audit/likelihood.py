@@ -118,7 +118,7 @@ def likelihood_audit(
     make_learner : callable
         ``Source -> learner``: a new, unstarted learner or mechanism with a known distribution.
         These are all of this library, with Gaussian noise where sums are released; the coupled
-        learners in one dimension. It is called for every run: pass `parameters` to avoid repeated
+        learners in one dimension. It is called for every run: pass `plan` to avoid repeated
         calibration.
     stream, neighbour : array or tuple of arrays
         As for `replay_audit`; they differ in the record of one round, or in rounds that one person

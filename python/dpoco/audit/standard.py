@@ -225,7 +225,7 @@ class Asked:
         if self.published is not None:
             taken = signature(self.published).parameters
             known = {name: value for name, value in options.items() if name in taken}
-            options["parameters"] = self.published(*arguments, budget=self.budget, **known)
+            options["plan"] = self.published(*arguments, budget=self.budget, **known)
         return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
 
 
@@ -399,7 +399,7 @@ def _above_threshold(asked: Asked) -> Problem:
     make = asked.maker(sensitivity=1.0)
     # One record may move all queries, and the last the other way: silence says that the threshold
     # is high, and an alarm after it that the noise of its own query is.
-    p = make(Source.seeded(0)).parameters
+    p = make(Source.seeded(0)).plan
     stream = np.full(asked.horizon, p.margin + p.query_noise_scale)
     stream[-1] = p.margin - 2.0 * p.query_noise_scale
     moved = np.full(asked.horizon, -1.0)

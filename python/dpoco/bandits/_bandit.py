@@ -200,11 +200,11 @@ class BanditLearner(OnlineLearner):
 
     def _reward_range(self) -> tuple[float, float]:
         """Return the range that rewards are clipped to."""
-        return -self._parameters.reward_bound, self._parameters.reward_bound
+        return -self._plan.reward_bound, self._plan.reward_bound
 
     def _context_norms(self, rows: FloatArray) -> FloatArray:
         """Return the norms of contexts in units of their bound, shape (T,)."""
-        return _norms(rows, self._parameters.context_bound, self._norm)
+        return _norms(rows, self._plan.context_bound, self._norm)
 
     @property
     def arms(self) -> int:
@@ -457,7 +457,7 @@ class BanditLearner(OnlineLearner):
                     own[left] = np.clip(table[left, actions[left]], *self._reward_range())
         for array in (actions, own):
             array.flags.writeable = False
-        bound = self._parameters.context_bound, self._norm
+        bound = self._plan.context_bound, self._norm
         return BanditTrace(
             actions, own, first_round, rows, table, self._reward_range(), bound, beyond
         )

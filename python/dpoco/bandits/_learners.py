@@ -46,8 +46,8 @@ class LinUCB(BanditLearner):
         Number of rounds T. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (plain LinUCB, a baseline).
-    parameters : LinUCBParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : LinUCBParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     context_bound : float
         Required. Contexts are clipped to this l2 norm, silently. Public: never take it from the
@@ -63,7 +63,7 @@ class LinUCB(BanditLearner):
         Probability that a confidence interval is wrong; default 1/T.
     exploration : float, default 0.1
         Factor on the width of the intervals. The proven widths are wide: 0.1 earned more in all
-        worlds tried. From 1.0 on `parameters.regret_bound` is the proved bound. Below 1.0 it is a
+        worlds tried. From 1.0 on `plan.regret_bound` is the proved bound. Below 1.0 it is a
         bound for any play: the horizon times the largest loss of a round.
     batch : int, optional
         Rounds between releases. More rounds mean less noise, less time and older estimates.
@@ -72,7 +72,7 @@ class LinUCB(BanditLearner):
         rho, added to the diagonal on top of the noise margin; default: the noise margin again.
     reward_weight : float, optional
         Weight a of r x beside x x' in the sums; default: the weight with the narrowest intervals.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
@@ -94,7 +94,7 @@ class LinUCB(BanditLearner):
     CalibrationError
         If no noise meets the budget, for example with delta = 0.
     BudgetExceeded
-        If `parameters` spend more than `budget`.
+        If `plan` spend more than `budget`.
 
     Warns
     -----
@@ -107,7 +107,7 @@ class LinUCB(BanditLearner):
     disjoint arms, noise from a factorised sum and exact accounting. O(K d^2) time per round; a
     release takes K d^2/2 noise variates and O(K d^3). O(K d^2) memory with "blt", O(K d^2 log T)
     with trees. A state is saved between rounds: after a load, ask again for a decision that waits
-    for its reward. Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/linucb.md``.
+    for its reward. Proof of privacy and of `plan.regret_bound`: ``docs/privacy/linucb.md``.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class LinUCB(BanditLearner):
     (2, 3)
     """
 
-    parameters: LinUCBParameters
+    plan: LinUCBParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = linucb
     _noise: ClassVar[str] = "fresh"
@@ -135,7 +135,7 @@ class LinUCB(BanditLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        parameters: LinUCBParameters | None = None,
+        plan: LinUCBParameters | None = None,
         context_bound: float,
         reward_bound: float,
         parameter_bound: float = 1.0,
@@ -154,7 +154,7 @@ class LinUCB(BanditLearner):
     ) -> None:
         self._begin(
             LinUCB, arms=arms, dimension=dimension, horizon=horizon, budget=budget,
-            parameters=parameters, context_bound=context_bound,
+            plan=plan, context_bound=context_bound,
             reward_bound=reward_bound, parameter_bound=parameter_bound, reward_noise=reward_noise,
             failure=failure, exploration=exploration, batch=batch, regularization=regularization,
             reward_weight=reward_weight, sum_method=sum_method, relation=relation,
@@ -171,7 +171,7 @@ class LinUCB(BanditLearner):
         return factors | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.LinUcb:
-        p, total = self.parameters, self._mechanism
+        p, total = self.plan, self._mechanism
         moments = total.summand
         assert isinstance(moments, SecondMoments)
         confidence = confidence_of(p)
@@ -221,8 +221,8 @@ class HighDimensionalBandit(BanditLearner):
         Number of rounds T. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (a baseline).
-    parameters : HighDimensionalBanditParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : HighDimensionalBanditParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     link : {"identity", "logistic"}
         The mean reward of an arm: <x, theta>, learned with half the squared loss, or 1/(1 +
@@ -248,7 +248,7 @@ class HighDimensionalBandit(BanditLearner):
     gap : float, default inf
         Known lead of the best arm's mean reward. Arms that trail by half of it in the estimates
         after the forced rounds are dropped from then on. inf: no arm is dropped.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
@@ -267,7 +267,7 @@ class HighDimensionalBandit(BanditLearner):
     CalibrationError
         If no noise meets the budget, for example with delta = 0 and tree arms.
     BudgetExceeded
-        If `parameters` spend more than `budget`.
+        If `plan` spend more than `budget`.
 
     Warns
     -----
@@ -280,7 +280,7 @@ class HighDimensionalBandit(BanditLearner):
     3, with a clock for every arm and zero records for all arms that are not chosen. No bound on
     regret is claimed; ``docs/bandits.md`` shows measured regret. O(K d) time per round, plus O(K d)
     per update. Memory about 9 K d doubles. Tree arms take 12 K d with "blt" sums, some log2(N) K d
-    more with "tree" and "honaker", and N K d for all draws of the noise with "toeplitz", where N is
+    more with "tree", and N K d for all draws of the noise with "toeplitz", where N is
     the number of updates of an arm. A state is saved between rounds: after a load, ask again for a
     decision that waits for its reward. Proof of privacy:
     ``docs/privacy/high_dimensional_bandit.md``.
@@ -298,7 +298,7 @@ class HighDimensionalBandit(BanditLearner):
     (2, 3)
     """
 
-    parameters: HighDimensionalBanditParameters
+    plan: HighDimensionalBanditParameters
     _mechanism: Parts
     _accountant: ClassVar[ModuleType] = high_dimensional_bandit
     _norm = np.inf
@@ -310,7 +310,7 @@ class HighDimensionalBandit(BanditLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        parameters: HighDimensionalBanditParameters | None = None,
+        plan: HighDimensionalBanditParameters | None = None,
         link: literals.Link = "identity",
         context_bound: float,
         reward_bound: float | None = None,
@@ -325,18 +325,18 @@ class HighDimensionalBandit(BanditLearner):
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
-        if reward_bound is None and parameters is None and link != "logistic":
+        if reward_bound is None and plan is None and link != "logistic":
             raise TypeError("reward_bound must be given: rewards are clipped to it")
         self._begin(
             HighDimensionalBandit, arms=arms, domain=domain, horizon=horizon, budget=budget,
-            parameters=parameters, link=link, context_bound=context_bound,
+            plan=plan, link=link, context_bound=context_bound,
             reward_bound=reward_bound, arm_learner=arm_learner, selector=selector, batch=batch,
             forced_rounds=forced_rounds, gap=gap, sum_method=sum_method, relation=relation,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
     def _noise_note(self) -> str | None:
-        if self.parameters.forced_only:
+        if self.plan.forced_only:
             return "all rounds are forced: there is no choice before the horizon"
         return super()._noise_note()
 
@@ -351,7 +351,7 @@ class HighDimensionalBandit(BanditLearner):
         return {"decisions and gradients of the arms": 4.0 * self._arms * self._dimension}
 
     def _build_engine(self, claim: _core.Claim) -> _core.HighDimensionalBandit:
-        p, domain = self.parameters, self.domain
+        p, domain = self.plan, self.domain
         low, high = self._reward_range()
         one = self._mechanism.parts[0]
         clipper, model, noise = model_settings(domain, p.loss, one, p.arm, claim)
@@ -384,7 +384,7 @@ class HighDimensionalBandit(BanditLearner):
         return int(arguments["arms"]) * stated_dimension(arguments["domain"])
 
     def _reward_range(self) -> tuple[float, float]:
-        return (0.0, 1.0) if self.parameters.link == "logistic" else super()._reward_range()
+        return (0.0, 1.0) if self.plan.link == "logistic" else super()._reward_range()
 
     @property
     def domain(self) -> domains.Domain:

@@ -538,13 +538,13 @@ def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
     """Yield what a ledger states, and each of its charges, added up when it was read."""
     charged = []
     for number, entry in enumerate(ledger.entries, 1):
-        if entry.claim.guarantee is None:
+        if entry.guarantee is None:
             if judge is not _verified:
                 raise _NotCoveredError(f"a charge without a certificate: {entry.label}")
             why = f"only if what charge {number} is for costs what was charged ({ISSUER})"
             charged.append(Verdict("only if", why))
         else:
-            found = judge(entry.claim.guarantee)
+            found = judge(entry.guarantee)
             charged.append(found.verdict)
             if judge is not _verified:
                 yield found
@@ -556,7 +556,7 @@ def _of_ledger(ledger: Ledger, judge: _Judge) -> Iterator[_Statement]:
 def _of_sum(ledger: Ledger, charged: list[Verdict]) -> Verdict:
     """Return the verdict on a sum: the worst of the charges, of which it is computed again."""
     said = scope(ledger.guarantee)
-    if any(entry.claim.same_unit for entry in ledger.entries):
+    if any(entry.same_unit for entry in ledger.entries):
         same = f"only if all charges are about {ledger.unit}, as their caller says"
         charged = [*charged, Verdict("only if", same)]
     if not charged:

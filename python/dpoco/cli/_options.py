@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dpoco._options import Option, constructor_options
 from dpoco._participation import Participation
-from dpoco._planning import Option, Planned, options_of
+from dpoco._planning import Planned
 from dpoco._validation import named
 from dpoco.learners import Learner
 
@@ -109,12 +110,12 @@ def own_options(entry: Learner) -> dict[str, Option]:
     """Return the options of a learner's constructor that commands take: those of calibration."""
     cls = entry.load()
     taken = {*cls._options} - _PROBLEM if issubclass(cls, Planned) else set()
-    return {name: each for name, each in options_of(cls).items() if name in taken}
+    return {name: each for name, each in constructor_options(cls).items() if name in taken}
 
 
 def takes_people(entry: Learner) -> bool:
     """Return whether a learner takes a participation."""
-    return "participation" in options_of(entry.load())
+    return "participation" in constructor_options(entry.load())
 
 
 def participation_of(asked: Mapping[str, Any]) -> Participation | None:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 import dpoco
-from dpoco._planning import documented, options_of
+from dpoco._options import Option, constructor_options
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _support as shell
@@ -64,7 +64,7 @@ def experts_command(
         names = ("learner", "regret_bound", "scope", "useful")
         records = [
             {**{name: getattr(plan, name) for name in names},
-             "parameters": plan.parameters.to_dict(), "guarantee": plan.guarantee.to_dict()}
+             "parameters": plan.plan.to_dict(), "guarantee": plan.guarantee.to_dict()}
             for plan in plans
         ]  # fmt: skip
         shell.print_json({"schema": SCHEMA, "plans": records})
@@ -77,7 +77,7 @@ def experts_command(
             plan.learner, f"{plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
             f"{plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
             f"{plan.guarantee.epsilon:.4g}", f"{plan.guarantee.delta:.4g}",
-            str(getattr(plan.parameters, "noise", "")),
+            str(getattr(plan.plan, "noise", "")),
         )  # fmt: skip
     shell.console().print(shown)
     shell.say()
@@ -173,7 +173,7 @@ def command_of(entry: Learner) -> Callable[..., None]:
         keyword = inspect.Parameter.KEYWORD_ONLY
         flags.append(inspect.Parameter(name, keyword, default=default, annotation=shown))
 
-    empty, said = inspect.Parameter.empty, documented(make)
+    empty, said = inspect.Parameter.empty, shell.documented(make)
     usual = {"ctrl": "general", "comw": "linear", "sufficient-statistics": "squared"}
     defaults = {"loss": usual.get(entry.name, "logistic"),
                 "domain": "simplex" if entry.ball == 1.0 else "ball"}  # fmt: skip
@@ -192,7 +192,7 @@ def command_of(entry: Learner) -> Callable[..., None]:
         values = "NAME" if kind is str else ""
         if name in _ALSO:
             values = f"--{name.replace('_', '-')} {_ALSO[name]}"
-        flag(name, kind | None if default is None else kind, default, values, option.help)
+        flag(name, kind | None if default is None else kind, default, values, _help_of(option))
     people = takes_people(entry)
     if people:
         text = "The budget is for all rounds of a person, who has at most so many."
@@ -228,9 +228,17 @@ def command_of(entry: Learner) -> Callable[..., None]:
     return command
 
 
+def _help_of(option: Option) -> str:
+    """Return the help of a learner's own option: the words it may be, and its sentence."""
+    words = ", ".join(option.choices)
+    if words and {int, float} & {*option.types}:
+        words += " or a number"
+    return f"{words}. {option.sentence}" if words else option.sentence
+
+
 def example_of(entry: Learner) -> str:
     """Return options with which a learner can be planned."""
-    tracks = {"switches", "expected_shifts"} & options_of(entry.load()).keys()
+    tracks = {"switches", "expected_shifts"} & constructor_options(entry.load()).keys()
     return _PLANNED[entry.plays][1] + (" --switches 5" if tracks else "")
 
 

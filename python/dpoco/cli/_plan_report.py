@@ -14,10 +14,12 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
-from dpoco.accounting.regret_bounds import UNPROVED
+from dpoco.accounting._words import UNPROVED
 from dpoco.cli._support import SHOWN, console, say, table, told
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
@@ -165,7 +167,6 @@ def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
     labels
         Number M of labels.
     """
-    from dpoco.environments import dirichlet_class
     from dpoco.local import Hypotheses
 
     positive_int("hypotheses", hypotheses, maximum=4096)
@@ -173,7 +174,7 @@ def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
     if hypotheses < 2 or labels < 2:
         raise ValueError("hypotheses and labels must be at least 2")
     cls = entry.load()
-    known = Hypotheses(dirichlet_class(hypotheses, labels, seed=0))
+    known = Hypotheses(np.random.default_rng(0).dirichlet(np.ones(labels), hypotheses))
 
     def build(rounds: int, budget: Budget, options: dict[str, Any]) -> Any:
         server = cls(
@@ -188,7 +189,7 @@ def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
         }
         record = {"risk_bound": bound, **given, "mixing": server.mixing}
         parameters = SimpleNamespace(risk_bound=bound, to_dict=lambda: record)
-        return SimpleNamespace(parameters=parameters, guarantee=server.guarantee)
+        return SimpleNamespace(plan=parameters, guarantee=server.guarantee)
 
     return Problem(
         (), lambda p: (p.risk_bound, math.log(hypotheses)), unit="of log K nats", build=build
@@ -275,7 +276,7 @@ def plan_report(
     def share_at(rounds: int) -> float:
         try:
             if build is not None:
-                parameters = build(rounds, budget(rounds), options).parameters
+                parameters = build(rounds, budget(rounds), options).plan
             else:
                 parameters = calibrated(rounds)
         except CalibrationError:  # no noise meets the budget on so short a stream
@@ -292,7 +293,7 @@ def plan_report(
             covered = {"records" if entry.plays == "batch" else "horizon": horizon}
             people = {} if rule is None else {"participation": rule}
             learner = cls(*problem.arguments, **covered, budget=asked, **people, **options)
-    parameters, guarantee = learner.parameters, learner.guarantee
+    parameters, guarantee = learner.plan, learner.guarantee
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
     if problem.kind is not None:

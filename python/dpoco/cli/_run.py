@@ -123,7 +123,7 @@ class LearnerOptions:
     quantile
         Of lipschitz: the quantile that is learned. [default: 0.5]
     sum_method : NAME
-        auto, blt, tree, honaker or toeplitz, where the learner sums with noise.
+        auto, blt, tree or toeplitz, where the learner sums with noise.
     noise : NAME
         gaussian or generalized_gaussian. [default: gaussian]
     step_scale

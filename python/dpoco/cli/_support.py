@@ -11,6 +11,7 @@ import inspect
 import json
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,6 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 import dpoco
-from dpoco._planning import documented
 from dpoco._validation import LARGEST_HORIZON, named, unknown
 
 if TYPE_CHECKING:
@@ -110,6 +110,20 @@ def option_of(kind: Any, values: str, meaning: str) -> Any:
     flags = [word for word in values.split() if word.startswith("-")]
     metavar = " ".join(word for word in values.split() if word not in flags)
     return Annotated[kind, typer.Option(*flags, metavar=metavar or None, help=meaning)]
+
+
+def documented(item: Any) -> dict[str, tuple[str, str]]:
+    """Return what a docstring says of every parameter: the values it takes, and what it means."""
+    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(item) or "")
+    said = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
+    entries = re.findall(
+        r"^(\w[\w, ]*?)(?: : (.*))?\n((?:[ ]{4}.*(?:\n|$)|\n)+)", f"{said}\n", re.M
+    )
+    return {
+        name: (values, " ".join(text.split()))
+        for names, values, text in entries
+        for name in names.split(", ")
+    }
 
 
 def documented_options(function: Function) -> Function:

@@ -123,7 +123,7 @@ class Game:
             *self.problem, **{covered: self.horizon}, budget=budget, source=source, **options
         )
         if "parameters" in arguments:
-            self._known[budget] = made.parameters
+            self._known[budget] = made.plan
         return made
 
 
@@ -349,7 +349,7 @@ def game_of_functions(
         # No decision is farther from the net than half a cell's diagonal.
         spans = [np.unique(axis) for axis in learner.net.T]
         sides = [float(np.diff(axis).max()) if len(axis) > 1 else 0.0 for axis in spans]
-        gap = learner.parameters.lipschitz * 0.5 * float(np.linalg.norm(sides))
+        gap = learner.plan.lipschitz * 0.5 * float(np.linalg.norm(sides))
         return Comparators(
             {"name": "best net point", "decision": points[best].tolist(),
              **totals(own, counted[part]), "gap": gap},

@@ -176,7 +176,7 @@ def play_game(
         stream={**game.stream, "rounds": rows.stop},
         settings=_settings(game, budget, count, seed, horizon=game.horizon),
         **_stated(game, learner),
-        noise=noise_of(game, learner.parameters, budget),
+        noise=noise_of(game, learner.plan, budget),
         private=played([run[0] for run in runs], private, [run[1] for run in runs]),
         nonprivate=played([free_losses], nonprivate[None, :], [free_switches]),
         best_fixed=compared.fixed,
@@ -226,7 +226,7 @@ def _stated(game: Game, learner: Any) -> dict[str, Any]:
     return {
         "domain": game.domain,
         "loss": game.loss,
-        "parameters": {k: _plain(v) for k, v in learner.parameters.to_dict().items()},
+        "parameters": {k: _plain(v) for k, v in learner.plan.to_dict().items()},
         "guarantee": guarantee.to_dict(),
         "guarantee_text": str(guarantee),
         "versions": versions(),

@@ -47,8 +47,8 @@ class ExpertPlan:
     ----------
     learner : str
         Class of the learner in `dpoco.experts`.
-    parameters : object
-        Result of the calibration; pass it to the class as ``parameters=``.
+    plan : object
+        Result of the calibration; pass it to the class as ``plan=``.
     guarantee : Guarantee
         Privacy of all decisions together.
     regret_bound : float
@@ -61,7 +61,7 @@ class ExpertPlan:
     """
 
     learner: str
-    parameters: Any
+    plan: Any
     guarantee: Guarantee
     regret_bound: float
     scope: str
@@ -73,12 +73,12 @@ class ExpertPlan:
 
     def make(self, **options: Any) -> Any:
         """Return the learner; `options` takes ``loss_range``, ``on_violation`` and ``source``."""
-        p = self.parameters
+        p = self.plan
         budget = None
         if self.guarantee.private and self.guarantee.epsilon > 0.0:
             budget = Budget._derived(self.guarantee.epsilon, self.guarantee.delta)
         learner = globals()[self.learner]
-        return learner(p.experts, horizon=p.horizon, budget=budget, parameters=p, **options)
+        return learner(p.experts, horizon=p.horizon, budget=budget, plan=p, **options)
 
 
 def plan_experts(
@@ -144,10 +144,10 @@ def plan_experts(
     plans = [
         ExpertPlan(
             each.learner.removeprefix("experts."),
-            each.parameters,
+            each.plan,
             each.guarantee,
-            each.parameters.regret_bound,
-            each.parameters.regret_scope,
+            each.plan.regret_bound,
+            each.plan.regret_scope,
         )
         for each in choices
     ]

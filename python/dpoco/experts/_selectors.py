@@ -41,7 +41,7 @@ class Selector(ExpertLearner):
         return {"candidates": self._experts, "noise": noise, "scale": scale, "largest": False}
 
     def _build_engine(self, claim: _core.Claim) -> Any:
-        p: EpochSelectorParameters = self._parameters
+        p: EpochSelectorParameters = self._plan
         return _core.EpochSelector(
             {
                 **claim,
@@ -69,8 +69,8 @@ class EpochSelector(Selector):
         arguments are keyword-only.
     budget : Budget or None
         The target guarantee; its delta may be 0. None: no privacy (for baselines).
-    parameters : EpochSelectorParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : EpochSelectorParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     selection : {"exponential", "gumbel", "laplace"}, optional
         Distribution of the noise; default "exponential".
@@ -91,13 +91,13 @@ class EpochSelector(Selector):
     ValueError, TypeError
         For bad or contradictory arguments.
     BudgetExceeded
-        If `parameters` spend more than `budget`.
+        If `plan` spend more than `budget`.
 
     Notes
     -----
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1. O(N) time per
     round and O(N) memory; log2 T draws of N variates in total. If an epoch is not complete at the
-    end, its losses are never used. `parameters.regret_bound` holds in expectation, against the best
+    end, its losses are never used. `plan.regret_bound` holds in expectation, against the best
     expert in hindsight, for losses drawn independently from one distribution. If the distribution
     changes, see `ShiftDetector`. Proofs: ``docs/privacy/epoch_selector.md``.
 
@@ -113,7 +113,7 @@ class EpochSelector(Selector):
     1.0
     """
 
-    parameters: EpochSelectorParameters
+    plan: EpochSelectorParameters
     _accountant: ClassVar[ModuleType] = epoch_selector
     _noise: ClassVar[str] = "fresh"
 
@@ -123,7 +123,7 @@ class EpochSelector(Selector):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: EpochSelectorParameters | None = None,
+        plan: EpochSelectorParameters | None = None,
         selection: literals.Selection | None = None,
         first: int | None = None,
         loss_range: tuple[float, float] = (0.0, 1.0),
@@ -132,7 +132,7 @@ class EpochSelector(Selector):
         source: Source | None = None,
     ) -> None:
         self._begin(
-            EpochSelector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            EpochSelector, experts=experts, horizon=horizon, budget=budget, plan=plan,
             selection=selection, first=first, loss_range=loss_range,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -157,8 +157,8 @@ class WindowSelector(Selector):
         keyword-only.
     budget : Budget or None
         The target guarantee; its delta may be 0. None: no privacy (for baselines).
-    parameters : WindowSelectorParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : WindowSelectorParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     expected_shifts : int, default 0
         Number S of changes of the distribution to plan for. This is a guess; privacy does not
@@ -189,13 +189,13 @@ class WindowSelector(Selector):
     ValueError, TypeError
         For bad or contradictory arguments.
     BudgetExceeded
-        If `parameters` spend more than `budget`.
+        If `plan` spend more than `budget`.
 
     Notes
     -----
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 1, with epochs that
     stop growing. O(N) time per round and O(N) memory; T/W draws of N variates in total.
-    `parameters.regret_bound` is for losses drawn independently from a distribution that changes at
+    `plan.regret_bound` is for losses drawn independently from a distribution that changes at
     most S times. It is a worst case over such distributions: for most of them the regret is many
     times smaller. Against losses that know the windows, such as blocks of W rounds that each punish
     the best expert of the block before, the regret is linear: see `ObliviousTracker` and
@@ -207,11 +207,11 @@ class WindowSelector(Selector):
     >>> learner = dpoco.experts.WindowSelector(
     ...     10, horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=0.0),
     ...     expected_shifts=5, gap=0.4)
-    >>> learner.parameters.window, round(learner.parameters.regret_bound)
+    >>> learner.plan.window, round(learner.plan.regret_bound)
     (107, 3024)
     """
 
-    parameters: WindowSelectorParameters
+    plan: WindowSelectorParameters
     _accountant: ClassVar[ModuleType] = window_selector
     _noise: ClassVar[str] = "fresh"
 
@@ -221,7 +221,7 @@ class WindowSelector(Selector):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: WindowSelectorParameters | None = None,
+        plan: WindowSelectorParameters | None = None,
         expected_shifts: int = 0,
         gap: float = 0.0,
         window: int | None = None,
@@ -233,7 +233,7 @@ class WindowSelector(Selector):
         source: Source | None = None,
     ) -> None:
         self._begin(
-            WindowSelector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            WindowSelector, experts=experts, horizon=horizon, budget=budget, plan=plan,
             expected_shifts=expected_shifts, gap=gap, window=window,
             selection=selection, first=first, loss_range=loss_range, participation=participation,
             on_violation=on_violation, source=source,
@@ -258,8 +258,8 @@ class ShiftDetector(Selector):
         `nominal_horizon` rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; its delta may be 0. None: no privacy (for baselines).
-    parameters : ShiftDetectorParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : ShiftDetectorParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     false_alarm : float, default 0.05
         Probability of an alarm without a change, in (0, 1), for each instance; with
@@ -271,7 +271,7 @@ class ShiftDetector(Selector):
         blocks of 2^k rounds, which is cheaper and later; all of them, by brute force (up to 4096
         rounds).
     expected_shifts : int, optional
-        Number S of changes to plan for; `parameters.regret_bound` is then against sequences of
+        Number S of changes to plan for; `plan.regret_bound` is then against sequences of
         experts with S switches. None: unknown; the bound is for no change.
     threshold_scale : float, default 1.0
         Factor in (0, 1]: smaller thresholds mean earlier alarms and more false ones. Privacy is the
@@ -296,14 +296,14 @@ class ShiftDetector(Selector):
     ValueError, TypeError
         For bad or contradictory arguments.
     BudgetExceeded
-        If `parameters` spend more than `budget`.
+        If `plan` spend more than `budget`.
 
     Notes
     -----
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 2, with the
     sensitivity, the restart and the thresholds corrected. K = ceil(log4 T) + 1 tangents: O(N K)
     time per round and memory ("dyadic": O(N) and O(N log T)). With fewer than four rounds there is
-    no detector, and the whole budget goes into selection. `parameters.regret_bound` holds in
+    no detector, and the whole budget goes into selection. `plan.regret_bound` holds in
     expectation, for losses drawn independently from a distribution that changes at most S times.
     Proofs: ``docs/privacy/shift_detector.md``.
 
@@ -320,7 +320,7 @@ class ShiftDetector(Selector):
     (1, True)
     """
 
-    parameters: ShiftDetectorParameters
+    plan: ShiftDetectorParameters
     _accountant: ClassVar[ModuleType] = shift_detector
 
     def __init__(
@@ -329,7 +329,7 @@ class ShiftDetector(Selector):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: ShiftDetectorParameters | None = None,
+        plan: ShiftDetectorParameters | None = None,
         false_alarm: float = 0.05,
         select_share: float = 0.5,
         windows: literals.Windows = "tangent",
@@ -343,7 +343,7 @@ class ShiftDetector(Selector):
         source: Source | None = None,
     ) -> None:
         self._begin(
-            ShiftDetector, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            ShiftDetector, experts=experts, horizon=horizon, budget=budget, plan=plan,
             false_alarm=false_alarm, select_share=select_share,
             windows=windows, expected_shifts=expected_shifts, threshold_scale=threshold_scale,
             nominal_horizon=nominal_horizon, first=first, loss_range=loss_range,
@@ -351,7 +351,7 @@ class ShiftDetector(Selector):
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ShiftDetector:
-        p = self.parameters
+        p = self.plan
         drawn = self._mechanism.part(ThresholdTests)
         # Without noise, or with nothing to learn from, no claim rests on what is drawn.
         detects = drawn is not None if isinstance(self._mechanism, Parts) else p.detects

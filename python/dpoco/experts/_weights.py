@@ -64,10 +64,10 @@ class PrefixHedge(Weighted):
         Number of rounds T, at most 1e12. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    parameters : PrefixHedgeParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : PrefixHedgeParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
         another sum is more than 1 % better.
     learning_rate : float, optional
@@ -92,7 +92,7 @@ class PrefixHedge(Weighted):
     CalibrationError
         If no noise meets the budget, for example with delta = 0.
     BudgetExceeded
-        If `parameters` spend more than `budget`.
+        If `plan` spend more than `budget`.
 
     Warns
     -----
@@ -104,7 +104,7 @@ class PrefixHedge(Weighted):
     Source: Agarwal and Singh, "The price of differential privacy for online learning" (2017), with
     noise from a factorised sum instead of a tree and a sensitivity without the common shift.
     Per round: one noise vector and O(N) time; O(N) memory with "blt", O(N log T) with trees.
-    Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/prefix_hedge.md``.
+    Proof of privacy and of `plan.regret_bound`: ``docs/privacy/prefix_hedge.md``.
 
     Examples
     --------
@@ -116,11 +116,11 @@ class PrefixHedge(Weighted):
     >>> learner.observe([0.0] + [1.0] * 9)
     >>> learner.weights.shape
     (10,)
-    >>> round(learner.parameters.regret_bound)
+    >>> round(learner.plan.regret_bound)
     364
     """
 
-    parameters: PrefixHedgeParameters
+    plan: PrefixHedgeParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = prefix_hedge
 
@@ -130,7 +130,7 @@ class PrefixHedge(Weighted):
         *,
         horizon: int,
         budget: Budget | None,
-        parameters: PrefixHedgeParameters | None = None,
+        plan: PrefixHedgeParameters | None = None,
         sum_method: literals.SumMethod | None = None,
         learning_rate: float | None = None,
         numerics: literals.Numerics = DEFAULT_NUMERICS,
@@ -140,7 +140,7 @@ class PrefixHedge(Weighted):
         source: Source | None = None,
     ) -> None:
         self._begin(
-            PrefixHedge, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            PrefixHedge, experts=experts, horizon=horizon, budget=budget, plan=plan,
             sum_method=sum_method, learning_rate=learning_rate,
             numerics=numerics, loss_range=loss_range, participation=participation,
             on_violation=on_violation, source=source,
@@ -151,7 +151,7 @@ class PrefixHedge(Weighted):
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
         total = continual_sum_settings(self._mechanism, claim)
-        rate = self.parameters.learning_rate
+        rate = self.plan.learning_rate
         return _core.PrefixHedge({**self._shared_settings(), "learning_rate": rate, "sum": total})
 
 
@@ -174,8 +174,8 @@ class BatchShare(Weighted):
         following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; ``delta=0`` asks for pure privacy. None: no privacy (for baselines).
-    parameters : BatchShareParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : BatchShareParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     switches : int, default 0
         The regret is measured against sequences of experts with at most this many switches.
@@ -217,14 +217,14 @@ class BatchShare(Weighted):
     CalibrationError
         If the noise cannot meet the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
     Time O(N) a round, memory about 7 N doubles.
     Source: Asi, Raman and Saha, "Tracking the best expert privately", algorithm 3,
     corrected.
-    Proof of privacy and of `parameters.regret_bound`: ``docs/privacy/batch_share.md``.
+    Proof of privacy and of `plan.regret_bound`: ``docs/privacy/batch_share.md``.
 
     Examples
     --------
@@ -240,7 +240,7 @@ class BatchShare(Weighted):
     1
     """
 
-    parameters: BatchShareParameters
+    plan: BatchShareParameters
     _accountant: ClassVar[ModuleType] = batch_share
 
     def __init__(
@@ -249,7 +249,7 @@ class BatchShare(Weighted):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: BatchShareParameters | None = None,
+        plan: BatchShareParameters | None = None,
         switches: int = 0,
         noise: literals.ShareNoise = "auto",
         adversary: literals.Reacting = "oblivious",
@@ -264,7 +264,7 @@ class BatchShare(Weighted):
         source: Source | None = None,
     ) -> None:
         self._begin(
-            BatchShare, experts=experts, horizon=horizon, budget=budget, parameters=parameters,
+            BatchShare, experts=experts, horizon=horizon, budget=budget, plan=plan,
             switches=switches, noise=noise, adversary=adversary,
             learning_rate=learning_rate, batch=batch, share_rate=share_rate,
             nominal_horizon=nominal_horizon, numerics=numerics, loss_range=loss_range,
@@ -280,7 +280,7 @@ class BatchShare(Weighted):
 
     def _build_engine(self, claim: _core.Claim) -> _core.BatchShare:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, drawn = self.parameters, self._mechanism.part(BatchRelease)
+        p, drawn = self.plan, self._mechanism.part(BatchRelease)
         # Without noise, or without a release, no claim rests on what is drawn.
         said = p if drawn is None else drawn
         law = p.noise if drawn is None else drawn.law
@@ -320,8 +320,8 @@ class ObliviousTracker(ExpertLearner):
         are keyword-only.
     budget : Budget or None
         The target guarantee, pure for delta = 0. None: no privacy (for baselines).
-    parameters : ObliviousTrackerParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : ObliviousTrackerParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     switches : int, default 0
         Switches S of the sequences of experts to compare with.
@@ -359,7 +359,7 @@ class ObliviousTracker(ExpertLearner):
     CalibrationError
         If no parameters meet the budget.
     BudgetExceeded
-        If `parameters` spend more than `budget`.
+        If `plan` spend more than `budget`.
 
     Warns
     -----
@@ -372,7 +372,7 @@ class ObliviousTracker(ExpertLearner):
     uses one meta-expert per sequence; the distribution of the decisions is the same here. Per
     round: one exponential per expert and O(N) time (S + 1 times that with "at_most", and a
     logarithm); O(N) memory (times S + 1). A fresh draw costs N exponential variates. Exactness:
-    ``docs/privacy/oblivious_tracker.md``; privacy and `parameters.regret_bound`:
+    ``docs/privacy/oblivious_tracker.md``; privacy and `plan.regret_bound`:
     ``docs/privacy/tracker_accounting.md``.
 
     Examples
@@ -387,7 +387,7 @@ class ObliviousTracker(ExpertLearner):
     1
     """
 
-    parameters: ObliviousTrackerParameters
+    plan: ObliviousTrackerParameters
     _accountant: ClassVar[ModuleType] = oblivious_tracker
 
     def __init__(
@@ -396,7 +396,7 @@ class ObliviousTracker(ExpertLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: ObliviousTrackerParameters | None = None,
+        plan: ObliviousTrackerParameters | None = None,
         switches: int = 0,
         prior: literals.Prior = "share",
         learning_rate: float | None = None,
@@ -411,14 +411,14 @@ class ObliviousTracker(ExpertLearner):
     ) -> None:
         self._begin(
             ObliviousTracker, experts=experts, horizon=horizon, budget=budget,
-            parameters=parameters, switches=switches, prior=prior,
+            plan=plan, switches=switches, prior=prior,
             learning_rate=learning_rate, forced_switch=forced_switch, batch=batch,
             share_rate=share_rate, max_resamples=max_resamples, loss_range=loss_range,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ObliviousTracker:
-        p, drawn = self.parameters, self._mechanism.part(TrackerDraws)
+        p, drawn = self.plan, self._mechanism.part(TrackerDraws)
         switches = min(p.switches, self._horizon - 1)
         if p.prior == "at_most" and (switches + 1) * self._experts > _LARGEST_STATE:
             raise ValueError("(switches + 1) * experts is too large for the prior 'at_most'")
@@ -443,7 +443,7 @@ class ObliviousTracker(ExpertLearner):
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         experts = super()._header_dimension(header)
-        parameters = header["parameters"]
+        parameters = header["plan"]
         if experts == 1 or parameters["prior"] != "at_most":
             return experts
         return experts * (min(int(parameters["switches"]), int(parameters["horizon"]) - 1) + 1)

@@ -100,7 +100,7 @@ class LeafLearner(RecordLearner):
     def _build_engine(self, claim: _core.Claim) -> _core.FrankWolfe:
         """Return a compiled learner in round 0 on the stream of `claim`."""
         clipper, model, noise = model_settings(
-            self._domain, self._loss, self._mechanism, self._parameters, claim
+            self._domain, self._loss, self._mechanism, self._plan, claim
         )
         return _core.FrankWolfe(
             self._arguments["domain"]._engine,
@@ -134,14 +134,14 @@ class TreeFrankWolfe(LeafLearner):
         that is 1.1 to 1.6 times larger. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    parameters : TreeFrankWolfeParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : TreeFrankWolfeParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     noise : {"gaussian", "generalized_gaussian"}, optional
         Distribution of the noise; default: Gaussian.
     norm_order : float, optional
         Order r of the generalized Gaussian, in [2, q].
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum; "auto" (default) is the buffered linear Toeplitz factorisation unless
         another is more than 1 % better.
     weights : {"unbiased", "paper"}, optional
@@ -173,7 +173,7 @@ class TreeFrankWolfe(LeafLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
@@ -196,7 +196,7 @@ class TreeFrankWolfe(LeafLearner):
     1
     """
 
-    parameters: TreeFrankWolfeParameters
+    plan: TreeFrankWolfeParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = tree_frank_wolfe
     _rule = "sum"
@@ -208,7 +208,7 @@ class TreeFrankWolfe(LeafLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: TreeFrankWolfeParameters | None = None,
+        plan: TreeFrankWolfeParameters | None = None,
         noise: literals.SumNoise | None = None,
         norm_order: float | None = None,
         sum_method: literals.SumMethod | None = None,
@@ -224,7 +224,7 @@ class TreeFrankWolfe(LeafLearner):
     ) -> None:
         self._begin(
             TreeFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, noise=noise, norm_order=norm_order,
+            plan=plan, noise=noise, norm_order=norm_order,
             sum_method=sum_method, weights=weights, step_scale=step_scale, batch=batch,
             relation=relation, numerics=numerics, start=start, participation=participation,
             on_violation=on_violation, source=source,
@@ -254,8 +254,8 @@ class PolyhedralFrankWolfe(LeafLearner):
         Number of rounds. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; delta = 0 is allowed. None: no privacy (for baselines).
-    parameters : PolyhedralFrankWolfeParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : PolyhedralFrankWolfeParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     selector : {"gumbel", "laplace"}, optional
         How a vertex is chosen. "gumbel" (default) is the exponential mechanism. "laplace" (the
@@ -288,7 +288,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
@@ -311,7 +311,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     1
     """
 
-    parameters: PolyhedralFrankWolfeParameters
+    plan: PolyhedralFrankWolfeParameters
     _accountant: ClassVar[ModuleType] = polyhedral_frank_wolfe
     _rule = "selection"
 
@@ -322,7 +322,7 @@ class PolyhedralFrankWolfe(LeafLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        parameters: PolyhedralFrankWolfeParameters | None = None,
+        plan: PolyhedralFrankWolfeParameters | None = None,
         selector: literals.Selector | None = None,
         exponent: float | None = None,
         weights: literals.Weights | None = None,
@@ -335,7 +335,7 @@ class PolyhedralFrankWolfe(LeafLearner):
     ) -> None:
         self._begin(
             PolyhedralFrankWolfe, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, selector=selector, exponent=exponent,
+            plan=plan, selector=selector, exponent=exponent,
             weights=weights, batch=batch, relation=relation, start=start,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -361,4 +361,4 @@ class PolyhedralFrankWolfe(LeafLearner):
         round : int
             Round, counted from 0, below the horizon.
         """
-        return polyhedral_frank_wolfe.user_rho(self.domain, self._loss, self.parameters, round)
+        return polyhedral_frank_wolfe.user_rho(self.domain, self._loss, self.plan, round)

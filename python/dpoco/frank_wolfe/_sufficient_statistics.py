@@ -49,8 +49,8 @@ class SufficientStatistics(Calibrated):
     budget : Budget or None
         The target guarantee of one fit; None: no privacy. This and all following arguments are
         keyword-only.
-    parameters : SufficientStatisticsParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : SufficientStatisticsParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` if you pass one.
     records : int, optional
         Number of records n, if known beforehand. The guarantee is then known, too, and `fit` takes
@@ -69,7 +69,7 @@ class SufficientStatistics(Calibrated):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
@@ -90,7 +90,7 @@ class SufficientStatistics(Calibrated):
 
     _accountant: ClassVar[ModuleType] = sufficient_statistics
 
-    _parameters: SufficientStatisticsParameters | None = None
+    _plan: SufficientStatisticsParameters | None = None
     _mechanism: Any = None
     _guarantee: Guarantee | None = None
     _theta: FloatArray | None = None
@@ -102,13 +102,13 @@ class SufficientStatistics(Calibrated):
         loss: losses.GlmLoss,
         *,
         budget: Budget | None,
-        parameters: SufficientStatisticsParameters | None = None,
+        plan: SufficientStatisticsParameters | None = None,
         records: int | None = None,
         on_violation: literals.Violation = "clip",
         source: Source | None = None,
     ) -> None:
         self._begin(
-            SufficientStatistics, domain=domain, loss=loss, budget=budget, parameters=parameters,
+            SufficientStatistics, domain=domain, loss=loss, budget=budget, plan=plan,
             records=records, on_violation=on_violation, source=source,
         )  # fmt: skip
 
@@ -131,7 +131,7 @@ class SufficientStatistics(Calibrated):
         self._source: Source | None = source
         self._is_seeded = source is not None and source.is_seeded
         self._arguments = arguments
-        parameters, records, budget = (arguments[k] for k in ("parameters", "records", "budget"))
+        parameters, records, budget = (arguments[k] for k in ("plan", "records", "budget"))
         if parameters is not None:
             self._settle(self._check_given(constructed, arguments))
             return
@@ -141,11 +141,11 @@ class SufficientStatistics(Calibrated):
             budget.require_delta()
             budget.doubt(records, stacklevel=3)
         # Bad options are refused now, even if the number of records is not yet known.
-        self._plan(1000, None)
+        self._calibrate(1000, None)
         if records is not None:
-            self._settle(self._plan(records, budget))
+            self._settle(self._calibrate(records, budget))
 
-    def _plan(self, records: int, budget: Budget | None) -> Any:
+    def _calibrate(self, records: int, budget: Budget | None) -> Any:
         """Return the parameters for so many records."""
         known = {"records": records, "budget": budget}
         return self._planned(self._arguments, self._domain, self._loss, **known)
@@ -161,7 +161,7 @@ class SufficientStatistics(Calibrated):
         mechanism = self._accountant.mechanism_of(self._domain, self._loss, parameters)
         self._check_described(guarantee, mechanism)
         self._mechanism = mechanism
-        self._parameters, self._guarantee = parameters, guarantee
+        self._plan, self._guarantee = parameters, guarantee
         self._warn_unspent(self._arguments, stacklevel=5)
 
     def fit(self: Self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
@@ -209,11 +209,11 @@ class SufficientStatistics(Calibrated):
                     "the model has been fitted: a second fit is a second release; use clone()"
                 )
             self._fitted = True
-        before = self._parameters, self._guarantee, self._mechanism
+        before = self._plan, self._guarantee, self._mechanism
         try:
             self._theta = self._run(features, labels, progress)
         except BaseException:
-            self._parameters, self._guarantee, self._mechanism = before
+            self._plan, self._guarantee, self._mechanism = before
             self._fitted = False  # nothing was released
             raise
         self._source = None  # a fitted model holds no randomness
@@ -224,10 +224,10 @@ class SufficientStatistics(Calibrated):
         self, features: FloatArray, labels: FloatArray, progress: Progress | None
     ) -> FloatArray:
         n, d = features.shape
-        if self._parameters is None:
-            self._settle(self._plan(n, self._arguments["budget"]))
-        elif self._parameters.records != n:
-            raise ValueError(f"X must have {self._parameters.records} rows; got {n}")
+        if self._plan is None:
+            self._settle(self._calibrate(n, self._arguments["budget"]))
+        elif self._plan.records != n:
+            raise ValueError(f"X must have {self._plan.records} rows; got {n}")
         if self._arguments["on_violation"] == "raise":
             row = self._loss._first_violation(self._domain, features, labels)
             if row is not None:
@@ -339,11 +339,11 @@ class SufficientStatistics(Calibrated):
         return self._guarantee
 
     @property
-    def parameters(self) -> Any:
+    def plan(self) -> Any:
         """Everything that calibration fixed; known before the fit if the number of records is."""
-        if self._parameters is None:
+        if self._plan is None:
             raise RoundOrderError("fit() comes first, or the number of `records`")
-        return self._parameters
+        return self._plan
 
     @property
     def domain(self) -> domains.Domain:

@@ -21,7 +21,7 @@ from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.errors import HorizonExceeded
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
-from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
@@ -40,14 +40,13 @@ class Mechanism(Certified):
         return 1  # nothing is allocated before the caller brings scores or queries
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self._parameters, name)!r}" for name in self._shown)
+        shown = ", ".join(f"{name}={getattr(self._plan, name)!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
 
 
 def continual_sum_settings(total: GaussianSum, claim: _core.Claim) -> _core.SumSettings:
     """Return the arguments of a compiled continual sum (for mechanisms and learners)."""
     factor = total.factorisation
-    tree = "honaker" if isinstance(factor, Tree) and factor.combined else "tree"
     settings: _core.SumSettings = {
         "dimension": max(total.summand.size, 1),
         "horizon": max(total.pushes, 1),
@@ -55,7 +54,7 @@ def continual_sum_settings(total: GaussianSum, claim: _core.Claim) -> _core.SumS
         "scale": total.scale,
         "grid": total.grid,
         "limit": float(total.limit),
-        "method": "toeplitz" if isinstance(factor, SquareRoot) else tree,
+        "method": "toeplitz" if isinstance(factor, SquareRoot) else "tree",
         "key": claim["key"],
         "stream": claim["stream"],
     }
@@ -109,13 +108,12 @@ class ContinualSum(Mechanism):
         zero. Public: never take it from the data.
     norm : float, default 2.0
         Exponent of that norm, in [1, inf].
-    method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}
-        "tree": binary tree. "honaker": binary tree with variance-weighted nodes. "toeplitz":
-        square-root factorisation, horizon up to 4096, O(T d) memory. "blt": its streaming
-        approximation with five buffers. "blt_normalised": the same with smaller draws later on,
-        since fewer sums remain; it has 3 to 6 % less noise at the noisiest round of a known
-        horizon. "auto" (default) takes the smallest worst-case error at equal privacy:
-        "blt_normalised", or "blt" for an unknown horizon; see `parameters`.
+    method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}
+        "tree": binary tree. "toeplitz": square-root factorisation, horizon up to 4096, O(T d)
+        memory. "blt": its streaming approximation with five buffers. "blt_normalised": the same
+        with smaller draws later on, since fewer sums remain; it has 3 to 6 % less noise at the
+        noisiest round of a known horizon. "auto" (default) takes the smallest worst-case error at
+        equal privacy: "blt_normalised", or "blt" for an unknown horizon; see `plan`.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float, optional
@@ -131,8 +129,8 @@ class ContinualSum(Mechanism):
         the program itself; only Gaussian noise. "float": doubles, whose rounding is not part of the
         proof. "auto" (default): "lattice" if it is available and makes the noise at most 1 %
         larger.
-    parameters : ContinualSumParameters, optional
-        Parameters to use instead of calibration. They must agree with `budget` and with every other
+    plan : ContinualSumParameters, optional
+        Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -141,7 +139,7 @@ class ContinualSum(Mechanism):
     -----
     The stream may be adaptive: a vector may depend on all earlier sums. The error at round t has
     standard deviation ``standard_deviation(t)`` in each coordinate, exactly. Memory: 6 d numbers
-    with "blt", d log2 T with "tree", twice that with "honaker". Time per round: one noise vector
+    with "blt", d log2 T with "tree". Time per round: one noise vector
     and O(d). Proof: ``docs/privacy/continual_sum.md``.
 
     Examples
@@ -155,7 +153,7 @@ class ContinualSum(Mechanism):
     27.6
     """
 
-    parameters: ContinualSumParameters
+    plan: ContinualSumParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = sum_release
     _noise: ClassVar[str] = "fresh"
@@ -175,13 +173,13 @@ class ContinualSum(Mechanism):
         relation: literals.Relation = "replace",
         participation: Participation | None = None,
         numerics: literals.Numerics = DEFAULT_NUMERICS,
-        parameters: ContinualSumParameters | None = None,
+        plan: ContinualSumParameters | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
             ContinualSum, dimension=dimension, horizon=horizon, budget=budget, bound=bound,
             norm=norm, method=method, noise=noise, norm_order=norm_order, relation=relation,
-            participation=participation, numerics=numerics, parameters=parameters, source=source,
+            participation=participation, numerics=numerics, plan=plan, source=source,
         )  # fmt: skip
 
     def _declare(self, claim: _core.Claim) -> None:
@@ -205,7 +203,7 @@ class ContinualSum(Mechanism):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        return int(header["parameters"]["dimension"])
+        return int(header["plan"]["dimension"])
 
     @_core.direct
     def push(self, value: Any) -> FloatArray:
@@ -229,7 +227,7 @@ class ContinualSum(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        vector = float_array("value", value, (self.parameters.dimension,))
+        vector = float_array("value", value, (self.plan.dimension,))
         self._check_active()
         self._check_alone()
         released: FloatArray = self._engine.push(vector)
@@ -245,7 +243,7 @@ class ContinualSum(Mechanism):
         HorizonExceeded
             If fewer than T rounds are left; nothing is pushed.
         """
-        d = self.parameters.dimension
+        d = self.plan.dimension
         rows = float_array("values", values, (None, d))
         self._check_active()
         out = np.empty_like(rows)
@@ -265,7 +263,7 @@ class ContinualSum(Mechanism):
 
     def variance(self, t: int) -> float:
         """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
-        return self.parameters.variance(positive_int("t", t, maximum=self.horizon))
+        return self.plan.variance(positive_int("t", t, maximum=self.horizon))
 
 
 class NoisyMax(Mechanism):
@@ -290,8 +288,8 @@ class NoisyMax(Mechanism):
         record does with counts. This halves the noise.
     largest : bool, default True
         Whether the largest or the smallest score is sought.
-    parameters : NoisyMaxParameters, optional
-        Parameters to use instead of calibration. They must agree with `budget` and with every other
+    plan : NoisyMaxParameters, optional
+        Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -313,7 +311,7 @@ class NoisyMax(Mechanism):
     1.0
     """
 
-    parameters: NoisyMaxParameters
+    plan: NoisyMaxParameters
     _accountant: ClassVar[ModuleType] = noisy_max
     _noise: ClassVar[str] = "fresh"
     _one_round: ClassVar[bool] = False  # the same data answer every query
@@ -329,17 +327,17 @@ class NoisyMax(Mechanism):
         noise: literals.ScoreNoise = "exponential",
         one_directional: bool = False,
         largest: bool = True,
-        parameters: NoisyMaxParameters | None = None,
+        plan: NoisyMaxParameters | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
             NoisyMax, candidates=candidates, horizon=horizon, budget=budget,
             sensitivity=sensitivity, noise=noise, one_directional=one_directional, largest=largest,
-            parameters=parameters, source=source,
+            plan=plan, source=source,
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyMax:
-        p, drawn = self.parameters, self._mechanism.part(Selections)
+        p, drawn = self.plan, self._mechanism.part(Selections)
         # No claim rests on the parameters' numbers.
         law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
         if drawn is not None:
@@ -364,7 +362,7 @@ class NoisyMax(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        row = float_array("scores", scores, (self.parameters.candidates,))
+        row = float_array("scores", scores, (self.plan.candidates,))
         self._check_active()
         return int(self._engine.select(row))
 
@@ -393,9 +391,9 @@ class AboveThreshold(Mechanism):
         more.
     false_alarm : float, default 0.05
         Probability, over all queries together, of an alarm for a query below its threshold. To
-        ensure it, a margin, `parameters.margin`, is added to the thresholds.
-    parameters : AboveThresholdParameters, optional
-        Parameters to use instead of calibration. They must agree with `budget` and with every other
+        ensure it, a margin, `plan.margin`, is added to the thresholds.
+    plan : AboveThresholdParameters, optional
+        Plan to use instead of calibration. They must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -405,7 +403,7 @@ class AboveThreshold(Mechanism):
     Queries and thresholds may depend on all earlier answers. There is one noise variate per query
     and one for the threshold, which is never drawn again. This variant of the sparse vector
     technique has a proof (Lyu, Su and Li, 2017, algorithm 1); here the noises are one-sided. A
-    query more than ``parameters.margin + parameters.detection_margin(beta)`` above its threshold
+    query more than ``plan.margin + parameters.detection_margin(beta)`` above its threshold
     raises an alarm with probability at least 1 - beta. Proof: ``docs/privacy/shift_detector.md``.
 
     Examples
@@ -417,7 +415,7 @@ class AboveThreshold(Mechanism):
     (False, True)
     """
 
-    parameters: AboveThresholdParameters
+    plan: AboveThresholdParameters
     _accountant: ClassVar[ModuleType] = above_threshold
     _shown = ("horizon", "alarms", "sensitivity", "spread")
 
@@ -430,16 +428,16 @@ class AboveThreshold(Mechanism):
         spread: float | None = None,
         alarms: int = 1,
         false_alarm: float = 0.05,
-        parameters: AboveThresholdParameters | None = None,
+        plan: AboveThresholdParameters | None = None,
         source: Source | None = None,
     ) -> None:
         self._begin(
             AboveThreshold, horizon=horizon, budget=budget, sensitivity=sensitivity, spread=spread,
-            alarms=alarms, false_alarm=false_alarm, parameters=parameters, source=source,
+            alarms=alarms, false_alarm=false_alarm, plan=plan, source=source,
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.AboveThreshold:
-        p, drawn = self.parameters, self._mechanism.part(ThresholdTests)
+        p, drawn = self.plan, self._mechanism.part(ThresholdTests)
         # Without noise no claim rests on the parameters' numbers.
         return _core.AboveThreshold(
             {
@@ -455,7 +453,7 @@ class AboveThreshold(Mechanism):
     @property
     def alarms_left(self) -> int:
         """Number of alarms left; without any, `test` raises `HorizonExceeded`."""
-        return self.parameters.alarms - int(self._engine.alarms)
+        return self.plan.alarms - int(self._engine.alarms)
 
     def test(self, value: Any, threshold: float = 0.0) -> bool:
         """Return whether a query seems to exceed a threshold.
@@ -477,5 +475,5 @@ class AboveThreshold(Mechanism):
         answer = number("value", value)
         level = real_float("threshold", threshold)
         self._check_active()
-        excess = (answer if math.isfinite(answer) else 0.0) - level - self.parameters.margin
+        excess = (answer if math.isfinite(answer) else 0.0) - level - self.plan.margin
         return bool(self._engine.test(excess))

@@ -109,7 +109,7 @@ class CoupledLearner(RecordLearner):
     def _loss_settings(self) -> dict[str, Any]:
         """Return what the compiled sum of losses is built from."""
         # Tilted minima are charged alike on R^d and in a domain.
-        draw, unbounded = self._mechanism.draw, self._parameters.unbounded
+        draw, unbounded = self._mechanism.draw, self._plan.unbounded
         if isinstance(draw, GibbsDraw):
             unbounded = draw.half_width == math.inf
         return loss_sum_settings(self._domain, self._loss, unbounded)
@@ -251,8 +251,8 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     budget : Budget or None
         The target guarantee. None: no privacy, with a fresh draw every round or, with
         `max_switches`, lazy decisions.
-    parameters : ContinuousMultiplicativeWeightsParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them.
+    plan : ContinuousMultiplicativeWeightsParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them.
     coupling : {"auto", "density_ratio", "dartboard", "anchored", "scheduled", "maximal"}
         How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
         privacy.
@@ -289,7 +289,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     CalibrationError
         If no parameters meet the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
@@ -298,7 +298,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     ones passes over O(d^2) numbers. For logistic, Huber and custom losses it passes many times over
     the distinct records so far. These are kept, 8 (d + 3) bytes each, or as the objects they are:
     memory grows with the rounds, and the time of a draw in round t is O(t d). The time depends on
-    the data, too. `parameters.regret_bound` bounds the expected regret on streams fixed in advance.
+    the data, too. `plan.regret_bound` bounds the expected regret on streams fixed in advance.
     Proofs: ``docs/privacy/gibbs_draws.md``, ``docs/privacy/couplings.md``,
     ``docs/privacy/oco_regret.md``, samplers: ``docs/privacy/samplers.md`` (they correct Agarwal et
     al., P-COMW, Theorems 4.1 and 4.2).
@@ -317,7 +317,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     1
     """
 
-    parameters: ContinuousMultiplicativeWeightsParameters
+    plan: ContinuousMultiplicativeWeightsParameters
     _accountant: ClassVar[ModuleType] = continuous_multiplicative_weights
 
     def __init__(
@@ -327,7 +327,7 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        parameters: ContinuousMultiplicativeWeightsParameters | None = None,
+        plan: ContinuousMultiplicativeWeightsParameters | None = None,
         coupling: literals.Coupling = "auto",
         block: int | None = None,
         relation: literals.Relation = "replace",
@@ -340,13 +340,13 @@ class ContinuousMultiplicativeWeights(CoupledLearner):
     ) -> None:
         self._begin(
             ContinuousMultiplicativeWeights, domain=domain, loss=loss, horizon=horizon,
-            budget=budget, parameters=parameters, coupling=coupling,
+            budget=budget, plan=plan, coupling=coupling,
             block=block, relation=relation, unbounded=unbounded, max_switches=max_switches,
             sampler=sampler, participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinuousMultiplicativeWeights:
-        p, draw, keep = self.parameters, self._mechanism.draw, self._mechanism.keep
+        p, draw, keep = self.plan, self._mechanism.draw, self._mechanism.keep
         assert isinstance(draw, GibbsDraw)
         planes, proposals = continuous_multiplicative_weights.exact_work(p)
         settings: _core.GibbsSettings = {
@@ -389,8 +389,8 @@ class CoupledRegularizedLeader(CoupledLearner):
     budget : Budget or None
         The target guarantee. None: no privacy, with a fresh leader every round or, with
         `max_switches`, lazy decisions.
-    parameters : CoupledRegularizedLeaderParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them.
+    plan : CoupledRegularizedLeaderParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them.
     coupling : {"auto", "density_ratio", "scheduled", "maximal"}
         How a block's decision is kept or replaced; "maximal" (fewest switches) works only without
         privacy.
@@ -419,7 +419,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     CalibrationError
         If no parameters meet the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
@@ -427,7 +427,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     switch solves for the leader: O(d^3) for squared and quadratic losses, with O(d^2) memory. For
     logistic, Huber and custom losses it takes about four passes over the distinct records so far.
     These are kept, 8 (d + 3) bytes each, or as the objects they are: memory grows with the rounds,
-    and a switch in round t takes O(t d^2) time. `parameters.regret_bound` bounds the expected
+    and a switch in round t takes O(t d^2) time. `plan.regret_bound` bounds the expected
     regret on streams fixed in advance. Proofs: ``docs/privacy/objective_perturbation.md``,
     ``docs/privacy/couplings.md``,
     ``docs/privacy/oco_regret.md`` (they correct Agarwal et al., CTRL, Theorems 4, 6, 9, 12 and 13).
@@ -446,7 +446,7 @@ class CoupledRegularizedLeader(CoupledLearner):
     1
     """
 
-    parameters: CoupledRegularizedLeaderParameters
+    plan: CoupledRegularizedLeaderParameters
     _methods: ClassVar[tuple[str, ...]] = ("value", "gradient", "hessian")
     _accountant: ClassVar[ModuleType] = coupled_regularized_leader
 
@@ -457,7 +457,7 @@ class CoupledRegularizedLeader(CoupledLearner):
         *,
         horizon: int,
         budget: Budget | None,
-        parameters: CoupledRegularizedLeaderParameters | None = None,
+        plan: CoupledRegularizedLeaderParameters | None = None,
         coupling: literals.LeaderCoupling = "auto",
         block: int | None = None,
         relation: literals.Relation = "replace",
@@ -469,13 +469,13 @@ class CoupledRegularizedLeader(CoupledLearner):
     ) -> None:
         self._begin(
             CoupledRegularizedLeader, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, coupling=coupling, block=block,
+            plan=plan, coupling=coupling, block=block,
             relation=relation, unbounded=unbounded, max_switches=max_switches,
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.CoupledRegularizedLeader:
-        p, draw = self.parameters, self._mechanism.draw
+        p, draw = self.plan, self._mechanism.draw
         assert isinstance(draw, TiltedMinimum)
         settings: _core.LeaderSettings = {
             **self._rule_settings(claim),

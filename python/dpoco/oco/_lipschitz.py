@@ -53,8 +53,8 @@ class LipschitzLearner(OnlineLearner):
         Number of rounds, at most 1e12.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    parameters : LipschitzParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : LipschitzParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     resolution : int or tuple of int, optional
         Number of net points, at least 2, along every axis or along each axis of positive length.
@@ -64,7 +64,7 @@ class LipschitzLearner(OnlineLearner):
         The transform that is summed. "auto" (default): "increments" of neighbours in one dimension,
         "grid_laplacian" (white coefficients of the field of differences) in two. "parent":
         differences along a binary hierarchy of 2^k + 1 points per axis.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound.
     learning_rate : float, optional
         eta, per unit of loss; default: the one with the least regret bound.
@@ -89,7 +89,7 @@ class LipschitzLearner(OnlineLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Warns
     -----
@@ -101,7 +101,7 @@ class LipschitzLearner(OnlineLearner):
     Source: Agarwal, Kale, Singh and Thakurta, "Differentially Private and Lazy Online Convex
     Optimization", Lipschitz losses in one or two dimensions, with corrected constants and better
     transforms. N net points: O(N) per round on an interval, O(N log N) in the plane, and memory of
-    a dozen numbers per point. Proof of privacy and of `parameters.regret_bound`, which includes the
+    a dozen numbers per point. Proof of privacy and of `plan.regret_bound`, which includes the
     cost of playing on a net: ``docs/privacy/lipschitz.md``.
 
     Examples
@@ -118,7 +118,7 @@ class LipschitzLearner(OnlineLearner):
     1
     """
 
-    parameters: LipschitzParameters
+    plan: LipschitzParameters
     _domain: domains.Domain
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
@@ -134,7 +134,7 @@ class LipschitzLearner(OnlineLearner):
         lipschitz: float,
         horizon: int,
         budget: Budget | None,
-        parameters: LipschitzParameters | None = None,
+        plan: LipschitzParameters | None = None,
         resolution: int | tuple[int, ...] | None = None,
         transform: literals.Transform = "auto",
         sum_method: literals.SumMethod | None = None,
@@ -146,7 +146,7 @@ class LipschitzLearner(OnlineLearner):
     ) -> None:
         self._begin(
             LipschitzLearner, domain=domain, lipschitz=lipschitz, horizon=horizon, budget=budget,
-            parameters=parameters, resolution=resolution,
+            plan=plan, resolution=resolution,
             transform=transform, sum_method=sum_method, learning_rate=learning_rate,
             enforce=enforce, participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -161,7 +161,7 @@ class LipschitzLearner(OnlineLearner):
     def _restated(cls, arguments: Mapping[str, Any], parameters: Any) -> dict[str, Any]:
         if arguments["enforce"] and not parameters.enforce:
             # Left at its default it asks for protection, too.
-            raise ValueError("enforce=True contradicts parameters, which have False")
+            raise ValueError("enforce=True contradicts the plan, which has False")
         said = super()._restated(arguments, parameters)
         if said["resolution"] is not None:
             said["resolution"] = nets.checked_counts(
@@ -180,10 +180,10 @@ class LipschitzLearner(OnlineLearner):
         self._checker = net_transform(net, enforced=True)
 
     def _entries(self) -> dict[str, float]:
-        return {"points of the net": 3.0 * self.parameters.experts} | sum_entries(self._mechanism)
+        return {"points of the net": 3.0 * self.plan.experts} | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
-        p, net = self.parameters, self._mechanism.summand
+        p, net = self.plan, self._mechanism.summand
         assert isinstance(net, NetDifferences)
         return _core.PrefixHedge(
             {
@@ -200,7 +200,7 @@ class LipschitzLearner(OnlineLearner):
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        return math.prod(int(count) for count in header["parameters"]["resolution"])
+        return math.prod(int(count) for count in header["plan"]["resolution"])
 
     @property
     def domain(self) -> domains.Domain:

@@ -46,14 +46,14 @@ class NoisyFTRL(RecordLearner):
         that is 1.1 to 1.6 times larger. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    parameters : NoisyFTRLParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : NoisyFTRLParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     statistics : {"gradient", "quadratic"}
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
         (x x', y x), which determines every past loss; decisions are ridge regressions on the noisy
         sums. It is best if records are alike; nothing is proved against adversaries.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "honaker", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
         The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
         another sum is more than 1 % better, and "toeplitz" for quadratic statistics.
     step_size : float or "predicted", optional
@@ -87,7 +87,7 @@ class NoisyFTRL(RecordLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class NoisyFTRL(RecordLearner):
     Time O(d) per round and one projection (O(d) for Euclidean balls and boxes); memory about 12 d
     doubles with the default sum. Quadratic statistics take O(d^2) per round, for sums of length d(d
     + 1)/2 + d of which all pushes are kept (some 40 in 10^5 rounds), and one eigendecomposition,
-    O(d^3), per decision. Proof of privacy and of `parameters.regret_bound`:
+    O(d^3), per decision. Proof of privacy and of `plan.regret_bound`:
     ``docs/privacy/noisy_ftrl.md``.
 
     Examples
@@ -115,7 +115,7 @@ class NoisyFTRL(RecordLearner):
     1
     """
 
-    parameters: NoisyFTRLParameters
+    plan: NoisyFTRLParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = accountant
     _noise: ClassVar[str] = "fresh"
@@ -128,7 +128,7 @@ class NoisyFTRL(RecordLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: NoisyFTRLParameters | None = None,
+        plan: NoisyFTRLParameters | None = None,
         statistics: literals.Statistics = "gradient",
         sum_method: literals.SumMethod | None = None,
         step_size: float | Literal["predicted"] | None = None,
@@ -141,16 +141,16 @@ class NoisyFTRL(RecordLearner):
     ) -> None:
         self._begin(
             NoisyFTRL, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, statistics=statistics,
+            plan=plan, statistics=statistics,
             sum_method=sum_method, step_size=step_size, batch=batch, relation=relation,
             numerics=numerics, participation=participation, on_violation=on_violation,
             source=source,
         )  # fmt: skip
 
     def _noise_note(self) -> str | None:
-        if self.parameters.statistics == "gradient":
+        if self.plan.statistics == "gradient":
             return super()._noise_note()
-        ridge = accountant.ridge_of(self._domain, self._loss, self.parameters)
+        ridge = accountant.ridge_of(self._domain, self._loss, self.plan)
         why = f"it hides records of all directions for {ridge.hidden_rounds:.3g} rounds"
         return f"noise dominates: {why}" if ridge.shrinkage > 0.0 else None
 
@@ -159,7 +159,7 @@ class NoisyFTRL(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters, domain, total = self.parameters, self._domain, self._mechanism
+        parameters, domain, total = self.plan, self._domain, self._mechanism
         summand, loss = total.summand, self._loss
         own: _core.FtrlRule = {"step_size": parameters.step_size, "scalar_bound": 0.0}
         if isinstance(summand, GlmGradient):
@@ -191,7 +191,7 @@ class NoisyFTRL(RecordLearner):
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
-        quadratic = header["parameters"]["statistics"] == "quadratic"
+        quadratic = header["plan"]["statistics"] == "quadratic"
         return dimension + dimension * (dimension + 1) // 2 if quadratic else dimension
 
 
@@ -217,8 +217,8 @@ class NoisyNewton(RecordLearner):
         that is about a quarter larger. This and all following arguments are keyword-only.
     budget : Budget or None
         The target guarantee; None: no privacy (for baselines).
-    parameters : NoisyNewtonParameters, optional
-        Parameters to use instead of calibration; the guarantee is computed from them. They must
+    plan : NoisyNewtonParameters, optional
+        Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
     shrinkage : float, default 1.0
         How far decisions are shrunk, in [0, 2]. 0 is up to 14 % better where much can be learned,
@@ -246,7 +246,7 @@ class NoisyNewton(RecordLearner):
     CalibrationError
         If no noise scale meets the budget.
     BudgetExceeded
-        If `parameters` give less than `budget` asks for.
+        If `plan` give less than `budget` asks for.
 
     Notes
     -----
@@ -273,7 +273,7 @@ class NoisyNewton(RecordLearner):
     1
     """
 
-    parameters: NoisyNewtonParameters
+    plan: NoisyNewtonParameters
     _mechanism: GaussianSum
     _accountant: ClassVar[ModuleType] = noisy_newton
     _noise: ClassVar[str] = "fresh"
@@ -285,7 +285,7 @@ class NoisyNewton(RecordLearner):
         *,
         horizon: int | None,
         budget: Budget | None,
-        parameters: NoisyNewtonParameters | None = None,
+        plan: NoisyNewtonParameters | None = None,
         shrinkage: float = 1.0,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = DEFAULT_NUMERICS,
@@ -296,7 +296,7 @@ class NoisyNewton(RecordLearner):
     ) -> None:
         self._begin(
             NoisyNewton, domain=domain, loss=loss, horizon=horizon, budget=budget,
-            parameters=parameters, shrinkage=shrinkage, relation=relation,
+            plan=plan, shrinkage=shrinkage, relation=relation,
             numerics=numerics, participation=participation, max_dimension=max_dimension,
             on_violation=on_violation, source=source,
         )  # fmt: skip
@@ -321,7 +321,7 @@ class NoisyNewton(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, total = self.parameters, self._mechanism
+        p, total = self.plan, self._mechanism
         summand = total.summand
         assert isinstance(summand, GradientAndCurvature)
         return _core.NoisyNewton(

@@ -301,7 +301,7 @@ def plot_noise(
 
 def deviations(source: Any, rounds: IntArray) -> FloatArray:
     """Return the standard deviation of a coordinate's noise at the end of rounds, shape (n,)."""
-    p = getattr(source, "parameters", source)
+    p = getattr(source, "plan", source)
     method = getattr(p, "correlation", None)
     if method is not None:
         batch = getattr(p, "batch", 1)
@@ -328,7 +328,7 @@ def deviations(source: Any, rounds: IntArray) -> FloatArray:
 
 
 def _horizon(source: Any) -> int | None:
-    horizon = getattr(getattr(source, "parameters", source), "horizon", None)
+    horizon = getattr(getattr(source, "plan", source), "horizon", None)
     return None if horizon is None or not math.isfinite(horizon) else int(horizon)
 
 

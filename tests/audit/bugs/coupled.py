@@ -42,9 +42,9 @@ def tampered(**factors: float) -> Any:
     def plant(subject: Any) -> Any:
         def make(source: Any) -> Any:
             learner = subject.make(source)
-            p = learner.parameters
+            p = learner.plan
             own = {name: factor * getattr(p, name) for name, factor in factors.items()}
-            learner._parameters = replace(p, **own)
+            learner._plan = replace(p, **own)
             return learner
 
         return other(subject, make=make)
@@ -91,10 +91,8 @@ def the_leader() -> Any:
     kind = type(type(own).__name__, (type(own),), {"_accountant": accountant, **UNGUARDED})
 
     def make(source: Any, **changes: Any) -> Any:
-        p = replace(own.parameters, **changes)
-        return kind(
-            own.domain, own.loss, horizon=own.horizon, budget=None, parameters=p, source=source
-        )
+        p = replace(own.plan, **changes)
+        return kind(own.domain, own.loss, horizon=own.horizon, budget=None, plan=p, source=source)
 
     stream, neighbour = (each.reshape(-1, 1).astype(float) for each in case.streams)
     return SimpleNamespace(make=make, stream=stream, neighbour=neighbour, trials=500)
@@ -123,7 +121,7 @@ def the_tracker() -> Any:
 
 def faster(factor: float) -> Any:
     def plant(subject: Any) -> Any:
-        rate = subject.make.honest().parameters.learning_rate
+        rate = subject.make.honest().plan.learning_rate
         return remade(learning_rate=factor * rate)(subject)
 
     return plant

@@ -80,11 +80,11 @@ negated = remade(engine=lambda learner, _: Negated(learner._engine))
 
 def detectors() -> Any:
     budget = dpoco.Budget(400.0, 0.0)
-    p = ShiftDetector(2, horizon=40, budget=budget, first=0).parameters
+    p = ShiftDetector(2, horizon=40, budget=budget, first=0).plan
     p = replace(p, threshold=3.0, log_windows=0.0, log_selection=None)
 
     def make(source: Any, kind: Any = None) -> Any:
-        return (kind or ShiftDetector)(2, horizon=40, budget=None, parameters=p, source=source)
+        return (kind or ShiftDetector)(2, horizon=40, budget=None, plan=p, source=source)
 
     return make
 
@@ -142,18 +142,18 @@ def the_share() -> Any:
 
 
 def a_quarter(subject: Any) -> Any:
-    scale = SHARE.honest().parameters.noise_scale
+    scale = SHARE.honest().plan.noise_scale
     return remade(noise_scale=0.25 * scale)(subject)
 
 
 def quiet(learner: Any, source: Any) -> Any:
-    honest, mechanism = learner._parameters, learner._mechanism
-    learner._parameters = replace(honest, noise="none", noise_scale=0.0)
+    honest, mechanism = learner._plan, learner._mechanism
+    learner._plan = replace(honest, noise="none", noise_scale=0.0)
     learner._mechanism = Open("a bug")
     try:
         return learner._build_engine({"key": source._key, "stream": 1})
     finally:
-        learner._parameters, learner._mechanism = honest, mechanism
+        learner._plan, learner._mechanism = honest, mechanism
 
 
 BUGS = [

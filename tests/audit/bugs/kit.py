@@ -124,10 +124,10 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
         return type(kind.__name__, (kind,), {"_accountant": accountant, **UNGUARDED})
 
     def make(source: Any, kind: Any = None, **changes: Any) -> Any:
-        parameters = replace(honest().parameters, **changes)
+        parameters = replace(honest().plan, **changes)
         restated = {k: v for k, v in options.items() if k not in changes}
         return built(kind or cls)(
-            *problem, **{**restated, "budget": None, "parameters": parameters, "source": source}
+            *problem, **{**restated, "budget": None, "plan": parameters, "source": source}
         )
 
     make.honest = honest  # type: ignore[attr-defined]

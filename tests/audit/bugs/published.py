@@ -240,7 +240,7 @@ def the_share() -> Any:
 
 def one_coordinate(subject: Any) -> Any:
     """Plant: noise for one loss of sensitivity 1, not for all of them."""
-    own = SHARE.honest().parameters
+    own = SHARE.honest().plan
     return remade(noise_scale=own.noise_scale / 4.0)(subject)
 
 
@@ -261,7 +261,7 @@ def the_net() -> Any:
 
 def quieter(factor: float) -> Any:
     def plant(subject: Any) -> Any:
-        p = NET.honest().parameters
+        p = NET.honest().plan
         return remade(noise_scale=p.noise_scale / factor)(subject)
 
     return plant

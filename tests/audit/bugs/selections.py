@@ -60,7 +60,7 @@ def the_counter() -> Any:
 
 
 def halved(subject: Any) -> Any:
-    return remade(scale=0.5 * MAX.honest().parameters.scale)(subject)
+    return remade(scale=0.5 * MAX.honest().plan.scale)(subject)
 
 
 class Stuck(NoisyMax):
@@ -152,7 +152,7 @@ RISEN[-1] = 5.0
 @functools.cache
 def the_heard_threshold() -> Any:
     """Queries that move by 1, the silent ones up and the last one down."""
-    margin = ALARM.honest().parameters.margin
+    margin = ALARM.honest().plan.margin
     return SimpleNamespace(
         make=ALARM, run=tests(ALARM), stream=QUIET + margin, neighbour=RISEN + margin,
         epsilon=1.0, runs=1600,
@@ -199,7 +199,7 @@ BUGS = [
     Bug(
         "threshold-noise-too-small", the_threshold,
         lambda subject: remade(
-            threshold_noise_scale=0.5 * ALARM.honest().parameters.threshold_noise_scale
+            threshold_noise_scale=0.5 * ALARM.honest().plan.threshold_noise_scale
         )(subject),
         (replay,),
     ),

@@ -32,10 +32,8 @@ def as_it_is(subject: Any) -> Any:
 @functools.cache
 def the_sum() -> Any:
     def start() -> Any:
-        p = SUM.honest().parameters
-        return ContinualSum(
-            3, horizon=T, budget=None, parameters=p, source=Source.seeded(3), bound=1.0
-        )
+        p = SUM.honest().plan
+        return ContinualSum(3, horizon=T, budget=None, plan=p, source=Source.seeded(3), bound=1.0)
 
     def reloaded(learner: Any) -> Any:
         return loaded(saved(learner))

@@ -42,7 +42,7 @@ def the_long_sum() -> Any:
 
 def scaled(factor: float) -> Any:
     def plant(subject: Any) -> Any:
-        scale = subject.make.honest().parameters.noise_scale
+        scale = subject.make.honest().plan.noise_scale
         return remade(noise_scale=factor * scale)(subject)
 
     return plant
@@ -80,7 +80,7 @@ class ClippedAfterwards(ContinualSum):
 
     def push(self, value: Any) -> Any:
         released = np.asarray(super().push(value))
-        far = np.linalg.norm(released) / (self.parameters.bound * (self.round + 8))
+        far = np.linalg.norm(released) / (self.plan.bound * (self.round + 8))
         return released / max(1.0, far)
 
 
@@ -104,7 +104,7 @@ class SameNoise(ContinualSum):
 
     def push(self, value: Any) -> Any:
         released = super().push(value)
-        total = sum_of(self._engine.state(), self.parameters.dimension)
+        total = sum_of(self._engine.state(), self.plan.dimension)
         if self.first is None:
             self.first = released - total
         return total + self.first
@@ -114,7 +114,7 @@ class Restarted(ContinualSum):
     """Builds its engine anew in every round, from the same key and stream."""
 
     def push(self, value: Any) -> Any:
-        total = sum_of(self._engine.state(), self.parameters.dimension)
+        total = sum_of(self._engine.state(), self.plan.dimension)
         self._engine = SUM(Source.seeded(77))._engine
         return super().push(np.asarray(value) + total)
 
@@ -130,14 +130,14 @@ class NodeNoise(ContinualSum):
 
     def push(self, value: Any) -> Any:
         super().push(value)  # the engine keeps the sum and counts the draws
-        total = sum_of(self._engine.state(), self.parameters.dimension)
-        t, noise = self.round, np.zeros(self.parameters.dimension)
+        total = sum_of(self._engine.state(), self.plan.dimension)
+        t, noise = self.round, np.zeros(self.plan.dimension)
         for level in range(t.bit_length()):
             if t >> level & 1:
                 node = self.place(level, (t >> level) - 1)
                 if node not in self.nodes:
                     self.nodes[node] = self.draws.normal(
-                        scale=self.parameters.noise_scale, size=noise.size
+                        scale=self.plan.noise_scale, size=noise.size
                     )
                 noise = noise + self.nodes[node]
         return total + noise
@@ -213,7 +213,7 @@ class LouderForLarge(ContinualSum):
 
     def push(self, value: Any) -> Any:
         released = super().push(value)
-        total = sum_of(self._engine.state(), self.parameters.dimension)
+        total = sum_of(self._engine.state(), self.plan.dimension)
         row = np.asarray(value)
         return released + (released - total if row[0] < 0.0 else 0.0)
 

@@ -30,7 +30,7 @@ struct BltParameters {
   std::vector<double> levels = {};
 };
 
-enum class Factorisation { tree, honaker, toeplitz, blt, blt_normalised };
+enum class Factorisation { tree, toeplitz, blt, blt_normalised };
 
 // What correlates the draws of a process, and their law: on a lattice in multiples of its grid.
 struct Correlation {
@@ -64,9 +64,6 @@ class NoiseProcess {
 // horizon >= 1 is the largest t. Throws std::invalid_argument for bad sizes or parameters.
 // tree: one node draw per round, the node completed at t whose leaf is new; O(d log T) memory.
 std::unique_ptr<NoiseProcess> make_tree(Index dimension, std::uint64_t horizon, NoiseLaw law);
-// honaker: every completed node draws; a node's estimate combines its own draw with its children's
-// (Honaker 2015, "bottom-up"); 2 draws per round on average.
-std::unique_ptr<NoiseProcess> make_honaker(Index dimension, std::uint64_t horizon, NoiseLaw law);
 // toeplitz: square root of A, all past draws kept: O(t d) per round and O(T d) memory.
 std::unique_ptr<NoiseProcess> make_toeplitz(Index dimension, std::uint64_t horizon, NoiseLaw law);
 // blt: buffered linear Toeplitz, one draw per round, O(buffers d) time and memory. With blocks, the

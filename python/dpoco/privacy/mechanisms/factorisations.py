@@ -4,7 +4,7 @@ A = B C with C lower triangular; each row of C g gets one independent draw, and 
 these rows. Only the columns of C count: the longest one is the factor on the sensitivity.
 
 Proof: ``docs/privacy/continual_sum.md``; in integers: ``docs/privacy/lattice.md``. Sources: Dwork
-et al. and Chan et al. (tree, 2010); Honaker (2015); Fichtenberger, Henzinger and Upadhyay
+et al. and Chan et al. (tree, 2010); Fichtenberger, Henzinger and Upadhyay
 (square-root Toeplitz, 2023); Dvijotham et al. (BLT, 2024), with our own parameters.
 """
 
@@ -256,14 +256,9 @@ def _columns(factor: Buffered, pushes: Any) -> Any:
 
 @dataclass(frozen=True)
 class Tree(Factorisation):
-    """Dyadic nodes with one draw each.
-
-    `combined` (Honaker): nodes are estimated from their descendants, too, which is post-processing
-    of the same nodes with up to twice the draws.
-    """
+    """Dyadic nodes with one draw each."""
 
     kind = "tree"
-    combined: bool = False
 
     def _longest_column(self, pushes: int) -> float:
         """Return the root of the number of completed nodes a leaf can lie in, one of each size."""
@@ -271,10 +266,6 @@ class Tree(Factorisation):
 
     def _participation(self, pushes: int, batch: int, rounds: int, separation: int) -> float:
         return tree_column(pushes, batch, rounds, separation)
-
-    def draws(self, pushes: int) -> int:
-        """Return one a push; combined, one more for every right child."""
-        return 2 * pushes if self.combined else pushes
 
     def path(self, pushes: int, grid: float, scale: float) -> float:
         """Return 0: noisy nodes are integers plus their draws."""

@@ -9,10 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._validation import FloatArray, IntArray, choice, positive_float, positive_int, real_in
-from dpoco.environments._base import seeded
+from dpoco._validation import (
+    FloatArray,
+    IntArray,
+    choice,
+    positive_float,
+    positive_int,
+    real_in,
+    whole_number,
+)
 
 _LARGEST = 2**31 - 1
+
+
+def _generator(seed: int | None) -> np.random.Generator:
+    """Return the random numbers of a seed; None is the operating system's entropy."""
+    return np.random.default_rng(None if seed is None else whole_number("seed", seed))
 
 
 def dirichlet_class(
@@ -41,7 +53,7 @@ def dirichlet_class(
     if contexts is not None:
         shape = (positive_int("contexts", contexts, maximum=_LARGEST), *shape)
     width = positive_int("labels", labels, maximum=_LARGEST)
-    rng = np.random.default_rng(seeded(seed))
+    rng = _generator(seed)
     # Gamma variates of tiny shape may all underflow: these rows become a uniform label.
     draws = rng.gamma(positive_float("concentration", concentration), 1.0, size=(*shape, width))
     totals = draws.sum(axis=-1, keepdims=True)
@@ -64,7 +76,7 @@ def softmax_class(
     C contexts of dimension d and K weight matrices of shape (M, d) have standard normal entries;
     scores are ``scale <weights, context>``.
     """
-    rng = np.random.default_rng(seeded(seed))
+    rng = _generator(seed)
     count = partial(positive_int, maximum=_LARGEST)
     points = rng.standard_normal((count("contexts", contexts), count("dimension", dimension)))
     shape = count("hypotheses", hypotheses), count("labels", labels), dimension
@@ -82,7 +94,7 @@ def near_duplicates(
 
     The base is uniform on the simplex; each row is the base times ``exp(spread N(0, 1))``, scaled.
     """
-    rng = np.random.default_rng(seeded(seed))
+    rng = _generator(seed)
     count = positive_int("hypotheses", hypotheses, maximum=_LARGEST)
     base = rng.dirichlet(np.ones(positive_int("labels", labels, maximum=_LARGEST)))
     noise = positive_float("spread", spread) * rng.standard_normal((count, base.size))
@@ -124,7 +136,7 @@ def draw_labels(
     rows = np.asarray(truth, dtype=np.float64)
     if (rows.ndim == 1) == (rounds is None) or (rows.ndim == 2) == (contexts is None):
         raise ValueError("one distribution needs rounds; several need contexts")
-    rng = np.random.default_rng(seeded(seed))
+    rng = _generator(seed)
     if rows.ndim == 1:
         edges = np.cumsum(rows)
         draws = rng.random(positive_int("rounds", rounds)) * edges[-1]

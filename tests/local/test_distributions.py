@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-
-from dpoco.environments import (
+from distributions import (
     dirichlet_class,
     draw_labels,
     hadamard_class,
