@@ -25,6 +25,7 @@ oco::ForgettingSettings read_forgetting(Fields fields) {
                                 .memory = from.read<std::vector<double>>("memory")};
     for (const py::handle view : from.read<py::tuple>("views")) {
       own.views.push_back(read_whole({view, "a damped sum"}, [](Fields& its) {
+        its.read<double>("half_life");  // for people: `kept` follows from it
         return oco::ForgettingView{.kept = its.read<std::vector<double>>("kept"),
                                    .deviations = its.read<std::vector<double>>("deviations"),
                                    .covariances = its.read<std::vector<double>>("covariances")};

@@ -113,9 +113,10 @@ void ForgettingLeader::compare(std::span<const double> increment) {
     double variance = settings_.variance * dot(difference_, difference_);
     for (std::size_t mode = 0; mode < settings_.rates.size(); ++mode) {
       const std::span<double> past = comparison(a, mode);
-      variance += 2.0 * settings_.weights[mode] * k.dot(difference_.data(), past.data(), entries_);
+      variance +=
+          2.0 * settings_.weights[mode] * memory * k.dot(difference_.data(), past.data(), entries_);
       const double kept = memory * settings_.rates[mode];
-      for (std::size_t i = 0; i < entries_; ++i) past[i] = kept * past[i] + memory * difference_[i];
+      for (std::size_t i = 0; i < entries_; ++i) past[i] = kept * past[i] + difference_[i];
     }
     variances_[a] = std::max(0.0, memory * memory * variances_[a] + variance);
     spread_[a] = std::sqrt(variances_[a]);
@@ -174,7 +175,13 @@ void ForgettingLeader::weigh() {
   std::nth_element(others.begin(), middle, others.end());
   double median = *middle;
   if (others.size() % 2 == 0) median = 0.5 * (median + *std::max_element(others.begin(), middle));
-  if (!(median > 0.0)) return;  // nothing has been compared
+  if (!(median > 0.0)) {  // without noise, or before anything has been compared
+    std::fill(shares_.begin(), shares_.end(), 0.0);
+    const auto least = std::min_element(excess_.begin(), excess_.end());
+    const bool better = *least < 0.0;
+    shares_[better ? static_cast<std::size_t>(least - excess_.begin()) : settings_.reference] = 1.0;
+    return;
+  }
   const double unit = kTemperature * median;
   for (std::size_t a = 0; a < shares_.size(); ++a) {
     shares_[a] = -(excess_[a] + kCaution * spread_[a]) / unit;

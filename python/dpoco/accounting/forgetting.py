@@ -1,4 +1,4 @@
-"""Plans for learners that forget: damped sums of noisy increments, and what is known of their noise.
+"""Plans for learners that forget: damped sums of noisy increments, and the law of their noise.
 
 A stream's noisy increments are g_t + z_t with z = C^-1 e, e white with the scale s. A damped sum
 S_t = sum_l q^l (g_(t-l) + z_(t-l)) is post-processing of them: its noise has the coefficients
@@ -11,16 +11,21 @@ Derivations: ``docs/privacy/forgetting.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
+from dpoco._validation import choice, positive_float
 from dpoco.privacy.mechanisms.factorisations import Buffered, decoder_rate
+from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 
-__all__ = ["Forgetting", "ForgettingView", "damp", "plan_batch", "plan_views"]
+__all__ = ["Forgetting", "ForgettingView", "batch_lengths", "check_options", "damp",
+           "growth_of_batches", "kept_share", "memory_rounds", "plan_batch",
+           "plan_candidates"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -28,7 +33,8 @@ SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 RIDGES = (0.25, 0.5, 1.0, 2.0)  # in spectral edges of the noise
 MEMORY = 0.1  # half-life of comparisons, in horizons
 ENDLESS = 100_000  # rounds that stand for the horizon of a stream without end
-_LONGEST = 4096  # pushes until noise of damped sums is taken as stationary
+STREAM_WITHOUT_END = 10**9  # rounds from which on a horizon says nothing about drift
+_LONGEST = 4096  # pushes until the noise of damped sums is taken as stationary
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,9 @@ def view_noise(factor: Buffered, kept: FloatArray) -> tuple[FloatArray, FloatArr
     rates, pulls = _decoder(factor)
     inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])  # c^-1_0..c^-1_m
     if (kept == kept[0]).all():
-        coefficients = lfilter([1.0], [1.0, -kept[0]], inverse[:m])
+        coefficients, last = np.empty(m), 0.0
+        for i, each in enumerate(inverse[:m].tolist()):
+            coefficients[i] = last = kept[0] * last + each
         squares, products = np.square(coefficients), coefficients * inverse[1:]
         return np.sqrt(np.cumsum(squares)), np.cumsum(products)
     deviations, covariances = np.empty(m), np.empty(m)
@@ -140,17 +148,116 @@ def view_noise(factor: Buffered, kept: FloatArray) -> tuple[FloatArray, FloatArr
     return deviations, covariances
 
 
-def plan_batch(hidden: float, memory: float, horizon: int | None) -> int:
-    """Return the rounds of a batch: between a thousandth and a fiftieth of the memory.
+def check_options(
+    half_life: Any, ridge: Any, statistics: str, sum_method: str | None
+) -> tuple[float | str | None, float | str | None]:
+    """Return the options of a learner that forgets.
 
-    Short batches react soon and start soon, long ones have less noise. `hidden`: rounds whose
-    records weigh as much as the noise of one release. The geometric mean of this and of a hundredth
-    of `memory` was within 15 % of the best batch on turning, jumping and constant streams at
-    epsilon .1, 1 and 8.
+    Raises
+    ------
+    ValueError, TypeError
+        For statistics of gradients, another sum, or numbers that are not positive.
     """
-    wanted = math.sqrt(max(hidden, 1.0) * memory / 100.0)
-    longest = memory / 50.0 if horizon is None else min(memory, float(horizon)) / 50.0
-    return max(1, round(min(max(wanted, memory / 1000.0), longest)))
+    if statistics != "quadratic":
+        raise ValueError("half_life and ridge are options of statistics='quadratic'")
+    if sum_method not in (None, "auto", "blt"):
+        raise ValueError(f"learners that forget sum by 'blt'; got sum_method={sum_method!r}")
+    return _number_or_auto("half_life", half_life), _number_or_auto("ridge", ridge)
+
+
+def _number_or_auto(name: str, value: Any) -> float | str | None:
+    if isinstance(value, str):
+        return choice(name, value, ("auto",))
+    return None if value is None else positive_float(name, value)
+
+
+def growth_of_batches(half_life: float | str | None, horizon: int) -> str | None:
+    """Return how batches grow: not at all if all half-lives are much shorter than the stream."""
+    fixed = isinstance(half_life, float)
+    return None if fixed or horizon >= STREAM_WITHOUT_END else "root"
+
+
+def memory_rounds(half_life: float | str | None, horizon: int | None) -> float:
+    """Return the half-life that the noise is planned for, and that comparisons have."""
+    if isinstance(half_life, float):
+        return half_life
+    endless = horizon is None or horizon >= STREAM_WITHOUT_END
+    return MEMORY * float(ENDLESS if endless else horizon or 1)
+
+
+def plan_batch(hidden: float, memory: float, horizon: int | None, growth: str | None) -> int:
+    """Return the rounds of the first batch.
+
+    `hidden`: rounds that weigh as much as the noise of one release. Growing batches begin with
+    three tenths of them, at most a fiftieth of the horizon. Others have the geometric mean of them
+    and of a tenth of the memory, between a hundredth and a fifth of it: within 15 % of the best
+    length on turning, jumping and constant streams at epsilon .1, 1 and 8.
+    """
+    if growth is not None:
+        first = min(0.3 * hidden, (horizon or math.inf) / 50.0)
+    else:
+        first = min(max(math.sqrt(hidden * memory / 10.0), memory / 100.0), memory / 5.0)
+    longest = float(horizon) if horizon is not None else math.inf
+    return int(max(1, min(round(first), longest)))
+
+
+def batch_lengths(batch: int, growth: str | None, pushes: int) -> FloatArray:
+    """Return the rounds of the first batches; all later ones are as long as the last."""
+    m = min(pushes, _LONGEST)
+    if growth is None:
+        return np.full(m, float(batch))
+    return np.diff(np.array([*islice(batch_starts(batch, growth), m + 1)], dtype=np.float64))
+
+
+def plan_candidates(
+    factor: Buffered,
+    scale: float,
+    *,
+    half_life: float | str | None,
+    ridge: float | str | None,
+    lengths: FloatArray,
+    horizon: int | None,
+    dimension: int,
+    length: float,
+) -> Forgetting:
+    """Return the candidates of a leader: all that noise does not hide, if there is a choice.
+
+    Parameters
+    ----------
+    factor, scale
+        The factorisation and the scale of a draw.
+    half_life, ridge : float, "auto" or None
+        See `dpoco.oco.NoisyFTRL`.
+    lengths : ndarray
+        See `batch_lengths`.
+    horizon : int or None
+        Rounds; None for a stream without end.
+    dimension, length : int and float
+        d, and the bound on the l2 norm of features.
+    """
+    rounds = float(ENDLESS if horizon is None else horizon)
+    if half_life == "auto":
+        half_lives = tuple(share * rounds for share in SHARES)
+        if horizon is None:
+            half_lives = half_lives[1:]  # noise of the total grows without end
+    else:
+        half_lives = (math.inf if half_life is None else float(half_life),)
+    ridges = (
+        RIDGES
+        if ridge == "auto" or (ridge is None and half_life == "auto")
+        else (1.0 if ridge is None else float(ridge),)
+    )
+    plan = plan_views(
+        factor, scale, half_lives, ridges, lengths=lengths, memory=memory_rounds(half_life, horizon)
+    )
+    if scale == 0.0:  # a ridge of next to nothing
+        tiny = tuple(np.full(len(lengths), 1e-9 * length**2).tolist())
+        views = [replace(view, deviations=tiny) for view in plan.views]
+        return replace(plan, views=tuple(views))
+    edge = math.sqrt(2.0 * dimension) * dimension / length**2
+    first, *others = plan.views
+    seen = (v for v in others if edge * v.deviations[-1] <= v.half_life / math.log(2.0))
+    return replace(plan, views=(first, *seen))
 
 
 def plan_views(
