@@ -17,7 +17,7 @@ import numpy as np
 
 import dpoco
 from dpoco.environments import Recorded, SwitchingStochastic, play
-from dpoco.evaluation import best_expert, best_switching_sequence, repeat_runs
+from dpoco.evaluation import best_expert, best_switching_sequence, repeat
 from dpoco.experts import BatchShare, ObliviousTracker, ShiftDetector
 from dpoco.plotting import plot_decisions, plot_dynamic_regret
 
@@ -80,7 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
                 def build(source, kind=kind, experts=experts, settings=settings):
                     return kind(experts, source=source, **settings)
 
-                runs[name] = repeat_runs(build, losses, repeats=options.repeats, seed=1)
+                played = repeat(build, losses, repeats=options.repeats, seed=1)
+                runs[name] = list(played.values())
                 regret = np.median([trace.regret(best)[-1] for trace in runs[name]])
                 switches = np.median([len(trace.switches) for trace in runs[name]])
                 top = max(top, 1.4 * regret)  # the budgets of a stream share a scale

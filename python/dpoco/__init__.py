@@ -15,7 +15,7 @@ import importlib
 from typing import Any
 
 from dpoco import _core, accounting, errors
-from dpoco._state import load
+from dpoco._state import encrypt_file, load
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import (
     BudgetExceeded,
@@ -75,6 +75,7 @@ __all__ = [
     "choose",
     "datasets",
     "domains",
+    "encrypt_file",
     "environments",
     "errors",
     "evaluation",

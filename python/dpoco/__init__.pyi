@@ -28,6 +28,7 @@ from dpoco._choice import choose as choose
 from dpoco._encryption import EncryptionKey as EncryptionKey
 from dpoco._model import Model as Model
 from dpoco._participation import Participation as Participation
+from dpoco._state import encrypt_file as encrypt_file
 from dpoco._state import load as load
 from dpoco._tickets import Ticket as Ticket
 from dpoco.accounting import Budget as Budget

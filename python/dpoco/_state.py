@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 import numpy as np
 
 from dpoco import _core
-from dpoco._encryption import EncryptionKey, given_key, opened, refuse_readable
+from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
 from dpoco._options import constructor_options
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, own_class
@@ -112,7 +112,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
     """Return what `write_atomically` was given, with the same key or none."""
     data, checked = Path(path).read_bytes(), given_key("key", key)
-    return opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
+    return opened(data, _CONTEXT, checked, "state", "dpoco.encrypt_file")
 
 
 def write_atomically(
@@ -396,11 +396,9 @@ class Stateful(_core.Live):
         write_atomically(path, self._to_bytes(), self._key)
 
     def _to_bytes(self) -> bytes:
-        from dpoco import __version__
-
         if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
-        header = {"kind": self._kind, "library": __version__, "object": self._header()}
+        header = {"kind": self._kind, "library": _core.__version__, "object": self._header()}
         if self._described is not None:
             header["records"] = self._described
         return pack(header, self._payload())
@@ -530,7 +528,7 @@ def load(
         Class that is expected, for type checkers and as a check.
     key : EncryptionKey, optional
         Key of an encrypted file; what the learner saves from now on is encrypted under it, too. A
-        plain file is refused: see `EncryptionKey.encrypt_file`. Keyword-only.
+        plain file is refused: see `dpoco.encrypt_file`. Keyword-only.
     readable_by_others : bool, default False
         Whether to load a plain file that others than its owner may read or write. Whoever has read
         it can subtract the noise: only for file systems without modes, and for states of tests.
@@ -559,3 +557,28 @@ def load(
         refuse_readable(Path(path), Path(path).stat())
     loaded._key, loaded._described = key, header.get("records")
     return loaded
+
+
+def encrypt_file(path: str | os.PathLike[str], key: EncryptionKey) -> None:
+    """Encrypt a state file, plain or under one of the keys of `key`, under the last one.
+
+    For files that were plain, and for rotations. The file is replaced atomically; what it held
+    before may stay on the disk until that is overwritten, and in every backup.
+
+    Parameters
+    ----------
+    path : path-like
+        What `save` of a learner, mechanism or pool has written, or a checkpoint.
+    key : EncryptionKey
+        Keys that read, of which the last one writes.
+
+    Raises
+    ------
+    StateError
+        If it is no intact state, or under another key; nothing is changed.
+    OSError
+        If it cannot be read or written.
+    """
+    plain = read_state(path, key if is_encrypted(Path(path).read_bytes()) else None)
+    unpack(plain)
+    write_atomically(path, plain, key)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from dpoco._clipping import context_flags
+from dpoco._clipping import Flags, context_flags
 from dpoco._validation import FloatArray, choice, float_array
 from dpoco.accounting import Budget
 from dpoco.adapters._arguments import further_options, own_arguments, seeded_source
@@ -18,7 +18,6 @@ from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import learner_named
-from dpoco.trace import Flags
 
 _EXPERTS = ("prefix_hedge", "batch_share", "oblivious_tracker")
 _EXPERTS_OWN = frozenset({"experts", "horizon", "budget", "loss_range", "on_violation", "source"})

@@ -24,6 +24,7 @@ except ImportError:
     ) from None
 
 from dpoco import _literals as literals
+from dpoco._clipping import Flags
 from dpoco._participation import Participation
 from dpoco._validation import FloatArray, number
 from dpoco.accounting import Budget, Guarantee
@@ -37,7 +38,7 @@ from dpoco.adapters._arguments import (
 from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
-from dpoco.trace import Flags, RecordShares
+from dpoco.trace import RecordShares
 
 __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
            "PrivateExperts", "PrivateRegressor", "PublicScaler"]  # fmt: skip

@@ -40,6 +40,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpoco import _literals as literals
+from dpoco._clipping import Flags
 from dpoco._participation import Participation
 from dpoco._validation import (
     FloatArray,
@@ -62,7 +63,7 @@ from dpoco.adapters._features import LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
-from dpoco.trace import Flags, RecordShares
+from dpoco.trace import RecordShares
 
 __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
            "expected_failed_checks"]  # fmt: skip

@@ -220,7 +220,7 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
     Parameters
     ----------
     report : RunReport
-        Result of `dpoco.evaluation.compare_private` or a similar function.
+        Result of `dpoco.evaluation.compare_private`.
     ax : two matplotlib Axes, optional
         Default: a new figure, 11 x 5 inches.
 
