@@ -181,6 +181,12 @@ class NoisyFTRL(RecordLearner):
             source=source,
         )  # fmt: skip
 
+    def _saved_arguments(self) -> dict[str, Any]:
+        """Leave out options that states did not have before there was a half-life."""
+        saved = super()._saved_arguments()
+        later = ("half_life", "ridge")
+        return {k: v for k, v in saved.items() if v is not None or k not in later}
+
     def _noise_note(self) -> str | None:
         if self.plan.statistics == "gradient":
             return super()._noise_note()
