@@ -19,7 +19,7 @@ import dpoco
 from dpoco.environments import Recorded, SwitchingStochastic, play
 from dpoco.evaluation import best_expert, best_switching_sequence, repeat
 from dpoco.experts import BatchShare, ObliviousTracker, ShiftDetector
-from dpoco.plotting import plot_decisions, plot_dynamic_regret
+from dpoco.plotting import plot_decisions, plot_regret
 
 SWITCHES = 5
 BUDGETS = {"epsilon = 1": 1.0, "epsilon = 8": 8.0, "no privacy": None}
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
                 bound = build(None).plan.regret_bound
                 print(f"{name:19}{title:12} {regret:9.0f} {bound:9.0f} {switches:9.0f}")
             upper, lower = panels[2 * row][column], panels[2 * row + 1][column]
-            plot_dynamic_regret(runs | fixed, comparator=best, ax=upper)
+            plot_regret(runs | fixed, comparator=best, ax=upper)
             upper.set(ylim=(-0.03 * top, top), title=f"{stream}, {title}")
             plot_decisions(runs["tracker"][0], comparator=best, ax=lower)
             lower.set_title("one run of the tracker; behind: best sequence", loc="left")

@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
             switches = np.mean([len(trace.switches) for trace in runs[name]])
             print(f"{name:20} {regret:9.4f} {bounds[name]:9.4f} {switches:9.0f}")
         promise = learners[0][1](domain, loss, horizon=rounds, budget=budget).guarantee
-        dpoco.plotting.plot_regret_per_round(runs, comparator=best, bounds=bounds, ax=axes)
+        dpoco.plotting.plot_regret(runs, comparator=best, bounds=bounds, per_round=True, ax=axes)
         axes.set_title(title, fontsize=10)
     figure.savefig(options.output, dpi=70)
     print(f"\n{promise}\nwrote {options.output}")

@@ -39,6 +39,7 @@ _HOMES = {
     "EncryptionKey": "_encryption",
     "Model": "_model",
     "Participation": "_participation",
+    "Plan": "accounting.plan",
     "RecordShares": "trace",
     "Ticket": "_tickets",
     "Trace": "trace",
@@ -59,6 +60,7 @@ __all__ = [
     "Model",
     "NoiseDominatesWarning",
     "Participation",
+    "Plan",
     "RecordShares",
     "RepeatedFitsWarning",
     "ReplayMismatch",
@@ -94,6 +96,7 @@ __all__ = [
     "random",
     "samplers",
     "scale",
+    "statistics",
 ]
 
 

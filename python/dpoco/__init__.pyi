@@ -23,6 +23,7 @@ from dpoco import published as published
 from dpoco import random as random
 from dpoco import samplers as samplers
 from dpoco import scale as scale
+from dpoco import statistics as statistics
 from dpoco._choice import Choice as Choice
 from dpoco._choice import choose as choose
 from dpoco._encryption import EncryptionKey as EncryptionKey
@@ -33,6 +34,7 @@ from dpoco._state import load as load
 from dpoco._tickets import Ticket as Ticket
 from dpoco.accounting import Budget as Budget
 from dpoco.accounting import Guarantee as Guarantee
+from dpoco.accounting.plan import Plan as Plan
 from dpoco.errors import BudgetExceeded as BudgetExceeded
 from dpoco.errors import CalibrationError as CalibrationError
 from dpoco.errors import DpocoError as DpocoError

@@ -26,8 +26,9 @@ import numpy as np
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
 from dpoco._options import constructor_options
+from dpoco.accounting.plan import Plan
 from dpoco.errors import RoundOrderError, StateError
-from dpoco.learners import LEARNERS, own_class
+from dpoco.learners import LEARNERS, MONITORS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import written
@@ -273,6 +274,8 @@ class Stateful(_core.Live):
         None without noise, and for the sums whose numbers are what they were in every version: no
         state of those has ever named them.
         """
+        if isinstance(self._plan, Plan):  # which has all the numbers
+            return None
         part = getattr(getattr(self, "_mechanism", None), "part", None)
         total = part(GaussianSum) if part is not None else None
         if total is None or total.scale == 0.0 or not isinstance(total.factorisation, Buffered):
@@ -295,7 +298,7 @@ class Stateful(_core.Live):
             "loss": losses.from_dict,
             "budget": Budget.from_dict,
             "participation": Participation.from_dict,
-            "plan": cls._plan_class.from_dict,
+            "plan": cls._read_plan,
             **cls._decoders,
         }
         for name, decode in decoders.items():
@@ -312,6 +315,11 @@ class Stateful(_core.Live):
         if header.get("factorisation") != self._correlation():
             raise StateError("the state has noise that this version would correlate otherwise")
         return self
+
+    @classmethod
+    def _read_plan(cls, record: Mapping[str, Any]) -> Any:
+        """Return the plan that a state holds."""
+        return cls._plan_class.from_dict(record)
 
     @classmethod
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -476,8 +484,8 @@ class Stateful(_core.Live):
 
 def _class_of(kind: Any) -> type[Stateful]:
     """Return the class that a state file names: nothing else is ever imported on its word."""
-    known = (each for each in LEARNERS if each.class_name == kind and each.plays != "batch")
-    learner = next(known, None)
+    known = (each for each in (*LEARNERS, *MONITORS) if each.class_name == kind)
+    learner = next((each for each in known if each.plays != "batch"), None)
     if learner is None:
         raise StateError("state is of a kind this library does not know")
     return learner.load()  # type: ignore[no-any-return]

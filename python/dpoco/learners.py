@@ -15,7 +15,7 @@ from typing import Any
 
 from dpoco._validation import unknown
 
-__all__ = ["LEARNERS", "Learner", "learner_named", "learner_of", "own_class", "plays"]
+__all__ = ["LEARNERS", "MONITORS", "Learner", "learner_named", "learner_of", "own_class", "plays"]
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,16 @@ LEARNERS = (
     ),
 )  # fmt: skip
 
-_BY_CLASS = {learner.class_name: learner for learner in LEARNERS}
+# Objects with states that are no learners: they publish more than one answer a record.
+MONITORS = (
+    Learner(
+        "monitor", "statistics.Monitor", "intervals",
+        "statistics of a stream, interval by interval: counts, means, histograms, quantiles",
+        endless=True,
+    ),
+)  # fmt: skip
+
+_BY_CLASS = {learner.class_name: learner for learner in (*LEARNERS, *MONITORS)}
 
 
 def own_class(kind: type) -> Learner | None:

@@ -159,7 +159,7 @@ def test_bad_arguments_of_windows(change, error, words):
 
 
 def test_parameters_of_windows_are_not_those_of_epochs():
-    with pytest.raises(TypeError, match="must be EpochSelectorParameters"):
+    with pytest.raises(TypeError, match="must be a EpochSelectorParameters"):
         make(5, plan=make_windows(5).plan)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,11 +16,9 @@ from dpoco.environments import LinearWorld
 from dpoco.evaluation import Comparison, ComparisonRow, PrequentialResult
 from dpoco.plotting import (
     plot_comparison,
-    plot_dynamic_regret,
     plot_loss,
     plot_prequential,
     plot_regret,
-    plot_regret_per_round,
     plot_switches,
 )
 from dpoco.plotting._drawing import look
@@ -151,14 +150,14 @@ def test_prequential_windows_and_their_band():
         plot_prequential({"x": result((1.0, 2.0)), "y": result((1.0, 2.0), ends=(5, 10))})
 
 
-@pytest.mark.parametrize("plot", [plot_regret, plot_dynamic_regret, plot_regret_per_round])
-def test_bounds_are_dashed_and_end_in_a_triangle(plot):
+@pytest.mark.parametrize("per_round", [False, True])
+def test_bounds_are_dashed_and_end_in_a_triangle(per_round):
     top = float(np.abs(RUNS["one"].regret(0)).max())
-    limit = 0.01 if plot is plot_regret_per_round else top
-    axes = plot(RUNS, comparator=0, bounds={"one": limit, "three": 1e9})
+    limit = 0.01 if per_round else top
+    plot = partial(plot_regret, RUNS, comparator=0, per_round=per_round)
+    axes = plot(bounds={"one": limit, "three": 1e9})
     last = np.median([trace.regret(0)[-1] for trace in RUNS["three"]])
     shown = [line for line in axes.get_lines() if str(line.get_label()).startswith("three:")]
-    per_round = plot is plot_regret_per_round
     assert shown[0].get_ydata()[-1] == pytest.approx(last / T if per_round else last)
     assert axes.get_xlabel() == ("round (logarithmic)" if per_round else "round")
     by_label = {str(line.get_label()): line for line in axes.get_lines()}
@@ -172,7 +171,7 @@ def test_bounds_are_dashed_and_end_in_a_triangle(plot):
     assert len(by_label[far].get_xdata()) == 0
     assert axes.get_ylim()[1] < 1e3
     with pytest.raises(ValueError, match="bounds must be of"):
-        plot(RUNS, comparator=0, bounds={"two": 1.0})
+        plot(bounds={"two": 1.0})
 
 
 def test_bandits_are_drawn_by_their_regret():
@@ -203,7 +202,7 @@ def test_one_round_and_one_run_are_dots_without_a_band():
     for axes in (
         plot_loss({"x": one}),
         plot_regret({"x": one}, comparator=0),
-        plot_regret_per_round({"x": one}, comparator=0),
+        plot_regret({"x": one}, comparator=0, per_round=True),
     ):
         assert axes.get_lines()[0].get_marker() == "o"
         assert not axes.collections

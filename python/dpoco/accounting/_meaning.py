@@ -23,7 +23,7 @@ from dpoco.accounting._words import (
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
-from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.bounds import IntervalTotals, NetDifferences
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.local_report import LocalReport
@@ -93,9 +93,17 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
     promised = isinstance(one, Selections) and isinstance(one.scores, PromisedScores)
     if promised or (isinstance(one, ThresholdTests) and not enforced):
         return ("one record",)
+    if records_in_interval(one) is not None:
+        return ("one record",)
     # A sum that is released once is one of a data set, or of the rounds of a stream.
     once = isinstance(one, GaussianSum) and one.pushes <= 1
     return ("one round", "one record") if once else ("one round",)
+
+
+def records_in_interval(mechanism: Mechanism | None) -> int | None:
+    """Return how many records of one person count in an interval; None for other streams."""
+    total = mechanism.summand if isinstance(mechanism, GaussianSum) else None
+    return total.records if isinstance(total, IntervalTotals) else None
 
 
 def arithmetic(mechanism: Mechanism) -> str | None:
@@ -282,8 +290,12 @@ def _public(near: Neighbours) -> tuple[str, ...]:
 
 def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
-    often = "one round" if most == 1 else f"{most} rounds"
+    records = records_in_interval(mechanism)
+    one, many = ("one round", "rounds") if records is None else ("one interval", "intervals")
+    often = one if most == 1 else f"{most} {many}"
     often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
+    if records is not None:
+        often = f"{records} record{'s' * (records > 1)} in each of at most {often}"
     reacts = _reacts(mechanism, near)
     times = (
         "may depend on releases, but not on that person's data"

@@ -35,6 +35,7 @@ from dpoco._validation import FloatArray, MissingHorizonError, choice, positive_
 from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
+    AnyFactorisation,
     Buffered,
     Normalised,
     Rates,
@@ -48,12 +49,13 @@ from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
            "BLTParameters", "Method", "blt_parameters", "choose_buffers",
-           "choose_method", "column_norm", "factorisation", "known_horizon", "lower_bound",
+           "choose_method", "column_norm", "decoder", "factorisation", "known_horizon",
+           "lower_bound",
            "max_error", "name_of", "noise_sigma", "planned", "rated", "release_grid",
            "resolve_horizon", "rises", "root_mean_square_row", "row_norm",
            "worst_round", "worst_row_norm"]  # fmt: skip
 
-Method = str | Buffered  # a name, or parameters of its own for as many pushes
+Method = str | AnyFactorisation  # a name, or a factorisation for as many pushes
 
 METHODS = ("blt", "tree", "toeplitz", "blt_normalised")
 _BUFFERED = ("blt", "blt_normalised")
@@ -83,7 +85,7 @@ def known_horizon(horizon: int | None) -> int:
 def factorisation(method: Method, pushes: int) -> Buffered | Normalised | SquareRoot | Tree:
     """Return the factorisation of this name, with the shipped parameters for so many pushes."""
     n = _checked(method, pushes)
-    if isinstance(method, Buffered):
+    if not isinstance(method, str):
         return method
     if method in _BUFFERED:
         plain = SHIPPED[shipped(n)]
@@ -92,7 +94,11 @@ def factorisation(method: Method, pushes: int) -> Buffered | Normalised | Square
 
 
 def name_of(method: Method) -> str:
-    """Return the name of a method, with parameters of its own or without."""
+    """Return the name that options have for a method."""
+    if isinstance(method, Tree):
+        return "tree"
+    if isinstance(method, SquareRoot):
+        return "toeplitz"
     return method if isinstance(method, str) else method.kind
 
 
@@ -502,6 +508,14 @@ def blt_parameters(horizon: int) -> BLTParameters:
     """Return the shipped parameters of the smallest tabulated horizon that covers `horizon`."""
     key = shipped(positive_int("horizon", horizon))
     return _build(SHIPPED[key], key)
+
+
+def decoder(factor: Buffered, pushes: int) -> FloatArray:
+    """Return the noise of the sum after `pushes` draws, draw by draw, the last one first.
+
+    In units of a draw, for draws of one scale: b_0 .. b_{n-1}, shape (pushes,).
+    """
+    return _build(factor, pushes).decoder(pushes)
 
 
 @lru_cache(maxsize=64)

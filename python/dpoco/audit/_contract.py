@@ -379,4 +379,6 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
     p = learner.plan
     if plays == "queries":  # near the threshold, so that noise decides
         return (p.margin + p.query_noise_scale * rng.normal(size=n),)
-    return (rng.uniform(-0.5, 0.5, (n, p.dimension if plays == "sums" else p.candidates)),)
+    return (
+        rng.uniform(-0.5, 0.5, (n, p.mechanism.summand.size if plays == "sums" else p.candidates)),
+    )

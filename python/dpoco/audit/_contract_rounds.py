@@ -128,6 +128,7 @@ def horizons_are_walls(s: Subject) -> None:
 def _short(s: Subject) -> dict[str, Any]:
     """Return options that fit any horizon: what was planned for a longer one may not."""
     planned = getattr(s.first, "plan", None)
+    planned = getattr(planned, "mechanism", planned)
     return {"batch": 1} if getattr(planned, "batch", None) not in (None, 1) else {}
 
 

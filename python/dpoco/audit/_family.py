@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, float_array
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.plan import Plan
 from dpoco.errors import BudgetExceeded
 from dpoco.learners import LEARNERS, Learner, learner_of
 from dpoco.random import Source
@@ -185,6 +186,8 @@ class Family(ABC):
     @property
     def relation(self) -> str:
         """Which streams are neighbours: "replace" or "zero_out"."""
+        if isinstance(self.learner.plan, Plan):
+            return str(self.learner.get_params()["relation"])
         return str(getattr(self.learner.plan, "relation", "replace"))
 
     @property
@@ -368,9 +371,16 @@ def calibrated_once(
         if changes:
             plan = replace(first.plan, **changes)
             first = cls(*arguments, budget=None, plan=plan, **options)
-    own = vars(first._accountant)
-    promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
-    shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
+
+    def promise(*_: Any, **__: Any) -> Guarantee:
+        guarantee: Guarantee = first.guarantee
+        return guarantee
+
+    body: dict[str, Any] = {"_certify": promise, "__doc__": cls.__doc__}
+    if not isinstance(first.plan, Plan):
+        own = vars(first._accountant)
+        body["_accountant"] = SimpleNamespace(**{**own, "guarantee": promise})
+    shared = type(cls.__name__, (cls,), body)
 
     def make(source: Source) -> Any:
         with quiet():

@@ -15,11 +15,13 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
+from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Change, ExpertFamily, Family, Play, Shapes, drawn_by, words_of
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.neighbours import Neighbours
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
@@ -72,7 +74,7 @@ class Sums(Family):
 
     def slack(self, found: FloatArray, t: int) -> float:
         """Return how far the sum may be from that of the leaves."""
-        scale = max(float(np.abs(found).max()), self.plan.sensitivity)
+        scale = max(float(np.abs(found).max()), self.sensitivity)
         return float(ROUNDING * scale + (t + 1) * self.grid)
 
     @property
@@ -86,8 +88,18 @@ class Sums(Family):
         return self.learner._mechanism
 
     @property
+    def sensitivity(self) -> float:
+        """How far one record moves the sum, in the norm that its noise is measured against."""
+        m = self.mechanism
+        if isinstance(m, GaussianSum):
+            return m.summand.movement(Neighbours(self.relation), m.order)
+        return float(self.plan.sensitivity)
+
+    @property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
+        if isinstance(self.learner.plan, Plan):
+            return int(self.mechanism.batch)
         return int(getattr(self.learner.plan, "batch", 1))
 
     @property
@@ -147,7 +159,7 @@ class Sums(Family):
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
-        yield "the sum", leaf, self.learner.plan.sensitivity
+        yield "the sum", leaf, self.sensitivity
         if self.charges_leaves:
             yield from self.spent(leaf)
         yield from self.moved(base, other, at)
@@ -158,21 +170,21 @@ class Sums(Family):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             size = self.size(gap)
             rounding = math.sqrt(gap.size) * self.grid
-            yield "the sum", size, self.learner.plan.sensitivity + rounding
+            yield "the sum", size, self.sensitivity + rounding
             yield from self.spent(size)
 
     def spent(self, moved: float) -> Iterator[Change]:
         """Yield the mu that a movement of the sum spends, and the guarantee's."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
-            spent = moved * m.factorisation.column(m.pushes) / self.plan.noise_scale
+            spent = moved * m.factorisation.column(m.pushes) / m.scale
             yield "mu of the releases", spent, mu
 
     def spent_by(self, other: Play) -> Iterator[Change]:
         # At equal releases, as the proof has it: what each record adds is compared with what the
         # old one would have added.
         moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
-        sensitivity, m = self.learner.plan.sensitivity, self.mechanism
+        sensitivity, m = self.sensitivity, self.mechanism
         yield "the sum", max(self.size(row) for row in moved), sensitivity
         guarantee = self.learner.guarantee
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
@@ -183,7 +195,7 @@ class Sums(Family):
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
-        yield "mu of the releases", size / self.plan.noise_scale, guarantee.mu
+        yield "mu of the releases", size / m.scale, guarantee.mu
 
 
 def sum_of(state: bytes, dimension: int) -> FloatArray:
@@ -198,19 +210,19 @@ class Vectors(Sums):
     astray = "what enters the sum is not the clipped vector alone"
 
     def shapes(self) -> Shapes:
-        return {"vectors": (self.learner.plan.dimension,)}
+        return {"vectors": (self.mechanism.summand.size,)}
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         return None
 
     def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
-        p, row = learner.plan, record[0]
+        vector, row = self.mechanism.summand, record[0]
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
             return np.zeros_like(row)
-        size = largest * _core.norm(np.ascontiguousarray(row / largest), p.norm)
-        inside: FloatArray = (row / largest) * (p.bound / (size / largest))
-        return row if size <= p.bound else inside
+        size = largest * _core.norm(np.ascontiguousarray(row / largest), vector.norm)
+        inside: FloatArray = (row / largest) * (vector.bound / (size / largest))
+        return row if size <= vector.bound else inside
 
     def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
         return learner.push(record[0])
@@ -222,14 +234,14 @@ class Vectors(Sums):
         return drawn_by(learner._engine.state())
 
     def exact(self, learner: Any) -> FloatArray:
-        return sum_of(learner._engine.state(), learner.plan.dimension)
+        return sum_of(learner._engine.state(), self.mechanism.summand.size)
 
     def wanted(self, learner: Any, ended: bool) -> int:
-        return int(learner.plan.noise_scale > 0.0)
+        return int(self.mechanism.scale > 0.0)
 
     def slack(self, found: FloatArray, t: int) -> float:
         # Our clipping may end on the other side of half a grid.
-        largest = max(self.learner.plan.bound, float(np.abs(found).max()))
+        largest = max(self.mechanism.summand.bound, float(np.abs(found).max()))
         return float(1e-12 * largest + self.grid * (1 + t))
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
@@ -239,7 +251,7 @@ class Vectors(Sums):
         yield from range(at, len(base.notes["sum"]))
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        scale = self.learner.plan.noise_scale
+        scale = self.mechanism.scale
         tolerance = 2.0 * release_grid(scale) if scale > 0.0 else 1e-9
         for t in range(len(base.notes["sum"])):
             sums = base.notes["sum"][t], other.notes["sum"][t]

@@ -9,7 +9,7 @@ factorisation) (inflation) (movement of the summand) / scale, for adaptive strea
 variation of the draws' tails. In integers, rounding is part of mu.
 
 Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
-``docs/privacy/lattice.md``, ``docs/privacy/noise.md``.
+``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/statistics.md``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class GaussianSum(Mechanism):
     noise = "fresh"
     one_round = True
     reacting = True
-    proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise")
+    proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise",
+              "statistics")  # fmt: skip
     summand: AnySummand
     factorisation: AnyFactorisation
     pushes: int = limits(zero=True)
@@ -197,9 +198,10 @@ class GaussianSum(Mechanism):
         moved = self.summand.movement(near, self.order)
         if self.grid == 0.0:
             return self.summand.inflation(self.order) * moved * column
-        # Each entry is rounded by at most half a grid on either side; a batch is added in doubles.
+        # Each entry is rounded by at most half a grid on either side, of every record of a person
+        # in an interval; a batch is added in doubles.
         size = self.summand.size
-        leaf = math.sqrt(size) * self.grid
+        leaf = self.summand.records * math.sqrt(size) * self.grid
         length = float(self.longest_batch)
         if length > 1.0:  # growing ones are added with what rounding has lost
             leaf += moved * 2.0**-53 * (length * (length + 1.0 if self.growth is None else 5.0))
