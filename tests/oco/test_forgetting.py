@@ -14,8 +14,8 @@ from dpoco import _core
 from dpoco.accounting import forgetting
 from dpoco.accounting.continual_sum import factorisation
 from dpoco.environments import DriftingRegression
-from dpoco.mechanisms import continual_sum_settings
 from dpoco.oco import NoisyFTRL
+from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.random import Source
 
 BALL, LOSS = dpoco.domains.LpBall(3, 2.0, 1.5), dpoco.losses.SquaredLoss(1.0, 1.0)
@@ -228,9 +228,10 @@ def released_sums(learner, features, labels, seed=1):
     ]
     ends = np.cumsum(forgetting.batch_lengths(total.batch, total.growth, total.pushes)).astype(int)
     size = d * (d + 1) // 2 + d
-    claim = Source.seeded(seed)._claim()
+    summand = ClippedVector(dimension=size, norm=2.0, bound=1.0, bound_l2=1.0)
     twin = _core.ContinualSum(
-        continual_sum_settings(total, claim), _core.RecordClipper(size, 1.0, 2.0, np.inf)
+        dataclasses.replace(total, summand=summand, batch=1, growth=None),
+        Source.seeded(seed)._claim(),
     )
     noise = np.empty((total.pushes, size))
     twin.run(np.zeros((total.pushes, size)), noise)
