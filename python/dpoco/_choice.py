@@ -149,7 +149,11 @@ class RecordProblem(Problem):
     ----------
     domain, loss
         The arguments.
+    drifts : bool
+        Whether the truth moves.
     """
+
+    drifts: bool = False
 
     @property
     def domain(self) -> Domain:
@@ -309,6 +313,7 @@ def choose(
     switches: int = 0,
     adversary: literals.Adversary = "stationary",
     gap: float = 0.0,
+    drift: bool = False,
 ) -> tuple[Choice, ...]:
     """Return all learners that fit a problem, sorted by expected regret.
 
@@ -333,6 +338,9 @@ def choose(
         For experts with stationary or shifting losses: how much larger, in [0, 1], the mean losses
         of all other experts are than that of the best expert, if this is known. ``WindowSelector``
         uses it.
+    drift : bool, default False
+        For decisions in a convex set: whether the truth moves. Learners that forget then come
+        first, if there are any: for squared losses. For experts say ``adversary="shifting"``.
 
     Returns
     -------
@@ -370,7 +378,7 @@ def choose(
     if participation is not None:
         covered["participation"] = participation
     found, refusals = [], []
-    for candidate in candidates(problem, horizon, budget, switches, adversary, gap):
+    for candidate in candidates(problem, horizon, budget, switches, adversary, gap, drift):
         try:
             found.append(_judged(candidate, covered))
         except CalibrationError as error:
@@ -389,7 +397,8 @@ def choose(
 
     def rank(each: Choice) -> list[float]:
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
-        return [math.inf if number is None else number for number in numbers]
+        forgets = "half_life" in each.options
+        return [not forgets, *(math.inf if number is None else number for number in numbers)]
 
     return tuple(sorted(found, key=rank))
 
@@ -442,6 +451,7 @@ def candidates(
     switches: int = 0,
     adversary: str = "stationary",
     gap: float = 0.0,
+    drift: bool = False,
 ) -> Iterator[Candidate]:
     """Yield all learners for a problem; arguments are those of `choose`.
 
@@ -472,11 +482,15 @@ def candidates(
     elif counts == [True, True]:
         played, asked = "arms", _arm_problem(parts[0], parts[1], horizon, budget)
     elif len(parts) == 2 and isinstance(parts[0], Domain) and isinstance(parts[1], Loss):
-        played, asked = "records", _record_problem(parts[0], parts[1], horizon, budget)
+        played, asked = "records", _record_problem(parts[0], parts[1], horizon, budget, drift)
     else:
         raise TypeError(
             "a problem is (domain, loss), the number of experts, or (arms, dimension); got "
             f"{reprlib.repr(problem)}"
+        )
+    if drift and played != "records":
+        raise ValueError(
+            "drift=True is for a domain and a loss; for experts take adversary='shifting'"
         )
     for entry in LEARNERS:
         if entry.plays == played:
@@ -484,7 +498,7 @@ def candidates(
 
 
 def _record_problem(
-    domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None
+    domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None, drift: bool
 ) -> RecordProblem:
     d = domain.dimension
     require_memory({"decisions and gradients": 4.0 * d})
@@ -495,7 +509,7 @@ def _record_problem(
     shape = "l1" if domain.dual_exponent > 3.0 else "ball"
     law = f"records/{_NAMES.get(type(loss), 'other')}/{shape}"
     sizes = math.log(d), math.log(max(reach, _LEAST))
-    return RecordProblem((domain, loss), horizon, budget, law, sizes, largest)
+    return RecordProblem((domain, loss), horizon, budget, law, sizes, largest, bool(drift))
 
 
 def _expert_problem(
