@@ -203,16 +203,12 @@ def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, bu
     """Return about how many rounds weigh as much as the noise of one release of a damped sum."""
     if budget is None:
         return 0.0
-    noise = 1.75 * summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
-    return (
-        math.sqrt(2.0 * domain.dimension)
-        * noise
-        * domain.dimension
-        / record_length(domain, loss) ** 2
-    )
+    noise: float = 1.75 * summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
+    d, length = domain.dimension, record_length(domain, loss)
+    return float(math.sqrt(2.0 * d) * noise * d / length**2)
 
 
-def forgetting_of(domain: Domain, loss: Any, plan: NoisyFTRLParameters) -> Forgetting:
+def read_candidates(domain: Domain, loss: Any, plan: NoisyFTRLParameters) -> Forgetting:
     """Return the candidates of a plan with a half-life, and the law of their noise."""
     total = mechanism_of(domain, loss, plan)
     assert isinstance(total.factorisation, Buffered)

@@ -208,7 +208,7 @@ class NoisyFTRL(RecordLearner):
 
     @property
     def _forgetting(self) -> Forgetting:
-        return accountant.forgetting_of(self._domain, self._loss, self.plan)
+        return accountant.read_candidates(self._domain, self._loss, self.plan)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
