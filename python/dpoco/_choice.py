@@ -269,6 +269,11 @@ class Choice:
     notes: tuple[str, ...]
     _constructor: Callable[..., Any] = field(repr=False)
 
+    @property
+    def name(self) -> str:
+        """Name of the learner's class."""
+        return self.learner.rpartition(".")[2]
+
     def make(self, **more: Any) -> Any:
         """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments.
 
@@ -280,7 +285,7 @@ class Choice:
         """Return whether a learner is of the chosen class and options, whatever its horizon."""
         given = learner.get_params()
         alike = all(given.get(name) == value for name, value in self.options.items())
-        return alike and self.learner.endswith(f".{type(learner).__name__}")
+        return alike and self.name == type(learner).__name__
 
     def __str__(self) -> str:
         """Say what was chosen and why, in one sentence."""
@@ -314,6 +319,7 @@ def choose(
     adversary: literals.Adversary = "stationary",
     gap: float = 0.0,
     drift: bool = False,
+    by: literals.Ranking = "expected",
 ) -> tuple[Choice, ...]:
     """Return all learners that fit a problem, sorted by expected regret.
 
@@ -332,8 +338,10 @@ def choose(
     switches : int, default 0
         For experts: the learner is compared with the best sequence with this many switches.
     adversary : {"stationary", "shifting", "oblivious", "adaptive"}
-        For experts: how the losses arise, as for `dpoco.experts.plan_experts`. Only learners with a
-        bound for such losses are returned; for the last two, sorted by their bound.
+        For experts: how the losses arise. "stationary": drawn independently from one distribution;
+        "shifting": from a distribution that changes `switches` times; "oblivious": fixed in
+        advance; "adaptive": in reaction to the decisions. Only learners with a bound for such
+        losses are returned; for the last two, sorted by their bound.
     gap : float, default 0
         For experts with stationary or shifting losses: how much larger, in [0, 1], the mean losses
         of all other experts are than that of the best expert, if this is known. ``WindowSelector``
@@ -341,6 +349,9 @@ def choose(
     drift : bool, default False
         For decisions in a convex set: whether the truth moves. Learners that forget then come
         first, if there are any: for squared losses. For experts say ``adversary="shifting"``.
+    by : {"expected", "bound"}
+        "expected": sort by expected regret. "bound": by the proved bound, which holds for the worst
+        losses of the learner's `scope`.
 
     Returns
     -------
@@ -393,7 +404,8 @@ def choose(
         against = f" against {adversary} losses" if of_experts else ""
         why = f"no learner fits this problem{pure}{endless}{against}"
         raise CalibrationError("; ".join(refusals) or why)
-    by_bound = adversary in ADVERSARIES[2:]  # of which nothing was simulated
+    # Nothing was simulated of the adversaries that are not stationary.
+    by_bound = choice("by", by, ("expected", "bound")) == "bound" or adversary in ADVERSARIES[2:]
 
     def rank(each: Choice) -> list[float]:
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
