@@ -48,7 +48,7 @@ dpoco run dpoco.toml
 
 dpoco run hour-2.csv --config dpoco.toml --resume
 """
-_TO = shell.option("[default: dpoco.toml]", metavar="FILE", panel=FILES)
+_TO = shell.option("The file to write. [default: dpoco.toml]", metavar="FILE", panel=FILES)
 _FIELDS = [("to", Annotated[str | None, _TO], None)]
 
 
