@@ -548,7 +548,7 @@ class Journal:
         An unfinished pipeline is cut off: nobody saw what it has not committed.
         """
         if os.getpid() != self._owner:
-            return  # a thread of the parent may have held the lock, for ever
+            return  # a thread of the parent may have held the lock: nothing releases it here
         with self._lock:
             if self._busy:
                 raise RoundOrderError("a transaction is open")

@@ -218,7 +218,7 @@ class KeyFile:
 
 
 class KeyRing:
-    """The keys at hand, found by their fingerprints.
+    """The keys of this process, found by their fingerprints.
 
     Parameters
     ----------

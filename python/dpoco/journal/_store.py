@@ -361,7 +361,7 @@ class SqliteStore(SqlStore):
         synchronise(log.parent)
 
     def scrub(self) -> None:
-        """Write the file anew, and empty the log."""
+        """Rewrite the file, and empty the log."""
         self._run("VACUUM")
         self._checkpoint("TRUNCATE")
 
@@ -443,7 +443,7 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _require_answers(self) -> Iterator[None]:
-        """Cut the connection if the server does not answer: the driver would wait for ever."""
+        """Cut the connection if the server does not answer: the driver has no time limit."""
         connection = self._connection
 
         def cut() -> None:
@@ -520,7 +520,7 @@ class PostgresStore(SqlStore):
         """Do nothing: every commit has already waited."""
 
     def scrub(self) -> None:
-        """Have the server write the table anew; its log and archives keep what they have.
+        """Have the server rewrite the table; its log and archives keep what they have.
 
         This may take longer than any other statement, and is waited for.
         """
