@@ -352,7 +352,7 @@ class SqliteStore(SqlStore):
         self._checkpoint("PASSIVE")
 
     def sync(self) -> None:
-        """Wait for the disk to have the log, whoever reads the database."""
+        """Wait for the disk to have the log, while others read the database."""
         if self._synchronous == "FULL":
             return  # every commit has already waited
         # The log alone: closing the database elsewhere drops its locks.
@@ -371,7 +371,7 @@ class SqliteStore(SqlStore):
             raise StateError("the journal is locked by another process")
 
     def close(self) -> None:
-        """Close the file; the log is merged into it if nobody else has it open."""
+        """Close the file; the log is merged into it if no other process has it open."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with self._translate_errors():
