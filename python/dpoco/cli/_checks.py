@@ -52,7 +52,7 @@ def audit_command(
     list_names: Annotated[
         bool, shell.option("Print all names, and nothing else.", "--list")
     ] = False,
-    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    epsilon: shell.Epsilon = 1.0,
     delta: Annotated[
         float | None,
         shell.option("Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
@@ -69,19 +69,8 @@ def audit_command(
             metavar="NAME",
         ),
     ] = None,
-    rounds_per_person: Annotated[
-        int | None,
-        shell.option(
-            "The budget is for all rounds of a person, who has at most so many: all of them are "
-            "attacked."
-        ),
-    ] = None,
-    separation: Annotated[
-        int | None,
-        shell.option(
-            "With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]"
-        ),
-    ] = None,
+    rounds_per_person: shell.RoundsPerPerson = None,
+    separation: shell.Separation = None,
     trials: Annotated[
         int | None, shell.option("Runs on each of the two streams. [default: enough for power]")
     ] = None,

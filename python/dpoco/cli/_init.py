@@ -48,10 +48,8 @@ dpoco run dpoco.toml
 
 dpoco run hour-2.csv --config dpoco.toml --resume
 """
-_FIELDS = [
-    ("to", Annotated[str, shell.option("The file of settings.", metavar="FILE", panel=FILES)],
-     "dpoco.toml"),
-]  # fmt: skip
+_TO = shell.option("The file to write. [default: dpoco.toml]", metavar="FILE", panel=FILES)
+_FIELDS = [("to", Annotated[str | None, _TO], None)]
 
 
 def init(asked: Asked, values: dict[str, Any]) -> None:
@@ -60,7 +58,7 @@ def init(asked: Asked, values: dict[str, Any]) -> None:
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
         if settings.data is None:
             raise ValueError("name the table: dpoco init events.csv")
-        place = Path(values["to"])
+        place = Path(values.get("to", "dpoco.toml"))
         if place.suffix != ".toml":
             raise ValueError("--to must end in .toml")
         if not settings.force:

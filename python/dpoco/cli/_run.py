@@ -258,9 +258,9 @@ _COMPARE_FIELDS = [
         "is chosen for the middle one of the budgets. [default: auto,tree-frank-wolfe,noisy-ftrl; "
         "of experts auto,prefix-hedge,batch-share]", metavar="NAME,NAME,...", panel=LEARNER,
     )], None),
-    ("epsilons", Annotated[str, shell.option(
-        "Privacy budgets of one run.", metavar="E,E,...", panel="Privacy",
-    )], "0.5,1,2,4"),
+    ("epsilons", Annotated[str | None, shell.option(
+        "Privacy budgets of one run. [default: 0.5,1,2,4]", metavar="E,E,...", panel="Privacy",
+    )], None),
 ]  # fmt: skip
 
 
@@ -268,20 +268,19 @@ def compare(asked: Asked, values: dict[str, Any]) -> None:
     """Compare learners as asked, and write the table."""
     settings = asked.settings
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
-        names = values["learners"]
-        if names is None:
-            names = _EXPERTS if settings.data in STREAMS_OF_LOSSES else _RECORDS
+        usual = _EXPERTS if settings.data in STREAMS_OF_LOSSES else _RECORDS
+        names, epsilons = values.get("learners", usual), values.get("epsilons", "0.5,1,2,4")
         named = [name.strip() for name in names.split(",")]
         entries = learners_named(named, _COMPARED, settings)
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
-        sizes = sorted(shell.numbers("--epsilons", values["epsilons"], positive=True))
+        sizes = sorted(shell.numbers("--epsilons", epsilons, positive=True))
         if len(set(sizes)) < len(sizes):
             raise ValueError("--epsilons names one of them twice")
         out = Path(settings.out)
         if out.exists() and not out.is_dir():
             raise ValueError("--out must be a directory")
-        told = {**settings.told(), "learners": names, "epsilons": sizes}
+        told = {**settings.told(), "learners": names, "epsilons": epsilons}
         # The same ball for all, and the budget that auto is chosen for.
         if entries[0].plays in ("records", "batch"):
             settings = replace(settings, p=settings.p or 2.0)
