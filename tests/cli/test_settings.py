@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import dpoco
 from dpoco.cli._app import app, load_command
-from dpoco.cli._init import complete, declared_columns, to_toml
+from dpoco.cli._init import complete, describe_columns, to_toml
 from dpoco.cli._options import own_options
 from dpoco.cli._plan import _PLANNED, make_command
 from dpoco.cli._render import _cost, _decimal
@@ -178,7 +178,7 @@ def test_init_asks_on_a_terminal(tmp_path):
     assert found.categories == ("fan=low,high",)
     assert (found.features, found.loss) == ("heat,fan", "squared")
     assert sum("heat" in text for text in asked_for) == 2  # the first answer was no range
-    columns = declared_columns(found, open_table(found))
+    columns = describe_columns(found, open_table(found))
     assert columns["range"] == {"heat": (0.0, 90.0), "ms": (0.0, 100.0)}
 
 
@@ -264,6 +264,6 @@ def test_measures_are_of_known_labels_alone():
 
 
 def test_settings_are_told_but_not_where_the_report_goes():
-    told = Settings(out="x", range=("a=0:1",), p=math.inf).told()
+    told = Settings(out="x", range=("a=0:1",), p=math.inf).to_report()
     assert "out" not in told
     assert (told["range"], told["p"]) == (["a=0:1"], "inf")

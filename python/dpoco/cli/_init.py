@@ -68,7 +68,7 @@ def init(asked: Asked, values: dict[str, Any]) -> None:
         table = open_table(settings)
         if sys.stdin.isatty():
             asked = complete(asked, table, typer.prompt)
-        given = {**asked.given, **declared_columns(asked.settings, table)}
+        given = {**asked.given, **describe_columns(asked.settings, table)}
         given.pop("force", None)
         place.write_text(to_toml(given, str(place)), encoding="utf-8")
         if not settings.quiet:
@@ -126,7 +126,7 @@ def _asked_range(name: str, prompt: Callable[..., str]) -> str:
             return text
 
 
-def declared_columns(settings: Settings, table: Table) -> dict[str, Any]:
+def describe_columns(settings: Settings, table: Table) -> dict[str, Any]:
     """Return the columns to learn from and all ranges by name; `ValueError` if one is missing."""
     declared, kinds = Declaration.of(settings), table.kinds()
     columns = feature_columns(table, declared, kinds)

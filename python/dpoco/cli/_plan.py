@@ -16,7 +16,7 @@ from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _shell as shell
-from dpoco.cli._options import own_options, stated_rule, takes_people
+from dpoco.cli._options import make_participation, own_options, takes_people
 from dpoco.learners import LEARNERS, Learner
 
 SCHEMA = "dpoco.plan-experts/1"
@@ -105,7 +105,7 @@ def auto_command(
         choices = dpoco.choose(
             plans.standard_problem(dimension, loss, domain), horizon=horizon,
             budget=Budget._over(epsilon, delta, max(1, horizon)),
-            participation=stated_rule(rounds_per_person, separation),
+            participation=make_participation(rounds_per_person, separation),
         )  # fmt: skip
     facts = ("learner", "options", "predicted_regret", "privacy_cost", "regret_bound", "scope")
     if as_json:
@@ -180,7 +180,7 @@ def make_command(entry: Learner) -> Any:
                 facts = {name: given.pop(name) for name in sizes}
                 problem = make(entry, **facts)
                 delta = given.pop("delta", 0.0)
-                rule = stated_rule(**given) if people else None
+                rule = make_participation(**given) if people else None
                 facts |= {name: value for name, value in given.items() if value is not None}
                 report = plans.plan_report(
                     entry, problem, facts, options, rule,

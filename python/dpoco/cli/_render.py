@@ -25,7 +25,7 @@ _WORDS = {
 }
 
 
-def shares_in_words(shares: Mapping[str, float]) -> str:
+def describe_shares(shares: Mapping[str, float]) -> str:
     """Return the shares above 0."""
     return ", ".join(
         f"{100.0 * share:.3g} % {_WORDS.get(what, what.replace('_', ' '))}"
@@ -157,12 +157,12 @@ def _dropped(report: RunReport | FitReport) -> list[str]:
     reasons = {k: v for k, v in shares.items() if "missing" in k or k == "beyond_participation"}
     empty = read["records"] - read["learned"]
     if empty:
-        why = f" ({shares_in_words(reasons)})" if reasons else ""
+        why = f" ({describe_shares(reasons)})" if reasons else ""
         found.append(f"Records that taught nothing: {empty:,} of {read['records']:,}{why}.")
     changed = {name: share for name, share in shares.items() if name not in reasons}
     if changed:
         found.append(
-            f"Records that were changed to keep to their bounds: {shares_in_words(changed)}."
+            f"Records that were changed to keep to their bounds: {describe_shares(changed)}."
         )
     return found or ["All records were as declared."]
 
@@ -270,7 +270,7 @@ def _say_details(report: RunReport | FitReport) -> None:
     odd.sort(key=lambda column: -max(column[1].values()))
     for name, shares in odd[:_COLUMNS]:
         declared = "" if name not in ranges else " in [{:g}, {:g}]".format(*ranges[name])
-        say(f"  {name}{declared}: {shares_in_words(shares) or 'all as declared'}")
+        say(f"  {name}{declared}: {describe_shares(shares) or 'all as declared'}")
     if len(odd) > _COLUMNS:
         say(f"  and {len(odd) - _COLUMNS} more columns: see report.json")
     say()
@@ -310,7 +310,7 @@ def print_comparison(result: Comparison, files: Sequence[str]) -> None:
     _say_counted(stream["rounds"], result.settings["counted"])
     beyond = {name: stream[name] for name in ("beyond_participation",) if name in stream}
     if beyond:
-        say(f"  nothing was learned from the {shares_in_words(beyond)}")
+        say(f"  nothing was learned from the {describe_shares(beyond)}")
     fits = [row for row in result.rows if row.access == "offline"]
     if fits:
         say(

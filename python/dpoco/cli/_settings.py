@@ -222,7 +222,7 @@ class Settings:
     json: bool = setting(_REPORT, "", "Print JSON, and nothing else.", "--json", default=False)
     quiet: bool = setting(_REPORT, "", "Print nothing but errors.", "--quiet", "-q", default=False)
 
-    def told(self) -> dict[str, Any]:
+    def to_report(self) -> dict[str, Any]:
         """Return what a report tells: all but where it goes and what is continued."""
         own = {name: value for name, value in asdict(self).items() if name not in _NOT_TOLD}
         own = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
