@@ -18,7 +18,6 @@ from dpoco.audit._contract import (
     RUNNING,
     SECRET,
     STEPPED,
-    VERBS,
     Subject,
     arguments_of,
     check,
@@ -28,6 +27,7 @@ from dpoco.audit._contract import (
     require,
     unchanged,
 )
+from dpoco.audit._playing import VERBS
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import own_class
 
