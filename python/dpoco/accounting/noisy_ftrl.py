@@ -203,7 +203,7 @@ def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, bu
     """Return about how many rounds weigh as much as the noise of one release of a damped sum."""
     if budget is None:
         return 0.0
-    noise = 1.75 * summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
+    noise: float = 1.75 * summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
     return (
         math.sqrt(2.0 * domain.dimension)
         * noise
