@@ -2,7 +2,7 @@
 
 Usage: python bench/drift.py [--write] [--seeds N]
 
-With --write the tables of docs/drift.md and the figure beside them are written again. About three
+With --write the tables of docs/drift.md and their figure are written again. About three
 minutes of one core.
 """
 

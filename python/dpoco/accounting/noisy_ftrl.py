@@ -204,15 +204,11 @@ def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, bu
     if budget is None:
         return 0.0
     noise: float = 1.75 * summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
-    return (
-        math.sqrt(2.0 * domain.dimension)
-        * noise
-        * domain.dimension
-        / record_length(domain, loss) ** 2
-    )
+    d, length = domain.dimension, record_length(domain, loss)
+    return float(math.sqrt(2.0 * d) * noise * d / length**2)
 
 
-def forgetting_of(domain: Domain, loss: Any, plan: NoisyFTRLParameters) -> Forgetting:
+def read_candidates(domain: Domain, loss: Any, plan: NoisyFTRLParameters) -> Forgetting:
     """Return the candidates of a plan with a half-life, and the law of their noise."""
     total = mechanism_of(domain, loss, plan)
     assert isinstance(total.factorisation, Buffered)

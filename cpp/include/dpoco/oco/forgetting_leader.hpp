@@ -53,7 +53,7 @@ class ForgettingLeader {
   void advance(std::span<const double> increment, std::span<double> decision);
 
   // How much every candidate counts in the decision: views by ridges, then the centre; a single
-  // candidate has no centre beside it. They add up to 1.
+  // candidate has no centre with it. They add up to 1.
   std::span<const double> weights() const noexcept { return shares_; }
   // Estimated losses behind the reference's, and their deviations, in the memory; per candidate.
   std::span<const double> excess() const noexcept { return excess_; }
