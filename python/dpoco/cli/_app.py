@@ -16,6 +16,7 @@ _HOMES = {
     "run": "_run.run_command",
     "publish": "_models.publish_command",
     "predict": "_models.predict_command",
+    "monitor": "_monitor.monitor_command",
     "compare": "_run.compare_command",
     "plan": "_plan.plan_app",
     "datasets": "_lists.datasets_command",

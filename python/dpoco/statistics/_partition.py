@@ -170,8 +170,8 @@ class Partition:
         ended = self._interval if interval is None else whole_number("interval", interval)
         if ended < self._interval:
             raise ValueError(f"interval must be at least {self._interval}; got {ended}")
-        found = Tally(ended, self.cells.copy(), self.records)
-        self.cells[:] = 0
+        found = Tally(ended, self.cells, self.records)
+        self.cells = np.zeros_like(self.cells)
         self.records, self._interval = 0, ended + 1
         return found
 
