@@ -34,6 +34,7 @@ from dpoco._state import load as load
 from dpoco._tickets import Ticket as Ticket
 from dpoco.accounting import Budget as Budget
 from dpoco.accounting import Guarantee as Guarantee
+from dpoco.accounting.plan import Plan as Plan
 from dpoco.errors import BudgetExceeded as BudgetExceeded
 from dpoco.errors import CalibrationError as CalibrationError
 from dpoco.errors import DpocoError as DpocoError

@@ -26,6 +26,7 @@ import numpy as np
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
 from dpoco._options import constructor_options
+from dpoco.accounting.plan import Plan
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, MONITORS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
@@ -273,6 +274,8 @@ class Stateful(_core.Live):
         None without noise, and for the sums whose numbers are what they were in every version: no
         state of those has ever named them.
         """
+        if isinstance(self._plan, Plan):  # which has all the numbers
+            return None
         part = getattr(getattr(self, "_mechanism", None), "part", None)
         total = part(GaussianSum) if part is not None else None
         if total is None or total.scale == 0.0 or not isinstance(total.factorisation, Buffered):
@@ -295,7 +298,7 @@ class Stateful(_core.Live):
             "loss": losses.from_dict,
             "budget": Budget.from_dict,
             "participation": Participation.from_dict,
-            "plan": cls._plan_class.from_dict,
+            "plan": cls._read_plan,
             **cls._decoders,
         }
         for name, decode in decoders.items():
@@ -312,6 +315,11 @@ class Stateful(_core.Live):
         if header.get("factorisation") != self._correlation():
             raise StateError("the state has noise that this version would correlate otherwise")
         return self
+
+    @classmethod
+    def _read_plan(cls, record: Mapping[str, Any]) -> Any:
+        """Return the plan that a state holds."""
+        return cls._plan_class.from_dict(record)
 
     @classmethod
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:

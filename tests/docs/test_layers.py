@@ -22,9 +22,6 @@ FACE = "__init__"  # of the package: it hands on names, most of them on first us
 # These are no files of the package's own: compiled, or links of a checkout that is not installed.
 FOREIGN = ("_core", "_independent", "docs")
 NAMES = {"learners", "_choice"}  # lists of learners, by names of classes
-# The checks of the contract and their list.
-CONTRACT = {"audit._contract", "audit._contract_arguments", "audit._contract_copies",
-            "audit._contract_rounds"}  # fmt: skip
 MOST_FLOORS = 8
 
 Arrows = Mapping[str, set[str]]
@@ -135,8 +132,7 @@ def test_the_page_has_every_room_once():
 def test_no_file_is_in_a_circle():
     """Takes seconds: it parses every file of the package, once for all tests here."""
     assert sum(map(len, arrows().values())) > 1_000  # it does look
-    own = {name: others for name, others in arrows().items() if name not in CONTRACT}
-    assert circles(own) == []
+    assert circles(arrows()) == []
 
 
 def test_no_room_is_in_a_circle():

@@ -199,8 +199,8 @@ class Ledger:
     >>> from dpoco.accounting.ledger import Ledger
     >>> ledger = Ledger(Budget(1.0, 1e-6))
     >>> half = Budget(0.5, 1e-6)
-    >>> parameters = sum_release.calibrate(3, horizon=100, budget=half)
-    >>> entry = ledger.charge(sum_release.guarantee(parameters, budget=half), "running sums")
+    >>> plan = sum_release.calibrate(3, horizon=100, budget=half)
+    >>> entry = ledger.charge(sum_release.guarantee(plan, budget=half), "running sums")
     >>> f"{ledger.spent:.0%} spent, epsilon = {ledger.remaining.epsilon:.2f} left"
     '28% spent, epsilon = 0.84 left'
     """
