@@ -14,6 +14,27 @@ using oco::Statistics;
 
 namespace {
 
+oco::ForgettingSettings read_forgetting(Fields fields) {
+  return read_whole(std::move(fields), [](Fields& from) {
+    oco::ForgettingSettings own{.views = {},
+                                .ridges = from.read<std::vector<double>>("ridges"),
+                                .reference = from.read<std::size_t>("reference"),
+                                .variance = from.read<double>("variance"),
+                                .rates = from.read<std::vector<double>>("rates"),
+                                .weights = from.read<std::vector<double>>("weights"),
+                                .memory = from.read<std::vector<double>>("memory")};
+    for (const py::handle view : from.read<py::tuple>("views")) {
+      own.views.push_back(read_whole({view, "a damped sum"}, [](Fields& its) {
+        its.read<double>("half_life");  // for people: `kept` follows from it
+        return oco::ForgettingView{.kept = its.read<std::vector<double>>("kept"),
+                                   .deviations = its.read<std::vector<double>>("deviations"),
+                                   .covariances = its.read<std::vector<double>>("covariances")};
+      }));
+    }
+    return own;
+  });
+}
+
 std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain> domain,
                                            const losses::GlmLoss& loss,
                                            const losses::RecordClipper& clipper,
@@ -25,8 +46,12 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain
       own.statistics = Statistics::quadratic;
       own.vector_scale = from.read<double>("vector_scale");
       own.domain_radius = from.read<double>("domain_radius");
-      own.ridges = from.read<std::vector<double>>("ridges");
-      own.shrinkage = from.read<double>("shrinkage");
+      if (from.has("forgetting")) {
+        own.forgetting = read_forgetting(from.open("forgetting", "damped sums"));
+      } else {
+        own.ridges = from.read<std::vector<double>>("ridges");
+        own.shrinkage = from.read<double>("shrinkage");
+      }
     } else {
       own.step_size = from.read<double>("step_size");
       own.scalar_bound = from.read<double>("scalar_bound");
@@ -78,6 +103,13 @@ Array nonprivate_sum(const Learner& self) {
                    [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
 }
 
+Array choice_weights(const NoisyFtrl& self) {
+  const std::span<const double> weights =
+      self.forgetting() == nullptr ? std::span<const double>() : self.forgetting()->weights();
+  return read_only(static_cast<Index>(weights.size()),
+                   [&](double* out) { std::copy(weights.begin(), weights.end(), out); });
+}
+
 }  // namespace
 
 void register_noisy_ftrl(py::module_& m) {
@@ -85,7 +117,8 @@ void register_noisy_ftrl(py::module_& m) {
       .def(py::init(&make_noisy_ftrl), "domain"_a, "loss"_a, "clipper"_a, "settings"_a)
       .def("leaf", &leaf<NoisyFtrl>, "at"_a.noconvert(), "previous"_a.noconvert(),
            "features"_a.noconvert(), "label"_a)
-      .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>);
+      .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>)
+      .def("choice_weights", &choice_weights);
 }
 
 void register_noisy_newton(py::module_& m) {

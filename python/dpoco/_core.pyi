@@ -270,6 +270,7 @@ class FtrlRule(TypedDict):
     domain_radius: NotRequired[float]
     ridges: NotRequired[list[float]]
     shrinkage: NotRequired[float]
+    forgetting: NotRequired[object]
 
 class BatchSettings(TypedDict):
     rounds: int
@@ -525,6 +526,7 @@ class NoisyFtrl(RecordLearner):
     def leaf(
         self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
     ) -> FloatArray: ...
+    def choice_weights(self) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
 
 class NoisyNewton(RecordLearner):

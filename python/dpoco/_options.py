@@ -14,10 +14,10 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Option", "constructor_options"]
+__all__ = ["SENTENCES", "Option", "argument_options", "constructor_options"]
 
 # One sentence for every argument that commands take.
-_SENTENCES = {
+SENTENCES = {
     "adversary": "Losses that the regret bound is for; privacy does not depend on it.",
     "alarms": "Number of alarms that are answered; the noise grows with it.",
     "arm_learner": "How an arm learns; auto has the smaller predicted error.",
@@ -37,6 +37,7 @@ _SENTENCES = {
     "forced_rounds": "Rounds in which every arm is pulled before the learner chooses.",
     "forced_switch": "Probability of a fresh draw whatever the losses are.",
     "gap": "Lead of the best expert or arm over all others, as far as it is known.",
+    "half_life": "Rounds after which a record counts half; auto chooses at no cost of privacy.",
     "largest": "Whether the largest score is sought, or the smallest.",
     "learning_rate": "Step per unit of loss; by default the one with the least regret bound.",
     "link": "How rewards depend on contexts.",
@@ -57,6 +58,7 @@ _SENTENCES = {
     "reward_bound": "Rewards are clipped to this size; public.",
     "reward_noise": "Subgaussian constant of the rewards.",
     "reward_weight": "Weight of rewards beside contexts in the sums.",
+    "ridge": "Ridge in spectral edges of the noise; auto chooses at no cost of privacy.",
     "sampler": "How a decision is drawn.",
     "select_share": "Part of epsilon for selections; the detector gets the rest.",
     "selection": "Noise of a selection.",
@@ -135,17 +137,18 @@ class Option:
 
 def constructor_options(constructed: type) -> dict[str, Option]:
     """Return every argument of a class's constructor, in order."""
-    return _arguments(constructed.__init__)  # type: ignore[misc]  # of the class, not an object
+    return argument_options(constructed.__init__)  # type: ignore[misc]  # of the class
 
 
 @cache
-def _arguments(constructor: Callable[..., None]) -> dict[str, Option]:
-    hints = get_type_hints(constructor, include_extras=True)
-    _, *arguments = inspect.signature(constructor).parameters.values()
+def argument_options(function: Callable[..., Any]) -> dict[str, Option]:
+    """Return every argument of a function but the first, in order."""
+    hints = get_type_hints(function, include_extras=True)
+    _, *arguments = inspect.signature(function).parameters.values()
     found = {}
     for argument in arguments:
         hint = hints.get(argument.name, str)
-        sentence = _SENTENCES.get(argument.name, "")
+        sentence = SENTENCES.get(argument.name, "")
         if get_origin(hint) is Annotated:
             hint, sentence, *_ = get_args(hint)
         types, choices = _types(hint)

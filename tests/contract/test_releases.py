@@ -324,11 +324,11 @@ def test_releases_have_not_moved(name):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     names = [*LISTED, *VARIANTS]
-    written = {"releases": {name: released(name) for name in names}}
-    written["described"] = {name: described(name) for name in names}
-    written["built"] = {name: built(name) for name in names}
-    written["continued"] = {}
+    found = {"releases": {name: released(name) for name in names}}
+    found["described"] = {name: described(name) for name in names}
+    found["built"] = {name: built(name) for name in names}
+    found["continued"] = {}
     for name in names:
         with suppress(StateError, AttributeError):  # batch methods have no states either
-            written["continued"][name] = continued(name)
-    FILE.write_text(json.dumps({"platform": platform(), **written}, indent=0) + "\n")
+            found["continued"][name] = continued(name)
+    FILE.write_text(json.dumps({"platform": platform(), **found}, indent=0) + "\n")

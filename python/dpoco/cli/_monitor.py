@@ -5,7 +5,7 @@ from __future__ import annotations
 import time as clocks
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -13,7 +13,8 @@ import typer
 import dpoco
 from dpoco import Budget, Participation
 from dpoco._validation import imported
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
+from dpoco.cli._key import state_key
 from dpoco.statistics import (
     Categories,
     Count,
@@ -44,29 +45,108 @@ class _Part(NamedTuple):
     position: int
 
 
-@shell.documented_options
+def _several(text: str, metavar: str) -> Any:
+    """Return an option that can be repeated."""
+    return shell.option(f"{text} Can be repeated.", metavar=metavar, panel=_STATISTICS)
+
+
+_STATISTICS, _INTERVALS, _PRIVACY, _FILES = "Statistics", "Intervals", "Privacy", "Files"
+_RANGE, _VALUES = "COLUMN=LOW:HIGH", "COLUMN=VALUE,VALUE,..."
+
+
 def monitor_command(
-    files: list[str] = [],  # noqa: B006  # typer makes a copy
-    time: str = "",
-    every: str = "1h",
-    count: bool = False,
-    sum: list[str] = [],  # noqa: B006
-    mean: list[str] = [],  # noqa: B006
-    share: list[str] = [],  # noqa: B006
-    histogram: list[str] = [],  # noqa: B006
-    categories: list[str] = [],  # noqa: B006
-    quantiles: list[str] = [],  # noqa: B006
-    by: list[str] = [],  # noqa: B006
-    person: str = "",
-    view: list[str] = [],  # noqa: B006
-    releases: int = 8760,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
-    output: Path | None = None,
-    page: Path | None = None,
-    state: Path | None = None,
-    follow: bool = False,
-) -> None:
+    files: Annotated[
+        list[str] | None,
+        shell.argument("CSV or Parquet files; - is standard input as CSV.", metavar="[FILE]..."),
+    ] = None,
+    count: Annotated[
+        bool, shell.option("Count records.", "--count", panel=_STATISTICS, shown=False)
+    ] = False,
+    sum: Annotated[
+        list[str], _several("Sum of a column with a public range.", _RANGE)
+    ] = [],  # noqa: B006  # typer makes a copy
+    mean: Annotated[
+        list[str], _several("Mean of a column with a public range.", _RANGE)
+    ] = [],  # noqa: B006
+    share: Annotated[
+        list[str], _several("Share of yes or 1 in a column.", "COLUMN")
+    ] = [],  # noqa: B006
+    histogram: Annotated[
+        list[str], _several("Counts of a column by public bins.", "COLUMN=EDGE,EDGE,...")
+    ] = [],  # noqa: B006
+    categories: Annotated[
+        list[str], _several("Counts of a column by public values.", _VALUES)
+    ] = [],  # noqa: B006
+    quantiles: Annotated[
+        list[str],
+        _several(
+            "Quantiles of a column, from 40 bins; the range may be that of --mean.",
+            "COLUMN=Q,Q,...@LOW:HIGH",
+        ),
+    ] = [],  # noqa: B006
+    by: Annotated[
+        list[str], _several("Column to group by, with its public values.", _VALUES)
+    ] = [],  # noqa: B006
+    time: Annotated[
+        str, shell.option("Column of times.", metavar="COLUMN", panel=_INTERVALS, shown=False)
+    ] = "",
+    every: Annotated[
+        str,
+        shell.option(
+            "Length of an interval, such as 15min, 1h, 1D or MS.", metavar="LENGTH",
+            panel=_INTERVALS,
+        ),
+    ] = "1h",
+    view: Annotated[
+        list[str] | None,
+        shell.option(
+            'interval, total, "last 24" or "half-life 24". Can be repeated. [default: interval]',
+            metavar="VIEW", panel=_INTERVALS,
+        ),
+    ] = None,
+    releases: Annotated[
+        int, shell.option("Largest number of intervals.", panel=_INTERVALS)
+    ] = 8760,
+    epsilon: Annotated[
+        float, shell.option("Privacy budget of all releases together.", panel=_PRIVACY)
+    ] = 1.0,
+    delta: Annotated[
+        float, shell.option("Privacy budget of all releases together.", panel=_PRIVACY)
+    ] = 1e-6,
+    person: Annotated[
+        str,
+        shell.option(
+            "Protect all records of a person, who comes in at most so many intervals, so far "
+            "apart, with so many records in each; further ones count as empty.",
+            metavar="COLUMN=INTERVALS,APART,RECORDS", panel=_PRIVACY, shown=False,
+        ),
+    ] = "",
+    output: Annotated[
+        Path | None,
+        shell.option(
+            "Append releases to a .csv or .jsonl file, or keep the latest in a .prom file "
+            "(OpenMetrics).", metavar="FILE", panel=_FILES,
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        shell.option("Write a page with charts, without scripts.", metavar="FILE", panel=_FILES),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        shell.option(
+            "Keep state and position here after each part of the input, and continue from it if it "
+            "exists: nothing is lost or published twice if the program is killed.",
+            metavar="FILE", panel=_FILES,
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        shell.option(
+            "Wait for further lines of the last file.", "--follow", panel=_FILES, shown=False
+        ),
+    ] = False,
+) -> None:  # fmt: skip
     """Publish statistics of a stream, interval by interval, under one guarantee.
 
     Without files it prints how accurate the numbers will be, and reads nothing.
@@ -78,47 +158,6 @@ def monitor_command(
     dpoco monitor log.csv --time at --count --share failed --output site.jsonl --state site.dpoco
 
     dpoco monitor log.csv --time at --mean latency=0:1000 --person user=10,24,3 --page site.html
-
-    Parameters
-    ----------
-    files : argument [FILE]...
-        CSV or Parquet files; - is standard input as CSV.
-    time : COLUMN
-        Column of times.
-    every : LENGTH
-        Length of an interval, such as 15min, 1h, 1D or MS.
-    count : --count
-        Count records.
-    sum, mean : COLUMN=LOW:HIGH
-        Sum or mean of a column with a public range. Can be repeated.
-    share : COLUMN
-        Share of yes or 1 in a column. Can be repeated.
-    histogram : COLUMN=EDGE,EDGE,...
-        Counts of a column by public bins. Can be repeated.
-    categories : COLUMN=VALUE,VALUE,...
-        Counts of a column by public values. Can be repeated.
-    quantiles : COLUMN=Q,Q,...@LOW:HIGH
-        Quantiles of a column, from 40 bins; the range may be that of --mean. Can be repeated.
-    by : COLUMN=VALUE,VALUE,...
-        Groups, with public values. Can be repeated.
-    person : COLUMN=INTERVALS,APART,RECORDS
-        Protect all records of a person, who comes in at most so many intervals, so far apart, with
-        so many records in each; further ones count as empty.
-    view : VIEW
-        interval, total, "last 24" or "half-life 24". Can be repeated. [default: interval]
-    releases : int
-        Largest number of intervals.
-    epsilon, delta : float
-        Privacy budget of all releases together.
-    output : FILE
-        Append releases to a .csv or .jsonl file, or keep the latest in a .prom file (OpenMetrics).
-    page : FILE
-        Write a page with charts, without scripts.
-    state : FILE
-        Keep state and position here after each part of the input, and continue from it if it
-        exists: nothing is lost or published twice if the program is killed.
-    follow : --follow
-        Wait for further lines of the last file.
     """
     with shell.errors_in_one_line(), shell.notes(False):
         _check_files(output, page, state)
@@ -127,7 +166,7 @@ def monitor_command(
             every=every,
             releases=releases,
             budget=Budget(epsilon, delta),
-            views=[parse_view(text) for text in view] or ["interval"],
+            views=[parse_view(text) for text in view or ()] or ["interval"],
             by={name: tuple(values.split(",")) for name, values in map(_named, by)},
             **_people(person),
         )
@@ -234,7 +273,7 @@ def _continued(made: Monitor, state: Path | None, sink: _Sink) -> Monitor:
     """Return the monitor of the state, if there is one, whose last releases are written again."""
     if state is None or not state.exists():
         return made
-    found = dpoco.load(state, Monitor, key=shell.state_key())
+    found = dpoco.load(state, Monitor, key=state_key())
     if found._header()["arguments"] != made._header()["arguments"]:
         raise ValueError(f"{state} is of a monitor with other options")
     sink.restore(found.position["written"], found.position["pending"])
@@ -253,7 +292,7 @@ def _keep(
         return
     pending = [sink.line(release) for release in ended]
     monitor.position = {"files": positions, "written": sink.written, "pending": pending}
-    monitor.save(state, key=shell.state_key())
+    monitor.save(state, key=state_key())
 
 
 class _Sink:

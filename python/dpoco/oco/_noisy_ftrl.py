@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
+from dpoco._choice import Candidate, RecordProblem
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
+from dpoco.accounting.forgetting import Forgetting
+from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.noisy_newton import STEP_SHARE, NoisyNewtonParameters, learned_loss
 from dpoco.accounting.release import DEFAULT_NUMERICS
@@ -23,7 +27,27 @@ from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, S
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-__all__ = ["NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters"]
+__all__ = ["Choice", "NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A candidate of a learner that chooses its options, and its weight in the decision.
+
+    Attributes
+    ----------
+    half_life : float or None
+        Rounds after which a record counts half; infinite without forgetting. None: the candidate is
+        the domain's centre.
+    ridge : float or None
+        In spectral edges of the noise.
+    weight : float
+        In [0, 1]; all weights add up to 1.
+    """
+
+    half_life: float | None
+    ridge: float | None
+    weight: float
 
 
 class NoisyFTRL(RecordLearner):
@@ -65,7 +89,15 @@ class NoisyFTRL(RecordLearner):
     batch : int, optional
         Rounds per decision, by default 1; an incomplete last batch is discarded. With quadratic
         statistics: rounds of the first batch; after e rounds comes a batch of max(batch, e // 4).
-        The default is then so large that noise dominates until its end, at most horizon / 50.
+        The default is then so large that noise dominates until its end, at most horizon / 50. With
+        a half-life: see Notes.
+    half_life : float or "auto", optional
+        Rounds after which a record counts half, for quadratic statistics of a stream whose truth
+        moves. Default: records are never forgotten. "auto": half-lives from a hundredth of the
+        horizon to infinity are chosen among, at no cost of privacy; see `choices`.
+    ridge : float or "auto", optional
+        Ridge of quadratic statistics in spectral edges of the noise, 1 by default. "auto", the
+        default with half_life="auto": 1/4, 1/2, 1 and 2 are chosen among.
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
@@ -133,6 +165,8 @@ class NoisyFTRL(RecordLearner):
         sum_method: literals.SumMethod | None = None,
         step_size: float | Literal["predicted"] | None = None,
         batch: int | None = None,
+        half_life: float | Literal["auto"] | None = None,
+        ridge: float | Literal["auto"] | None = None,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = DEFAULT_NUMERICS,
         participation: Participation | None = None,
@@ -142,17 +176,57 @@ class NoisyFTRL(RecordLearner):
         self._begin(
             NoisyFTRL, domain=domain, loss=loss, horizon=horizon, budget=budget,
             plan=plan, statistics=statistics,
-            sum_method=sum_method, step_size=step_size, batch=batch, relation=relation,
+            sum_method=sum_method, step_size=step_size, batch=batch,
+            half_life=half_life, ridge=ridge, relation=relation,
             numerics=numerics, participation=participation, on_violation=on_violation,
             source=source,
         )  # fmt: skip
 
+    def _saved_arguments(self) -> dict[str, Any]:
+        """Leave out options that states did not have before there was a half-life."""
+        saved = super()._saved_arguments()
+        later = ("half_life", "ridge")
+        return {k: v for k, v in saved.items() if v is not None or k not in later}
+
     def _noise_note(self) -> str | None:
         if self.plan.statistics == "gradient":
             return super()._noise_note()
+        if self.plan.forgets:
+            return self._forgetting_note()
         ridge = accountant.ridge_of(self._domain, self._loss, self.plan)
         why = f"it hides records of all directions for {ridge.hidden_rounds:.3g} rounds"
         return f"noise dominates: {why}" if ridge.shrinkage > 0.0 else None
+
+    def _forgetting_note(self) -> str | None:
+        """Return a warning if noise hides the rounds that every candidate remembers."""
+        d, length = self._domain.dimension, record_length(self._domain, self._loss)
+        for view in self._forgetting.views:
+            hidden = math.sqrt(2.0 * d) * view.deviations[-1] * d / length**2
+            if hidden <= min(view.half_life / math.log(2.0), self._horizon):
+                return None
+        return f"noise dominates: it hides {hidden:.3g} rounds, more than are remembered"
+
+    @property
+    def _forgetting(self) -> Forgetting:
+        return accountant.read_candidates(self._domain, self._loss, self.plan)
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """How much every half-life and ridge counts in the decision, and the domain's centre.
+
+        They are computed from what was released, so they may be published. Empty for learners that
+        have nothing to choose.
+        """
+        weights = self._engine.choice_weights().tolist()
+        if len(weights) < 2:
+            return ()
+        plan = self._forgetting
+        learned = [(view.half_life, ridge) for view in plan.views for ridge in plan.ridges]
+        pairs: list[tuple[float | None, float | None]] = [*learned, (None, None)]
+        return tuple(
+            Choice(half_life, ridge, weight)
+            for (half_life, ridge), weight in zip(pairs, weights, strict=True)
+        )
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
@@ -167,13 +241,15 @@ class NoisyFTRL(RecordLearner):
         elif isinstance(summand, SecondMoments):
             assert isinstance(loss, losses.SquaredLoss)
             loss = replace(loss, label_bound=summand.label)
-            ridge = accountant.ridge_of(domain, loss, parameters)
             own = {
                 "vector_scale": summand.weight,
                 "domain_radius": domain.radius_from_center(),
-                "ridges": ridge.ridges.tolist(),
-                "shrinkage": ridge.shrinkage,
             }
+            if parameters.forgets:
+                own["forgetting"] = self._forgetting
+            else:
+                ridge = accountant.ridge_of(domain, loss, parameters)
+                own |= {"ridges": ridge.ridges.tolist(), "shrinkage": ridge.shrinkage}
         return _core.NoisyFtrl(
             domain._engine,
             loss._glm_engine,
@@ -193,6 +269,13 @@ class NoisyFTRL(RecordLearner):
         dimension = stated_dimension(header["arguments"]["domain"])
         quadratic = header["plan"]["statistics"] == "quadratic"
         return dimension + dimension * (dimension + 1) // 2 if quadratic else dimension
+
+    @classmethod
+    def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
+        if problem.sums_matrices and type(problem.loss) is losses.SquaredLoss:
+            yield problem.candidate(cls, {"statistics": "quadratic"}, variant="/quadratic")
+        if problem.in_l2:
+            yield problem.candidate(cls, {"step_size": "predicted"} if problem.loss.glm else None)
 
 
 class NoisyNewton(RecordLearner):
@@ -347,3 +430,8 @@ class NoisyNewton(RecordLearner):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
         return dimension + dimension * (dimension + 1) // 2
+
+    @classmethod
+    def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
+        if problem.sums_matrices and type(problem.loss) in (losses.LogisticLoss, losses.HuberLoss):
+            yield problem.candidate(cls)
