@@ -1,14 +1,14 @@
-"""Certified numbers are those of ``check/golden.json``; who means to move one writes it anew."""
+"""Certified numbers are those of `tests/pins/golden.json`."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import warnings
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from tests.pins import files
 
 from dpoco.errors import CalibrationError
 from dpoco.random import Source
@@ -34,7 +34,7 @@ for case in golden.cases():
 @pytest.mark.parametrize("kind", CASES)
 def test_certified_numbers(kind):
     """Over a second: all short configurations of the file, those of one class at a time."""
-    was = json.loads(golden.FILE.read_text())["certified"]
+    was = files.read("golden")["certified"]
     for case in CASES[kind]:
         kind, problem, options = case
         try:

@@ -426,6 +426,14 @@ def test_without_privacy_the_best_candidate_is_taken():
     assert world.regret(learner.run(world.features, world.labels).losses) < never / 5.0
 
 
+def test_choose_takes_learners_that_forget_where_the_truth_moves():
+    problem, options = (BALL, LOSS), {"horizon": 10_000, "budget": BUDGET}
+    assert dpoco.choose(problem, **options, drift=True)[0].options["half_life"] == "auto"
+    assert not any("half_life" in each.options for each in dpoco.choose(problem, **options))
+    with pytest.raises(ValueError, match="shifting"):
+        dpoco.choose(10, **options, drift=True)
+
+
 # -- utility --------------------------------------------------------------------------------------
 
 

@@ -1,24 +1,24 @@
 """Releases and states of compiled engines have the same bits on every machine.
 
 Every setting is written out: what Python calibrates passes through the platform's libm. The hashes
-of `same_bits.json` are those of one build. `.ci/run` compares builds for two instruction sets with
-them; so does every platform that runs the tests. `python tests/state/test_same_bits.py` writes the
-file: after a change of noise, of states or of arithmetic, and never to make a platform pass.
+of `tests/pins/same_bits.json` are those of one build. `.ci/run` compares builds for two instruction
+sets with them; so does every platform that runs the tests. `python -m tests.pins --write same_bits`
+writes the file: after a change of noise, of states or of arithmetic, and never to make a platform
+pass.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.bits import spoiled_states
+from tests.pins import files
 
 import dpoco
 from dpoco import _core
@@ -27,7 +27,7 @@ from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
 
-GOLDEN = Path(__file__).with_name("same_bits.json")
+GOLDEN = files.read("same_bits")
 CLAIM = {"key": bytes(range(32)), "stream": 1}
 
 COUPLED = {
@@ -374,11 +374,10 @@ CASES = _cases()
 
 @pytest.mark.parametrize("name", CASES)
 def test_bits_are_those_of_every_other_build(name: str) -> None:
-    assert CASES[name]() == json.loads(GOLDEN.read_text())[name]
+    assert CASES[name]() == GOLDEN[name]
 
 
 def test_every_instruction_set_gives_these_bits() -> None:
-    golden = json.loads(GOLDEN.read_text())
     for name in ("baseline", "avx2", "avx512"):
         try:
             dpoco.random.select_instruction_set(name)
@@ -386,18 +385,17 @@ def test_every_instruction_set_gives_these_bits() -> None:
             continue  # this processor has it not
         try:
             assert {key: CASES[key]() for key in list(CASES)[::5]} == {
-                key: golden[key] for key in list(CASES)[::5]
+                key: GOLDEN[key] for key in list(CASES)[::5]
             }
         finally:
             dpoco.random.select_instruction_set("auto")
 
 
 def test_every_hash_has_a_case_and_tells_it_from_the_others() -> None:
-    golden = json.loads(GOLDEN.read_text())
-    assert list(golden) == list(CASES)
-    assert len(set(golden.values())) == len(CASES)
+    assert list(GOLDEN) == list(CASES)
+    assert len(set(GOLDEN.values())) == len(CASES)
 
 
-if __name__ == "__main__":
-    found = {name: case() for name, case in CASES.items()}
-    GOLDEN.write_text(json.dumps(found, indent=0) + "\n")
+def measure() -> dict[str, str]:
+    """Return what `tests/pins/same_bits.json` holds."""
+    return {name: case() for name, case in CASES.items()}

@@ -51,16 +51,18 @@ def experts_command(
     """
     with shell.errors_in_one_line():
         budget = Budget._over(epsilon, delta, max(1, horizon))
-        plans = dpoco.experts.plan_experts(
+        plans = dpoco.choose(
             experts, horizon=horizon, budget=budget, switches=switches,
             adversary=adversary,  # type: ignore[arg-type]  # checked there
-            gap=gap,
+            gap=gap, by="bound",
         )  # fmt: skip
     if as_json:
-        names = ("learner", "regret_bound", "scope", "useful")
         records = [
-            {**{name: getattr(plan, name) for name in names},
-             "parameters": plan.plan.to_dict(), "guarantee": plan.guarantee.to_dict()}
+            {
+                "learner": plan.name, "regret_bound": plan.plan.regret_bound, "scope": plan.scope,
+                "useful": plan.useful, "parameters": plan.plan.to_dict(),
+                "guarantee": plan.guarantee.to_dict(),
+            }
             for plan in plans
         ]  # fmt: skip
         shell.print_json({"schema": SCHEMA, "plans": records})
@@ -70,8 +72,8 @@ def experts_command(
     )
     for plan in plans:
         shown.add_row(
-            plan.learner, f"{plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
-            f"{plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
+            plan.name, f"{plan.plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
+            f"{plan.plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
             f"{plan.guarantee.epsilon:.4g}", f"{plan.guarantee.delta:.4g}",
             str(getattr(plan.plan, "noise", "")),
         )  # fmt: skip

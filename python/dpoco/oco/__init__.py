@@ -18,15 +18,15 @@ from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeader
 from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
 from dpoco.oco._noisy_ftrl import (
-    Choice,
     NoisyFTRL,
     NoisyFTRLParameters,
     NoisyNewton,
     NoisyNewtonParameters,
+    OptionWeight,
 )
 
-__all__ = ["Choice", "ContinuousMultiplicativeWeights",
+__all__ = ["ContinuousMultiplicativeWeights",
            "ContinuousMultiplicativeWeightsParameters", "CoupledRegularizedLeader",
            "CoupledRegularizedLeaderParameters", "LipschitzLearner",
            "LipschitzParameters", "NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton",
-           "NoisyNewtonParameters"]  # fmt: skip
+           "NoisyNewtonParameters", "OptionWeight"]  # fmt: skip

@@ -27,11 +27,12 @@ from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, S
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-__all__ = ["Choice", "NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters"]
+__all__ = ["NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters",
+           "OptionWeight"]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Choice:
+class OptionWeight:
     """A candidate of a learner that chooses its options, and its weight in the decision.
 
     Attributes
@@ -211,7 +212,7 @@ class NoisyFTRL(RecordLearner):
         return accountant.read_candidates(self._domain, self._loss, self.plan)
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[OptionWeight, ...]:
         """How much every half-life and ridge counts in the decision, and the domain's centre.
 
         They are computed from what was released, so they may be published. Empty for learners that
@@ -224,7 +225,7 @@ class NoisyFTRL(RecordLearner):
         learned = [(view.half_life, ridge) for view in plan.views for ridge in plan.ridges]
         pairs: list[tuple[float | None, float | None]] = [*learned, (None, None)]
         return tuple(
-            Choice(half_life, ridge, weight)
+            OptionWeight(half_life, ridge, weight)
             for (half_life, ridge), weight in zip(pairs, weights, strict=True)
         )
 
@@ -273,7 +274,11 @@ class NoisyFTRL(RecordLearner):
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
         if problem.sums_matrices and type(problem.loss) is losses.SquaredLoss:
-            yield problem.candidate(cls, {"statistics": "quadratic"}, variant="/quadratic")
+            options = {"statistics": "quadratic"}
+            yield problem.candidate(cls, options, variant="/quadratic")
+            if problem.drifts:
+                forgets = {**options, "half_life": "auto"}
+                yield problem.candidate(cls, forgets, variant="/forgetting")
         if problem.in_l2:
             yield problem.candidate(cls, {"step_size": "predicted"} if problem.loss.glm else None)
 
