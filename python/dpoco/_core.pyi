@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._tickets import Ticket
+from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 FloatArray = NDArray[np.float64]
@@ -846,10 +847,14 @@ class IntervalParticipants:
     def state(self) -> bytes: ...
     def restore(self, state: bytes) -> None: ...
 
+def interval_sum(mechanism: GaussianSum, claim: Claim) -> ContinualSum: ...
+
 class Tally:
     def __init__(
         self,
-        blocks: Sequence[tuple[str, int, int, float, list[float], list[float]]],
+        summand: IntervalTotals,
+        grid: float,
+        blocks: Sequence[tuple[str, int, list[float], list[float]]],
         groups: int,
     ) -> None: ...
     @property

@@ -115,13 +115,12 @@ class Layout:
         cells = tuple(block.cells * groups for block, _, _ in self.blocks)
         return IntervalTotals(cells, tuple(unit for _, unit, _ in self.blocks), records)
 
-    def compiled(self, units: Sequence[float]) -> _core.Tally:
-        """Return what adds records to integers, with the units of a description."""
+    def compiled(self, summand: IntervalTotals) -> _core.Tally:
+        """Return what adds records to integers, with the cells and units of a description."""
         rows = [
-            (block.entry, at, block.cells, unit / self.grid, list(block.scale), list(block.edges))
-            for (block, _, at), unit in zip(self.blocks, units, strict=True)
+            (block.entry, at, list(block.scale), list(block.edges)) for block, _, at in self.blocks
         ]
-        return _core.Tally(rows, len(self.groups))
+        return _core.Tally(summand, self.grid, rows, len(self.groups))
 
     def estimates(self, vector: FloatArray, deviation: float) -> dict[str, Estimates]:
         """Return the numbers of all statistics in a noisy vector whose cells have one deviation."""
