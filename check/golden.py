@@ -64,6 +64,9 @@ def streams(horizon: int | None, budget: Budget) -> Iterator[Case]:
         for loss in (log, sq, lin):
             yield oco.NoisyFTRL, (LpBall(5, 2.0), loss), both
         yield oco.NoisyFTRL, (LpBall(5, 1.5), sq), {**both, "statistics": "quadratic"}
+        for half_life in (500.0, "auto"):
+            forgets = {"statistics": "quadratic", "half_life": half_life}
+            yield oco.NoisyFTRL, (LpBall(5), sq), {**both, **forgets}
         for loss in (LogisticLoss(1.0, slope_bound=0.75), HuberLoss(1.0, 1.0)):
             yield oco.NoisyNewton, (LpBall(5, 2.0), loss), both
         for more in (

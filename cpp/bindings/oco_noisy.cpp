@@ -103,11 +103,18 @@ Array nonprivate_sum(const Learner& self) {
                    [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
 }
 
-Array choice_weights(const NoisyFtrl& self) {
-  const std::span<const double> weights =
-      self.forgetting() == nullptr ? std::span<const double>() : self.forgetting()->weights();
-  return read_only(static_cast<Index>(weights.size()),
-                   [&](double* out) { std::copy(weights.begin(), weights.end(), out); });
+// Rows of candidates: weight, estimated excess of its loss, deviation of the estimate.
+Array choices(const NoisyFtrl& self) {
+  const oco::ForgettingLeader* leader = self.forgetting();
+  const std::size_t count = leader == nullptr ? 0 : leader->weights().size();
+  Array out({count, std::size_t{3}});
+  double* to = out.mutable_data();
+  for (std::size_t a = 0; a < count; ++a) {
+    *to++ = leader->weights()[a];
+    *to++ = leader->excess()[a];
+    *to++ = leader->deviations()[a];
+  }
+  return out;
 }
 
 }  // namespace
@@ -118,7 +125,7 @@ void register_noisy_ftrl(py::module_& m) {
       .def("leaf", &leaf<NoisyFtrl>, "at"_a.noconvert(), "previous"_a.noconvert(),
            "features"_a.noconvert(), "label"_a)
       .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>)
-      .def("choice_weights", &choice_weights);
+      .def("choices", &choices);
 }
 
 void register_noisy_newton(py::module_& m) {

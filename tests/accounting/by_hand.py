@@ -10,7 +10,7 @@ from tests.published import planned
 
 from dpoco.accounting import Budget, tree_frank_wolfe
 from dpoco.accounting._certificate import loss_of
-from dpoco.accounting._words import common_conditions
+from dpoco.accounting._conditions import noise_conditions
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, SquaredLoss
@@ -49,7 +49,7 @@ def stated(
         seeded=seeded,
         certified=not seeded and math.isfinite(epsilon),
         reference="none",
-        conditions=common_conditions(truncation_mass, seeded, sums=False),
+        conditions=noise_conditions(truncation_mass, seeded, "float"),
         numerics="float",
         loss=loss,
     )

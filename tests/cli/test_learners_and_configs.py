@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -100,8 +99,6 @@ def test_a_file_on_the_command_line_wins_over_that_of_a_configuration(table, inv
 
 
 def test_a_configuration_in_toml(table, tmp_path, answer):
-    if sys.version_info < (3, 11):
-        pytest.skip("TOML needs Python 3.11")
     (tmp_path / "run.toml").write_text(
         'data = "events.csv"\nlabel = "alarm"\nrange = ["0:10"]\nlearner = "noisy-ftrl"\n'
         "epsilon = 2.5\nrepeats = 2\nseed = 5\nfigure = false\n"

@@ -337,6 +337,10 @@ def test_choices_add_up_and_have_names():
     learner.run(world.features, world.labels)
     assert sum(each.weight for each in learner.choices) == pytest.approx(1.0)
     assert learner.choices[0].half_life == math.inf
+    (never,) = (
+        each for each in learner.choices if each.half_life == math.inf and each.ridge == 1.0
+    )
+    assert never.excess == never.deviation == 0.0
     assert learner.choices[-1].half_life is None
     assert make(half_life=500.0).choices == ()
     assert make().choices == ()
@@ -457,6 +461,44 @@ def test_the_choice_follows_the_truth(kind, period, factor):
             found = world.regret(learner.run(world.features, world.labels).losses)
             own, never = (own + found, never) if half_life else (own, never + found)
     assert own < factor * never
+
+
+def test_excess_is_what_the_candidate_would_have_lost_more():
+    """An estimate from releases against the truth, 20,000 rounds of either learner."""
+    world = DriftingRegression("turning", 20_000, 3, period=5000, seed=8)
+    budget, options = dpoco.Budget(8.0, 1e-6), {"horizon": 20_000, "ridge": 1.0}
+    learner = make(half_life="auto", budget=budget, **options)
+    learner.run(world.features, world.labels)
+    losses = {}
+    for each in learner.choices[:-1]:
+        twin = make(half_life="auto", budget=budget, **options)
+        plan = twin._forgetting
+        views = tuple(v for v in plan.views if v.half_life == each.half_life)
+        kind = type(
+            "One",
+            (NoisyFTRL,),
+            {
+                "_forgetting": property(
+                    lambda self, p=plan, v=views: dataclasses.replace(p, views=v)
+                )
+            },
+        )
+        alone = kind(
+            BALL,
+            LOSS,
+            budget=budget,
+            statistics="quadratic",
+            half_life="auto",
+            source=Source.seeded(1),
+            **options,
+        )
+        losses[each.half_life] = alone.run(world.features, world.labels).losses
+    rounds = np.arange(20_000)
+    recent = 2.0 ** (-(20_000 - rounds) / 2000.0)
+    for each in learner.choices[1:-1]:
+        more = np.average(losses[each.half_life] - losses[math.inf], weights=recent)
+        assert each.excess == pytest.approx(more, abs=max(0.01, 6.0 * each.deviation))
+        assert each.excess < -0.02
 
 
 @pytest.mark.parametrize("fault", ["sign", "raw"])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
 from dpoco.accounting import _meaning as meaning
-from dpoco.accounting._words import PROMISED
+from dpoco.accounting._conditions import NO_NOISE, PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, least, with_tails
@@ -189,7 +189,7 @@ class Terms:
             horizon=horizon,
             mechanism=mechanism,
             calibration="none",
-            conditions=(f"The program adds no noise: {released} may reveal the data.",),
+            conditions=(NO_NOISE.format(released=released),),
         )
 
     @classmethod

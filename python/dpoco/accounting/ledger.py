@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TypeVar
 from dpoco import _literals as literals
 from dpoco._html import as_html
 from dpoco._validation import choice, real_float
+from dpoco.accounting import _conditions as say
 from dpoco.accounting._certificate import contradicts_itself
 from dpoco.accounting._ledger_sums import (
     CURRENCIES,
@@ -37,16 +38,6 @@ from dpoco.accounting._ledger_sums import (
     largest_fitting,
 )
 from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
-from dpoco.accounting._words import (
-    CHARGED_BEFORE,
-    CHARGES_FIXED,
-    CHARGES_REACT,
-    DOUBLED,
-    INDEPENDENT,
-    ONE_UNIT_EACH,
-    PROMISED,
-    UNSEEN,
-)
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.events import loss_of_event
 from dpoco.accounting.explanation import neighbours
@@ -570,17 +561,17 @@ class Ledger:
                 f"{self._view!r}: make the ledger with view={view!r}, which protects less"
             )
         if view != self._view:
-            conditions.append(f"What {view} cannot tell, {self._view} cannot tell.")
+            conditions.append(say.VIEW_COVERS.format(more=view, fewer=self._view))
         if self._change == "replace" and change == "zero_out":
             cost = cost.doubled()
-            conditions.append(DOUBLED)
+            conditions.append(say.DOUBLED)
         elif self._change == "zero_out" and change == "replace":
             if view == "server":
                 raise ValueError(
                     "a guarantee with view 'server' does not cover whether a user reports: "
                     "make the ledger with relation='replace'"
                 )
-            conditions.append("The learner treats an empty round as a zero record.")
+            conditions.append(say.EMPTY_IS_ZERO)
         condition = "; ".join(conditions)
         return Entry(label, change, view, unit, same_unit, guarantee, charged, cost, condition)
 
@@ -711,13 +702,13 @@ class Ledger:
         guarantees = [(entry.label, entry.guarantee) for entry in entries if entry.guarantee]
         labels = ", ".join(entry.label for entry in entries) or "nothing yet"
         conditions = [
-            CHARGES_REACT if self._adaptive else CHARGES_FIXED,
-            CHARGED_BEFORE,
-            INDEPENDENT,
-            ONE_UNIT_EACH,
+            say.CHARGES_REACT if self._adaptive else say.CHARGES_FIXED,
+            say.CHARGED_BEFORE,
+            say.INDEPENDENT,
+            say.ONE_UNIT_EACH,
             *dict.fromkeys(entry.condition for entry in entries if entry.condition),
-            *[f"{PROMISED}all charges are about {unit}."] * any(e.same_unit for e in entries),
-            *[UNSEEN] * (self._view == "others"),
+            *[say.promise(f"all charges are about {unit}")] * any(e.same_unit for e in entries),
+            *[say.UNSEEN] * (self._view == "others"),
             *dict.fromkeys(f"{label}: {text}" for label, g in guarantees for text in g.conditions),
         ]
         return Guarantee(

@@ -355,6 +355,7 @@ class Scorer(ABC):
 
     def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
         self.family, self.learner = family, family.learner
+        self.mechanism = family.mechanism
         self.streams = family.rounds(stream), family.rounds(neighbour)
         check_neighbours(family, *self.streams)
         rounds = len(self.streams[0])

@@ -42,7 +42,19 @@ def argument(text: str, *, metavar: str) -> Any:
     return typer.Argument(help=escape(text), metavar=metavar, show_default=False)
 
 
+# Options that several commands have.
 JsonFlag = Annotated[bool, option("Print JSON, and nothing else.", "--json")]
+Epsilon = Annotated[float, option("Privacy budget.")]
+Delta = Annotated[
+    float | None, option("Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
+]
+RoundsPerPerson = Annotated[
+    int | None, option("The budget is for all rounds of a person, who has at most so many.")
+]
+Separation = Annotated[
+    int | None,
+    option("With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]"),
+]
 
 
 class Note(UserWarning):

@@ -14,10 +14,10 @@ from dpoco._choice import Candidate, RecordProblem
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
-from dpoco._validation import positive_int
+from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
-from dpoco.accounting.forgetting import Forgetting
+from dpoco.accounting.forgetting import Forgetting, batch_lengths
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.noisy_newton import STEP_SHARE, NoisyNewtonParameters, learned_loss
@@ -44,11 +44,19 @@ class OptionWeight:
         In spectral edges of the noise.
     weight : float
         In [0, 1]; all weights add up to 1.
+    excess : float
+        Estimated loss a round above that of the candidate that records are compared with: the one
+        that never forgets, with a ridge of 1. Negative: better. Recent rounds count most. Unbiased
+        where the stream does not react to decisions.
+    deviation : float
+        Standard deviation of the noise in `excess`, for decisions that do not depend on noise.
     """
 
     half_life: float | None
     ridge: float | None
     weight: float
+    excess: float
+    deviation: float
 
 
 class NoisyFTRL(RecordLearner):
@@ -218,16 +226,31 @@ class NoisyFTRL(RecordLearner):
         They are computed from what was released, so they may be published. Empty for learners that
         have nothing to choose.
         """
-        weights = self._engine.choice_weights().tolist()
-        if len(weights) < 2:
+        found = self._engine.choices()
+        if len(found) < 2:
             return ()
+        assert isinstance(self._loss, losses.SquaredLoss)
         plan = self._forgetting
         learned = [(view.half_life, ridge) for view in plan.views for ridge in plan.ridges]
         pairs: list[tuple[float | None, float | None]] = [*learned, (None, None)]
+        found[:, 1:] *= self._loss.weight / max(self._compared_rounds(), 1.0)
         return tuple(
-            OptionWeight(half_life, ridge, weight)
-            for (half_life, ridge), weight in zip(pairs, weights, strict=True)
+            OptionWeight(*pair, *row) for pair, row in zip(pairs, found.tolist(), strict=True)
         )
+
+    def _compared_rounds(self) -> float:
+        """Return how many rounds comparisons are of, the older ones counting less."""
+        rounds, ended = 0.0, 0.0
+        for memory, length in zip(self._forgetting.memory, self._batch_lengths(), strict=True):
+            ended += length
+            if ended > self.round:
+                break
+            rounds = memory * rounds + length
+        return rounds
+
+    def _batch_lengths(self) -> FloatArray:
+        total = self._mechanism
+        return batch_lengths(total.batch, total.growth, total.pushes)
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
