@@ -247,8 +247,12 @@ def _arithmetic_kind(mechanism: Mechanism, singles: list[Mechanism]) -> str:
 
 def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
-    often = "one round" if most == 1 else f"{most} rounds"
+    records = records_in_interval(mechanism)
+    one, many = ("one round", "rounds") if records is None else ("one interval", "intervals")
+    often = one if most == 1 else f"{most} {many}"
     often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
+    if records is not None:
+        often = f"{records} record{'s' * (records > 1)} in each of at most {often}"
     reacts = _reacts(mechanism, near)
     return (
         f"{say.EACH_PERSON} at most {often}.",
