@@ -10,7 +10,7 @@ from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco
 from dpoco.audit import exact_audit, standard_case, standard_names
 from dpoco.audit._exercises import EXERCISES
 from dpoco.audit._family import Family, Scorer
-from dpoco.audit._kinds import family_of, scorer_of
+from dpoco.audit._kinds import find_family, find_scorer
 from dpoco.learners import LEARNERS
 from dpoco.random import Source
 
@@ -84,5 +84,5 @@ def test_every_standard_case_has_its_audits():
     for name in standard_names():
         case = standard_case(name)
         learner = case.make_learner(Source.seeded(0))
-        assert isinstance(family_of(learner), Family)
-        assert isinstance(scorer_of(learner, case.stream, case.neighbour), Scorer)
+        assert isinstance(find_family(learner), Family)
+        assert isinstance(find_scorer(learner, case.stream, case.neighbour), Scorer)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpoco.accounting._certificate import read_loss
 from dpoco.accounting.euclidean import euclidean_problem
-from dpoco.audit._laws import Gibbs, Leader, ShiftedGaussian, losses_of
+from dpoco.audit._laws import Gibbs, Leader, ShiftedGaussian, read_losses
 from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 from dpoco.oco import (
@@ -69,7 +69,7 @@ class Case:
     def losses(self, stream):
         linear = isinstance(self.learner.loss, LinearLoss)
         rows = np.reshape(stream, (len(stream), -1))
-        return losses_of(self.learner.loss, (rows,) if linear else (rows[:, :1], rows[:, 1]))
+        return read_losses(self.learner.loss, (rows,) if linear else (rows[:, :1], rows[:, 1]))
 
     def law(self, stream):
         """What the engine is said to draw from."""

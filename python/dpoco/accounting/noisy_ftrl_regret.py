@@ -351,7 +351,7 @@ class Run:
             smoothness = loss.curvature_bound(margin) * (slope / steepest) ** 2
             seen, chi = 1.0, math.sqrt(2.0 / math.pi)
         else:
-            # |v|_p^2 <= d^(2/p - 1) |v|_2^2 for p < 2.
+            # ||v||_p^2 <= d^(2/p - 1) ||v||_2^2 for p < 2.
             wider = domain.dimension ** max(0.0, 2.0 / domain.p - 1.0)
             smoothness, seen, chi = float(loss.smoothness(domain)) * wider, float(n), math.sqrt(n)
         eta = largest * np.geomspace(_DEPTH, 1.0, _POINTS)
@@ -394,8 +394,8 @@ class Ridge:
     """Regression on released quadratic statistics: min x'M+ x - 2 b'x + r_k ||x - c||^2.
 
     Claim: let records be independent, of one law with E xx' >= h I, and let its best coefficients
-    lie in the domain. With s the largest noise of a coordinate of K sums, |x|_2 <= B,
-    |label| <= Y, losses w (x'theta - y)^2, R the largest |theta|_2 and |theta - c|_2,
+    lie in the domain. With s the largest noise of a coordinate of K sums, ||x||_2 <= B,
+    |label| <= Y, losses w (x'theta - y)^2, R the largest ||theta||_2 and ||theta - c||_2,
     v = B (Y + B R), L = sqrt(2 ln(4 K T)),
     t0 = (5/4) max(5 m, (4/h) L s, (8 B^2/h) ln(2 d K T)):
     E Reg <= G D (t0 + 2)

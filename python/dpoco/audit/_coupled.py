@@ -20,8 +20,8 @@ from dpoco.audit._family import (
     Scores,
     spread,
 )
-from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, losses_of
-from dpoco.audit._playing import Rounds, parts_of
+from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, read_losses
+from dpoco.audit._playing import Rounds, split_parts
 from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.privacy.mechanisms.coupled_draws import (
     Always,
@@ -45,7 +45,7 @@ class Coupled(Family):
     def rounds(self, stream: Any) -> Rounds:
         if not isinstance(self.learner.loss, CustomLoss):
             return super().rounds(stream)
-        objects, *others = parts_of(stream)
+        objects, *others = split_parts(stream)
         if others:
             raise ValueError("stream must be one array of loss objects")
         if not isinstance(objects, Sequence):
@@ -186,7 +186,7 @@ class Transcripts(Scorer):
             if rows.shape[1] > 1:
                 raise ValueError("the leader's law is known here in one dimension only")
             return ShiftedGaussian(rows, draw.noise, 1.0)
-        losses = losses_of(learner.loss, parts)
+        losses = read_losses(learner.loss, parts)
         center, half = learner.domain.center, learner.domain.radius_from_center()
         if np.any(center != 0.0):
             raise ValueError("the domain of a likelihood audit must be an interval about 0")

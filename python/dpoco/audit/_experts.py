@@ -18,8 +18,8 @@ from dpoco.audit._family import (
     Play,
     Scorer,
     Scores,
-    admitted,
-    draws_of,
+    admit,
+    place_draws,
     ratio,
     score_draws,
 )
@@ -42,7 +42,7 @@ class Tracker(Family):
         return decision, int(learner.resamples)
 
     def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
-        losses, engine = admitted(learner, record[0]), learner._engine
+        losses, engine = admit(learner, record[0]), learner._engine
         keep, law, _ = engine.nonprivate_kernel(losses)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
         play.note(lost=float(losses[decision]))
@@ -112,7 +112,7 @@ class TrackedPaths(FiniteScorer):
             raise ValueError(
                 "stream must have all of the horizon's rounds, of at least two experts"
             )
-        self._losses = [admitted(family.learner, each.parts[0]) for each in self.streams]
+        self._losses = [admit(family.learner, each.parts[0]) for each in self.streams]
         self._levels = min(learner.plan.switches, m.horizon - 1) + 1 if m.prior == "at_most" else 1
         # Laws of a fresh draw for every round, of (switches so far, expert).
         self._laws = [self._fresh(each) for each in self._losses]
@@ -222,7 +222,7 @@ class Batches(Family):
         for k, (a, b) in enumerate(zip(*inputs, strict=True)):
             if k == own:
                 yield self._size(a - b)
-                yield from self._spent(a, b)
+                yield from self._spend(a, b)
             else:
                 yield "releases of other batches", float(np.abs(a - b).max()), _GRID
 
@@ -236,7 +236,7 @@ class Batches(Family):
         # Cube noise; a response on one coordinate sees one entry.
         return "a batch's sum in the maximum norm", float(np.abs(gap).max()), most
 
-    def _spent(self, ours: FloatArray, theirs: FloatArray) -> Iterator[Change]:
+    def _spend(self, ours: FloatArray, theirs: FloatArray) -> Iterator[Change]:
         """Yield what the movement of a release spends with the noise in use, and the promise."""
         m, found, gap = self.mechanism, self.learner.guarantee, ours - theirs
         if not found.private:
@@ -271,7 +271,7 @@ class _Run:
     stray: bool = False
 
 
-def _floored(weights: FloatArray, floor: float) -> FloatArray:
+def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
     """Return the law nearest to one in relative entropy whose entries are at least `floor`."""
     low = np.zeros(len(weights), dtype=bool)
     while True:
@@ -295,7 +295,7 @@ class ReleasedBatches(Scorer):
         self._releases = releases if p.releases is None else min(releases, p.releases)
         if self._releases < 1 or self.learner.experts < 2:
             raise ValueError("stream must be long enough for a release, of at least two experts")
-        self._admitted = [admitted(family.learner, each.parts[0]) for each in self.streams]
+        self._admitted = [admit(family.learner, each.parts[0]) for each in self.streams]
         self._inputs = [self._sums(rows) for rows in self._admitted]
 
     def _sums(self, admitted: FloatArray) -> FloatArray:
@@ -327,10 +327,10 @@ class ReleasedBatches(Scorer):
             exact = exact + self._admitted[world][t]
             if (t + 1) % batch == 0:
                 run.released.append(np.array(learner._engine.released()))
-                state = self._updated(state, run.released[-1])
+                state = self._update(state, run.released[-1])
         return run
 
-    def _updated(self, state: FloatArray, released: FloatArray) -> FloatArray:
+    def _update(self, state: FloatArray, released: FloatArray) -> FloatArray:
         from scipy.special import softmax
 
         p, n = self.learner.plan, self.learner.experts
@@ -339,7 +339,7 @@ class ReleasedBatches(Scorer):
             shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)
             state = np.log(shared + p.share_rate / (n - 1))
         elif p.floor > 0.0:
-            state = np.log(_floored(softmax(state), p.floor))
+            state = np.log(_raise_floor(softmax(state), p.floor))
         return state
 
     def score(self, runs: list[Any], world: int) -> Scores:
@@ -352,7 +352,7 @@ class ReleasedBatches(Scorer):
         findings = found.findings
         if any(run.stray for run in runs):
             findings += ("weights do not follow from what is released",)
-        return replace(found, findings=findings, draws=draws_of(chances, chosen, exact, world))
+        return replace(found, findings=findings, draws=place_draws(chances, chosen, exact, world))
 
     def _releases_scored(self, released: FloatArray, world: int) -> Scores:
         law, scale = self.mechanism.law, self.mechanism.scale

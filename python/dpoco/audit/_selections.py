@@ -14,7 +14,7 @@ from dpoco.audit._family import (
     Family,
     FiniteScorer,
     Play,
-    admitted,
+    admit,
     ratio,
 )
 from dpoco.audit._laws import answer_chances, selection_law
@@ -27,7 +27,7 @@ _DECISION, _VIOLATIONS, _OWN = 1, 2, 14
 _GRID = 1e-12  # losses are rounded to multiples of 2^-46
 
 
-def granted(guarantee: Any, selections: int) -> float:
+def log_odds_cap(guarantee: Any, selections: int) -> float:
     """Return by how much the log odds of one of so many selections may move, as promised."""
     profile = guarantee.profile or {}
     if profile.get("kind") == "bounded_range":
@@ -56,14 +56,14 @@ class _Answers(Family):
             )
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
-        play = Play(variates=[self.drawn(learner)])
+        play = Play(variates=[self.count_variates(learner)])
         for record in (rounds.record(t) for t in range(len(rounds))):
             answer = self.observe(learner, None, record)
             if answer < 0:
                 break
             play.published.append(answer)
             play.note(state=learner._engine.state(), query=finite(record[0]))
-            play.variates.append(self.drawn(learner))
+            play.variates.append(self.count_variates(learner))
             play.fresh.append(self.learner.guarantee.private)
         return play
 
@@ -97,7 +97,7 @@ class Selected(_Answers):
         yield "the scores, range of their changes", reach, m.scores.range
         # How far a selection can be moved, in units of what one selection was granted.
         spent = reach / m.scale
-        yield "the log odds of a selection", spent, granted(self.learner.guarantee, m.rounds)
+        yield "the log odds of a selection", spent, log_odds_cap(self.learner.guarantee, m.rounds)
 
 
 class Tested(_Answers):
@@ -167,7 +167,7 @@ class _State:
         return self.reals() + self.reals()
 
 
-def _selected(rounds: int, parameters: Any) -> int:
+def _count_selections(rounds: int, parameters: Any) -> int:
     """Return how many windows are complete after so many rounds of an instance."""
     window: int = getattr(parameters, "window", rounds + 1)
     doubling = (window - 1).bit_length()
@@ -179,7 +179,7 @@ def _selected(rounds: int, parameters: Any) -> int:
 
 def _ends_epoch(rounds: int, parameters: Any) -> bool:
     """Whether an epoch, or a window, ends after so many rounds of an instance."""
-    return _selected(rounds, parameters) > _selected(rounds - 1, parameters)
+    return _count_selections(rounds, parameters) > _count_selections(rounds - 1, parameters)
 
 
 class Epochs(Family):
@@ -199,12 +199,16 @@ class Epochs(Family):
             if self.learner.guarantee.private:
                 # A record is in one epoch, and so in one selection.
                 moved = ratio(float(np.ptp(gap)), self.mechanism.part(Selections).scale)
-                yield "the log odds of a selection", moved, granted(self.learner.guarantee, 1)
+                yield (
+                    "the log odds of a selection",
+                    moved,
+                    log_odds_cap(self.learner.guarantee, 1),
+                )
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         p = self.learner.plan
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
-            over = _selected(t + 1, p) > _selected(at, p)
+            over = _count_selections(t + 1, p) > _count_selections(at, p)
             if t < at and a != b:
                 yield "the state before it depends on a record"
                 return
@@ -357,7 +361,7 @@ class EpochTranscripts(FiniteScorer):
             raise ValueError("stream must be long enough for a selection, of at least two experts")
         self._selection = self.mechanism.part(Selections)
         self._tests = self.mechanism.part(ThresholdTests)  # None: nothing is detected
-        self._losses = [admitted(learner, each.parts[0]) for each in self.streams]
+        self._losses = [admit(learner, each.parts[0]) for each in self.streams]
         # Rounds that are followed by another one: in the last nothing is selected or tested.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 

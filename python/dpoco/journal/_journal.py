@@ -545,10 +545,10 @@ class Journal:
     def close(self) -> None:
         """Close the store; from then on, streams raise `StateError`.
 
-        An unfinished pipeline is cut off: nobody saw what it has not committed.
+        An unfinished pipeline is cut off: its uncommitted releases were not handed out.
         """
         if os.getpid() != self._owner:
-            return  # a thread of the parent may have held the lock, for ever
+            return  # a thread of the parent may have held the lock: nothing releases it here
         with self._lock:
             if self._busy:
                 raise RoundOrderError("a transaction is open")

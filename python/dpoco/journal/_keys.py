@@ -1,6 +1,6 @@
 """What lies beside a journal: its secret keys, of digests of records and rows, and its mark.
 
-Digests of inputs that can be guessed reveal them to whoever holds the key. Kept in the database,
+Digests of inputs that can be guessed reveal them to a holder of the key. Kept in the database,
 the key would be in every copy and backup of it; kept beside, a copy of the database alone tests no
 guess.
 
@@ -218,7 +218,7 @@ class KeyFile:
 
 
 class KeyRing:
-    """The keys at hand, found by their fingerprints.
+    """The keys of this process, found by their fingerprints.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Rows:
     store : Store
         Its transactions are the caller's: everything here is called within one, or reads.
     ring : KeyRing
-        The keys at hand.
+        The keys of this process.
     cipher : EncryptionKey or None
         What bodies are encrypted under.
     """
@@ -174,7 +174,7 @@ class Rows:
         return self._next.key
 
     def key(self, number: int) -> bytes:
-        """Return a key, or raise `StateError` if it is not at hand."""
+        """Return a key, or raise `StateError` if this process has not got it."""
         if number not in self._next.keys:
             self._raise_damage()
         return self._ring.find(self._next.keys[number])

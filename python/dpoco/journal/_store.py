@@ -352,7 +352,7 @@ class SqliteStore(SqlStore):
         self._checkpoint("PASSIVE")
 
     def sync(self) -> None:
-        """Wait for the disk to have the log, whoever reads the database."""
+        """Wait for the disk to have the log, while others read the database."""
         if self._synchronous == "FULL":
             return  # every commit has already waited
         # The log alone: closing the database elsewhere drops its locks.
@@ -361,7 +361,7 @@ class SqliteStore(SqlStore):
         synchronise(log.parent)
 
     def scrub(self) -> None:
-        """Write the file anew, and empty the log."""
+        """Rewrite the file, and empty the log."""
         self._run("VACUUM")
         self._checkpoint("TRUNCATE")
 
@@ -371,7 +371,7 @@ class SqliteStore(SqlStore):
             raise StateError("the journal is locked by another process")
 
     def close(self) -> None:
-        """Close the file; the log is merged into it if nobody else has it open."""
+        """Close the file; the log is merged into it if no other process has it open."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with self._translate_errors():
@@ -443,7 +443,7 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _require_answers(self) -> Iterator[None]:
-        """Cut the connection if the server does not answer: the driver would wait for ever."""
+        """Cut the connection if the server does not answer: the driver has no time limit."""
         connection = self._connection
 
         def cut() -> None:
@@ -520,7 +520,7 @@ class PostgresStore(SqlStore):
         """Do nothing: every commit has already waited."""
 
     def scrub(self) -> None:
-        """Have the server write the table anew; its log and archives keep what they have.
+        """Have the server rewrite the table; its log and archives keep what they have.
 
         This may take longer than any other statement, and is waited for.
         """

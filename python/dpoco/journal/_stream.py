@@ -165,7 +165,7 @@ class Stream:
             been skipped, and nothing else happens.
         person : int, str or bytes
             The round's user, if the learner enforces a participation; the round counts. If her name
-            is lost, too, pass a name that nobody has.
+            is also lost, pass a name that no person has.
         ticket : Ticket, optional
             Ticket of the earlier decision whose reward never came: see `observe`.
 
@@ -303,7 +303,7 @@ class Stream:
         Notes
         -----
         A writer that was fenced off notices this at the next commit. What it played since then is
-        discarded, and nobody saw it.
+        discarded, and was not handed out.
         """
         return self._journal._run_pipeline(self, batches, first_round, together)
 
@@ -386,7 +386,7 @@ class Stream:
     def outstanding(self) -> tuple[int, ...]:
         """Numbers of the tickets that wait for feedback, in the order in which they were issued.
 
-        A crash may leave a ticket that nobody received: `expire` takes its number.
+        A crash may leave a ticket that no caller received: `expire` takes its number.
         """
         with self._journal._guard(committed=True):
             self._ready()

@@ -136,7 +136,7 @@ class Rows:
 
 
 def person_names(prototype: Any, persons: Any, rounds: int) -> NDArray[Any] | None:
-    """Return the people of a batch's records, an array; None where nobody has to be named."""
+    """Return the people of a batch's records, an array; None if they need no names."""
     if prototype._limiter is None or persons is None:
         prototype._digests(persons, rounds)
         return None
@@ -237,7 +237,7 @@ def make_prototype(make: Any) -> Any:
 
 
 def restore_prototype(header: str) -> Any:
-    """Return an unstarted learner from `header_of`; its noise is nobody's, make siblings of it."""
+    """Return an unstarted learner from `header_of`; it has no noise key: make siblings of it."""
     try:
         record = json.loads(header)
         return _class_of(record.get("kind"))._assemble(record["object"])

@@ -50,7 +50,7 @@ from dpoco.scale._pool import KeyedPool, Pool
 class Routing:
     """The number of shards and the key of the hash, kept in the directory of the shards.
 
-    The hash has a key so that nobody who chooses keys can choose shards. It is public otherwise.
+    The hash has a key so that users who choose keys cannot choose shards. It is public otherwise.
 
     Parameters
     ----------
