@@ -62,7 +62,7 @@ def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report
     assert plain.stderr == ""
     lines = [line.split() for line in told.stderr.splitlines()]
     heading = " ".join(told.stderr.splitlines()[0].split())
-    assert heading == "round average loss since last regret switches epsilon"
+    assert heading == "round average loss since last regret switches"
     assert [line[0] for line in lines[1:]] == ["1", "2", "4", "8", "16", "32", "64", "128", "256",
                                                "400"]  # fmt: skip
     a, b = (report_of(name) for name in "ab")

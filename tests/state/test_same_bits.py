@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,9 @@ from tests.pins import files
 import dpoco
 from dpoco import _core
 from dpoco.errors import StateError
+from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
+from dpoco.privacy.mechanisms.factorisations import Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
@@ -247,49 +251,44 @@ def ran(engine: Any, rows: FloatArray, labels: FloatArray | None) -> str:
     return hash_of(losses, decisions, engine.state())
 
 
-def running_sum(dimension: int, rounds: int, scale: float) -> dict[str, Any]:
-    method = {"method": "tree", "order": 2.0, "scale": scale, "grid": 0.0, "limit": 0.0}
-    return {"dimension": dimension, "horizon": rounds, **method, **CLAIM}
+def running_sum(summand: Any, rounds: int, scale: float, **batches: Any) -> GaussianSum:
+    return GaussianSum(summand, Tree(), rounds, scale=scale, **batches)
 
 
 def noisy_ftrl(loss: str, where: str, d: int) -> str:
-    rounds, quadratic = 60, loss == "squared"
-    size = d * (d + 1) // 2 + d if quadratic else d
-    own: dict[str, Any] = {"step_size": 0.1, "scalar_bound": 1.0}
-    if quadratic:
-        own = {"vector_scale": 1.0, "domain_radius": 1.0, "ridges": [5.0] * rounds}
-        own["shrinkage"] = 0.01
-    settings = {
-        "rounds": rounds, "batch": 1, "growth": None, "quadratic": quadratic,
-        "sum": running_sum(size, rounds, 2.0), **own,
-    }  # fmt: skip
+    rounds, tuning = 60, dict[str, Any](step_size=0.1)
+    summand: Any = GlmGradient(d, 2.0, 0.5, math.inf, 1.0)
+    if loss == "squared":
+        tuning = {"domain_radius": 1.0, "ridges": [5.0] * rounds, "shrinkage": 0.01}
+        summand = SecondMoments(d, 2.0, 0.5, math.inf, 1.0, 1.0)
+    total = running_sum(summand, rounds, 2.0)
     glm = loss_sum(loss, d)["glm"]
-    engine = _core.NoisyFtrl(domain(where, d), glm, clipper(d), settings)
+    engine = _core.NoisyFtrl(domain(where, d), glm, total, {"rounds": rounds, **tuning}, CLAIM)
     return ran(engine, *records(d, rounds))
 
 
 def noisy_newton(loss: str, where: str, d: int) -> str:
     rounds = 60
-    settings = {
-        "rounds": rounds, "batch": 2, "growth": "root", "scalar_bound": 0.5,
-        "curvature_bound": 0.25, "curvature_weight": 2.0, "step_size": 0.1, "step_share": 0.3,
-        "shrinkage": 0.1, "deviations": [1.0] * 29,
-        "sum": running_sum(d + d * (d + 1) // 2, 29, 0.05),
+    tuning = {
+        "rounds": rounds, "step_size": 0.1, "step_share": 0.3, "shrinkage": 0.1,
+        "deviations": [1.0] * 29,
     }  # fmt: skip
+    summand = GradientAndCurvature(d, 2.0, 0.5, math.inf, 0.5, 0.25, 2.0)
+    total = running_sum(summand, 29, 0.05, batch=2, growth="root")
     bounded = _core.GlmLoss(loss, 1.0, 0.5, 0.0, 1.0, 0.5)
-    engine = _core.NoisyNewton(domain(where, d), bounded, clipper(d), settings)
+    engine = _core.NoisyNewton(domain(where, d), bounded, total, tuning, CLAIM)
     return ran(engine, *records(d, rounds))
 
 
 def linucb(arms: int, d: int) -> str:
     rounds = 80
-    settings = {
-        "arms": arms, "rounds": rounds, "reward_low": -1.0, "reward_high": 1.0, "batch": 2,
-        "reward_weight": 1.0, "shift": 8.0, "exploration": 0.5, "spread": 1.0, "log_term": 5.0,
+    tuning = {
+        "rounds": rounds, "shift": 8.0, "exploration": 0.5, "spread": 1.0, "log_term": 5.0,
         "growth": 0.1, "bias": 2.0,
-        "sum": running_sum(arms * (d * (d + 1) // 2 + d), rounds // 2, 0.5),
     }  # fmt: skip
-    engine = _core.LinUcb(settings, clipper(d))
+    summand = SecondMoments(d, 2.0, 0.5, math.inf, 1.0, 1.0, arms)
+    total = running_sum(summand, rounds // 2, 0.5, batch=2)
+    engine = _core.LinUcb(total, tuning, CLAIM)
     chosen, own = np.empty(rounds, dtype=np.int64), np.empty(rounds)
     engine.run(numbers(rounds, d, of=4), numbers(rounds, arms, of=5), chosen, own)
     return hash_of(chosen, own, engine.coefficients(), engine.state())

@@ -23,7 +23,6 @@ from dpoco import (
     Participation,
     StateError,
 )
-from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.random import Source
 from dpoco.statistics import (
     Categories,
@@ -459,7 +458,7 @@ def test_weights_trade_noise():
 
 
 def test_many_records_saturate_and_do_not_wrap():
-    tally = dpoco._core.Tally(IntervalTotals((1,), (2.0**50,)), 1.0, [("one", 0, [], [])], 1)
+    tally = dpoco._core.Tally([("one", 0, 1, 2.0**50, [], [])], 1)
     cells = np.array([2**61 - 2**50 - 1], dtype=np.int64)
     tally.add([], None, None, 5, cells)
     assert cells[0] == 2**61

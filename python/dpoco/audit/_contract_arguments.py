@@ -281,7 +281,6 @@ def _draws_hang_on_no_record(s: Subject) -> None:
 # Numbers of descriptions that no engine is told, and why: by kind, or by learner.
 _PROMISE = "the caller's promise, or a consequence of losses in [0, 1]"
 _OF_DOMAIN = "engines have it from the domain that they are given"
-_SINGLE = "engines without batches: every record is a push of its own"
 _ONE_SCALE = "engines with one scale for all selections, one for every record"
 _FULL = "the full batches of the engine's own rounds; constructors compare them"
 UNREAD = {
@@ -293,8 +292,6 @@ UNREAD = {
     "smooth_losses.dimension": _OF_DOMAIN,
     "smooth_losses.rank": "engines have it from the loss that they are given",
     "gibbs_draw.half_width": _OF_DOMAIN,
-    "LipschitzLearner.batch": _SINGLE,
-    "PrefixHedge.batch": _SINGLE,
     "EpochSelector.parts.exponent": _ONE_SCALE,
     "EpochSelector.parts.rounds": _ONE_SCALE,
     "NoisyMax.exponent": _ONE_SCALE,

@@ -110,7 +110,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         text = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}"
-        typer.echo(f"error: {' '.join(text.split())}", err=True)
+        typer.echo(f"{typer.style('error:', fg='red')} {' '.join(text.split())}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -216,7 +216,7 @@ def notes(quiet: bool) -> Iterator[None]:
             told = [each for each in caught if not (failed and issubclass(each.category, Note))]
             if not quiet:
                 for text in dict.fromkeys(str(each.message) for each in told):
-                    typer.echo(f"note: {text}", err=True)
+                    typer.echo(f"{typer.style('note:', fg='yellow')} {text}", err=True)
 
 
 class _Rate(bars.ProgressColumn):
@@ -227,11 +227,11 @@ class _Rate(bars.ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
 
 
-# The columns that users of online learners know, and what privacy adds: title, attribute, format.
+# The columns that users of online learners know: title, attribute, format.
 _COLUMNS = (
     ("round", "round", ","), ("average loss", "average_loss", ".4f"),
     ("since last", "since_last", ".4f"), ("regret", "regret", ",.1f"),
-    ("switches", "switches", ","), ("epsilon", "epsilon", ".4g"),
+    ("switches", "switches", ","),
 )  # fmt: skip
 
 

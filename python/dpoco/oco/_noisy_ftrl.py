@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
@@ -22,8 +22,8 @@ from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.noisy_newton import STEP_SHARE, NoisyNewtonParameters, learned_loss
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
+from dpoco.mechanisms import sum_entries
+from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
@@ -257,36 +257,18 @@ class NoisyFTRL(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters, domain, total = self.plan, self._domain, self._mechanism
-        summand, loss = total.summand, self._loss
-        own: _core.FtrlRule = {"step_size": parameters.step_size, "scalar_bound": 0.0}
-        if isinstance(summand, GlmGradient):
-            own["scalar_bound"] = summand.slope
-        elif isinstance(summand, SecondMoments):
-            assert isinstance(loss, losses.SquaredLoss)
-            loss = replace(loss, label_bound=summand.label)
-            own = {
-                "vector_scale": summand.weight,
-                "domain_radius": domain.radius_from_center(),
-            }
-            if parameters.forgets:
-                own["forgetting"] = self._forgetting
+        p, domain, loss = self.plan, self._domain, self._loss
+        tuning: _core.LeaderTuning = {"rounds": p.horizon}
+        if isinstance(self._mechanism.summand, SecondMoments):
+            tuning["domain_radius"] = domain.radius_from_center()
+            if p.forgets:
+                tuning["forgetting"] = self._forgetting
             else:
-                ridge = accountant.ridge_of(domain, loss, parameters)
-                own |= {"ridges": ridge.ridges.tolist(), "shrinkage": ridge.shrinkage}
-        return _core.NoisyFtrl(
-            domain._engine,
-            loss._glm_engine,
-            clipper_of(summand),
-            {
-                "rounds": parameters.horizon,
-                "batch": total.batch,
-                "growth": total.growth,
-                "quadratic": isinstance(summand, SecondMoments),
-                "sum": continual_sum_settings(total, claim),
-                **own,
-            },
-        )
+                ridge = accountant.ridge_of(domain, loss, p)
+                tuning |= {"ridges": ridge.ridges.tolist(), "shrinkage": ridge.shrinkage}
+        else:
+            tuning["step_size"] = p.step_size
+        return _core.NoisyFtrl(domain._engine, loss._glm_engine, self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
@@ -432,27 +414,16 @@ class NoisyNewton(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, total = self.plan, self._mechanism
-        summand = total.summand
-        assert isinstance(summand, GradientAndCurvature)
-        return _core.NoisyNewton(
-            self._domain._engine,
-            learned_loss(self._loss)._glm_engine,
-            clipper_of(summand),
-            {
-                "rounds": p.horizon,
-                "batch": total.batch,
-                "growth": total.growth,
-                "scalar_bound": summand.slope,
-                "curvature_bound": summand.curvature,
-                "curvature_weight": summand.weight,
-                "step_size": p.step_size,
-                "step_share": STEP_SHARE,
-                "shrinkage": p.shrinkage,
-                "deviations": p.deviations.tolist(),
-                "sum": continual_sum_settings(total, claim),
-            },
-        )
+        p = self.plan
+        tuning: _core.NewtonTuning = {
+            "rounds": p.horizon,
+            "step_size": p.step_size,
+            "step_share": STEP_SHARE,
+            "shrinkage": p.shrinkage,
+            "deviations": p.deviations.tolist(),
+        }
+        loss = learned_loss(self._loss)._glm_engine
+        return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

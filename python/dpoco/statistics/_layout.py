@@ -116,11 +116,12 @@ class Layout:
         return IntervalTotals(cells, tuple(unit for _, unit, _ in self.blocks), records)
 
     def compiled(self, summand: IntervalTotals) -> _core.Tally:
-        """Return what adds records to integers, with the cells and units of a description."""
+        """Return what adds records to integers, with the units of a description."""
         rows = [
-            (block.entry, at, list(block.scale), list(block.edges)) for block, _, at in self.blocks
+            (block.entry, at, block.cells, unit / self.grid, list(block.scale), list(block.edges))
+            for (block, _, at), unit in zip(self.blocks, summand.units, strict=True)
         ]
-        return _core.Tally(summand, self.grid, rows, len(self.groups))
+        return _core.Tally(rows, len(self.groups))
 
     def estimates(self, vector: FloatArray, deviation: float) -> dict[str, Estimates]:
         """Return the numbers of all statistics in a noisy vector whose cells have one deviation."""

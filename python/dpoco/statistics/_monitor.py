@@ -218,7 +218,7 @@ class Monitor(Stateful):
         self._limit = total.limit or 2**53
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         self._part = self._partition(secret)
-        self._engine = _core.interval_sum(total, claim)
+        self._engine = _core.ContinualSum(total, claim)
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
