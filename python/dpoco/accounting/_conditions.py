@@ -1,6 +1,6 @@
 """All conditions of guarantees that are not about one learner alone: one sentence each.
 
-Lawyers read them: actor, verb, object. A condition that nobody enforces begins with a word in
+Lawyers read them: actor, verb, object. A condition that nothing enforces begins with a word in
 capitals, and the statement without technical terms lists it among the operator's duties. Records
 repeat conditions word for word, and a record that lacks one is refused: a sentence that changes
 makes earlier certificates unreadable.

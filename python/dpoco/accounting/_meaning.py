@@ -226,7 +226,7 @@ def conditions(
         return first, (*(text.format(count=count) for text in say.DEVICE), noise)
     once = all(isinstance(one, GaussianSum) and one.pushes <= 1 for one in singles)
     alone = () if person else (say.FIT_ALONE,)
-    return (*(_of_person(mechanism, near) if person else ()), *first), (
+    return (*(_person_conditions(mechanism, near) if person else ()), *first), (
         *(() if person else (say.PER_ROUND,)),
         *(say.JOINT if near.view == "others" else ()),
         say.PUBLIC[near.change],
@@ -245,10 +245,14 @@ def _arithmetic_kind(mechanism: Mechanism, singles: list[Mechanism]) -> str:
     return "sums" if any(isinstance(x, (GaussianSum, BatchRelease)) for x in singles) else "float"
 
 
-def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
+def _person_conditions(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
-    often = "one round" if most == 1 else f"{most} rounds"
+    records = records_in_interval(mechanism)
+    one, many = ("one round", "rounds") if records is None else ("one interval", "intervals")
+    often = one if most == 1 else f"{most} {many}"
     often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
+    if records is not None:
+        often = f"{records} record{'s' * (records > 1)} in each of at most {often}"
     reacts = _reacts(mechanism, near)
     return (
         f"{say.EACH_PERSON} at most {often}.",
