@@ -23,7 +23,7 @@ from dpoco.accounting._words import (
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
-from dpoco.privacy.mechanisms.bounds import NetDifferences
+from dpoco.privacy.mechanisms.bounds import ClippedVectors, NetDifferences
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.local_report import LocalReport
@@ -93,9 +93,17 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
     promised = isinstance(one, Selections) and isinstance(one.scores, PromisedScores)
     if promised or (isinstance(one, ThresholdTests) and not enforced):
         return ("one record",)
+    if records_in_interval(one) is not None:
+        return ("one record",)
     # A sum that is released once is one of a data set, or of the rounds of a stream.
     once = isinstance(one, GaussianSum) and one.pushes <= 1
     return ("one round", "one record") if once else ("one round",)
+
+
+def records_in_interval(mechanism: Mechanism | None) -> int | None:
+    """Return how many of a round's many records are one person's; None for other streams."""
+    total = mechanism.summand if isinstance(mechanism, GaussianSum) else None
+    return 1 if isinstance(total, ClippedVectors) else None
 
 
 def arithmetic(mechanism: Mechanism) -> str | None:
@@ -135,6 +143,11 @@ def _own_promises(one: Mechanism, enforced: bool) -> Iterator[str]:
         yield (
             f"one record changes each query by at most {one.sensitivity:g}, the largest rise and "
             f"the largest fall adding up to at most {one.spread:g}"
+        )
+    elif isinstance(one, GaussianSum) and isinstance(one.summand, ClippedVectors):
+        yield (
+            f"every round adds up at most {one.summand.count} vectors of l2 norm at most "
+            f"{one.summand.bound:g}, of which one person brings one"
         )
     elif isinstance(one, GaussianSum) and not one.summand.enforced:
         slope = one.summand.lipschitz if isinstance(one.summand, NetDifferences) else math.nan
@@ -284,6 +297,9 @@ def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
     often = "one round" if most == 1 else f"{most} rounds"
     often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
+    records = records_in_interval(mechanism)
+    if records is not None:
+        often = f"{records} record in each of at most {often}"
     reacts = _reacts(mechanism, near)
     times = (
         "may depend on releases, but not on that person's data"

@@ -48,7 +48,8 @@ from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
            "BLTParameters", "Method", "blt_parameters", "choose_buffers",
-           "choose_method", "column_norm", "factorisation", "known_horizon", "lower_bound",
+           "choose_method", "column_norm", "decoder", "factorisation", "known_horizon",
+           "lower_bound",
            "max_error", "name_of", "noise_sigma", "planned", "rated", "release_grid",
            "resolve_horizon", "rises", "root_mean_square_row", "row_norm",
            "worst_round", "worst_row_norm"]  # fmt: skip
@@ -502,6 +503,14 @@ def blt_parameters(horizon: int) -> BLTParameters:
     """Return the shipped parameters of the smallest tabulated horizon that covers `horizon`."""
     key = shipped(positive_int("horizon", horizon))
     return _build(SHIPPED[key], key)
+
+
+def decoder(factor: Buffered, pushes: int) -> FloatArray:
+    """Return the noise of the sum after `pushes` draws, draw by draw, the last one first.
+
+    In units of a draw, for draws of one scale: b_0 .. b_{n-1}, shape (pushes,).
+    """
+    return _build(factor, pushes).decoder(pushes)
 
 
 @lru_cache(maxsize=64)

@@ -72,17 +72,19 @@ def batch_grid(experts: int, noise: str, noise_scale: float, batch: int) -> floa
     )
 
 
-def placed(plain: GaussianSum, near: Neighbours, scale: float) -> GaussianSum:
+def placed(plain: GaussianSum, near: Neighbours, scale: float, room: float = 0.0) -> GaussianSum:
     """Return a sum with noise of `scale` on the finest lattice on which nothing overflows.
 
-    Entries of what one push adds are kept within `limit` grids.
+    Entries of what one push adds are kept within `limit` grids, which hold one person's rounds, and
+    all that is up to `room`.
 
     Raises
     ------
     CalibrationError
         If only a lattice too coarse for the noise is safe.
     """
-    pushes, reach = max(plain.pushes, 1), plain.longest_batch * plain.summand.movement(near)
+    pushes = max(plain.pushes, 1)
+    reach = max(plain.longest_batch * plain.summand.movement(near), room)
     for grid in grids(scale):
         entry = reach * (1.0 + 2.0**-20) / grid
         if entry <= LARGEST_LIMIT - 1.0 and (math.ceil(entry) + 1) * pushes <= LARGEST_SUM:
@@ -92,8 +94,12 @@ def placed(plain: GaussianSum, near: Neighbours, scale: float) -> GaussianSum:
     )
 
 
-def noisy_on_lattice(plain: GaussianSum, near: Neighbours, mu: float) -> GaussianSum:
+def noisy_on_lattice(
+    plain: GaussianSum, near: Neighbours, mu: float, room: float = 0.0
+) -> GaussianSum:
     """Return a sum on a lattice that is mu-GDP, with the least noise but for 1e-9.
+
+    What one push adds has `room` (`placed`).
 
     Raises
     ------
@@ -102,7 +108,7 @@ def noisy_on_lattice(plain: GaussianSum, near: Neighbours, mu: float) -> Gaussia
     """
     scale = plain.reach(near) / mu
     for _ in range(500):
-        found = placed(plain, near, scale)
+        found = placed(plain, near, scale, room)
         needed = found.reach(near) / mu
         if needed <= scale:
             return found

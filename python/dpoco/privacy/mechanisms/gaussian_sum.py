@@ -9,7 +9,7 @@ factorisation) (inflation) (movement of the summand) / scale, for adaptive strea
 variation of the draws' tails. In integers, rounding is part of mu.
 
 Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
-``docs/privacy/lattice.md``, ``docs/privacy/noise.md``.
+``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/deep_learning.md``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class GaussianSum(Mechanism):
     noise = "fresh"
     one_round = True
     reacting = True
-    proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise")
+    proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise",
+              "deep_learning")  # fmt: skip
     summand: AnySummand
     factorisation: AnyFactorisation
     pushes: int = limits(zero=True)
