@@ -764,6 +764,8 @@ def entries(summand: Any) -> int:
         return math.prod(summand.counts) - 1
     if summand.kind == "centred_losses":
         return summand.experts
+    if summand.kind == "interval_totals":
+        return sum(summand.cells)
     d, matrix = summand.dimension, summand.kind in ("second_moments", "gradient_and_curvature")
     return getattr(summand, "arms", 1) * (d * (d + 1) // 2 + d) if matrix else d
 
@@ -772,7 +774,7 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     """Return how far apart two rounds can be, times what noise of an order inflates it by.
 
     continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, linucb.md, noisy_newton.md,
-    prefix_hedge.md, lipschitz.md, deep_learning.md.
+    prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md.
     """
     kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
     shaped = kind in ("clipped_vector", "glm_gradient")
@@ -786,6 +788,9 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     if kind == "clipped_vectors":
         covered(summand.count <= 2**20, "more vectors than rounding is bounded for")
         return summand.bound * (sides + summand.count**2 * arb(2) ** -51) * up
+    if kind == "interval_totals":
+        covered(len(summand.cells) == len(summand.units) > 0, "units without cells")
+        return sides * summand.records * dot(summand.units, summand.units).sqrt() * up
     slope, d, norm = getattr(summand, "slope", 1), arb(summand.dimension), summand.norm
     covered(norm >= 1, "an exponent of a norm below 1")
     own = (summand.bound, summand.bound_l2) if kind == "clipped_vector" else None
@@ -851,7 +856,7 @@ def sum_loss(own: Any, near: Near) -> Loss | None:
     kept = movement(summand, near._replace(change="zero_out"), own.order) * length
     covered(kept <= own.limit * grid * (1 + arb(DIGITS)), "a limit that does not hold a push")
     covered(own.limit <= 2**50 and own.limit * pushes <= 2**61, "sums can overflow")
-    leaf, path = arb(size).sqrt() * grid, arb(0)
+    leaf, path = getattr(summand, "records", 1) * arb(size).sqrt() * grid, arb(0)
     if length > 1:
         leaf += moved * arb(2) ** -53 * length * (length + 1 if own.growth is None else 5)
     if factor.kind == "square_root":
@@ -1136,6 +1141,7 @@ glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_an
 dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension
 n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_losses: experts n;
 clipped_vectors: dimension n, bound, count n;
+interval_totals: cells N, units X, records n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
 blt_normalised: decay X, weights X, pushes n; tree:; square_root:; gaussian_sum: summand
 d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, limit n0, growth s-?;
@@ -1229,7 +1235,8 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
     for one, held in singles(stated.description):
         scored = getattr(getattr(one, "scores", None), "kind", "")
         asked = scored == "promised_scores" or (one.kind == "threshold_tests" and not held)
-        counted = getattr(getattr(one, "summand", None), "kind", "") == "clipped_vectors"
+        summed = getattr(getattr(one, "summand", None), "kind", "")
+        counted = summed in ("interval_totals", "clipped_vectors")
         unit = "one record" if asked or counted else "one round"
         unit = "one user's record" if stated.view == "others" else unit
         if one.kind == "local_report":

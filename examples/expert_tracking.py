@@ -17,9 +17,9 @@ import numpy as np
 
 import dpoco
 from dpoco.environments import Recorded, SwitchingStochastic, play
-from dpoco.evaluation import best_expert, best_switching_sequence, repeat_runs
+from dpoco.evaluation import best_expert, best_switching_sequence, repeat
 from dpoco.experts import BatchShare, ObliviousTracker, ShiftDetector
-from dpoco.plotting import plot_decisions, plot_dynamic_regret
+from dpoco.plotting import plot_decisions, plot_regret
 
 SWITCHES = 5
 BUDGETS = {"epsilon = 1": 1.0, "epsilon = 8": 8.0, "no privacy": None}
@@ -80,14 +80,15 @@ def main(arguments: list[str] | None = None) -> None:
                 def build(source, kind=kind, experts=experts, settings=settings):
                     return kind(experts, source=source, **settings)
 
-                runs[name] = repeat_runs(build, losses, repeats=options.repeats, seed=1)
+                played = repeat(build, losses, repeats=options.repeats, seed=1)
+                runs[name] = list(played.values())
                 regret = np.median([trace.regret(best)[-1] for trace in runs[name]])
                 switches = np.median([len(trace.switches) for trace in runs[name]])
                 top = max(top, 1.4 * regret)  # the budgets of a stream share a scale
                 bound = build(None).plan.regret_bound
                 print(f"{name:19}{title:12} {regret:9.0f} {bound:9.0f} {switches:9.0f}")
             upper, lower = panels[2 * row][column], panels[2 * row + 1][column]
-            plot_dynamic_regret(runs | fixed, comparator=best, ax=upper)
+            plot_regret(runs | fixed, comparator=best, ax=upper)
             upper.set(ylim=(-0.03 * top, top), title=f"{stream}, {title}")
             plot_decisions(runs["tracker"][0], comparator=best, ax=lower)
             lower.set_title("one run of the tracker; behind: best sequence", loc="left")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import dpoco
-from dpoco.evaluation import best_fixed_decision, repeat_runs
+from dpoco.evaluation import best_fixed_decision, repeat
 
 LEADER, FTRL = dpoco.oco.CoupledRegularizedLeader, dpoco.oco.NoisyFTRL
 WEIGHTS = dpoco.oco.ContinuousMultiplicativeWeights
@@ -89,12 +89,13 @@ def main(arguments: list[str] | None = None) -> None:
                 build = partial(build, plan=printed)
             bounds[name] = build().plan.regret_bound / rounds
             seeded = {"repeats": 2 if options.quick else 5, "seed": 1}
-            runs[name] = repeat_runs(lambda s, b=build: b(source=s), features, labels, **seeded)
+            played = repeat(lambda s, b=build: b(source=s), features, labels, **seeded)
+            runs[name] = list(played.values())
             regret = np.mean([trace.regret(best)[-1] for trace in runs[name]]) / rounds
             switches = np.mean([len(trace.switches) for trace in runs[name]])
             print(f"{name:20} {regret:9.4f} {bounds[name]:9.4f} {switches:9.0f}")
         promise = learners[0][1](domain, loss, horizon=rounds, budget=budget).guarantee
-        dpoco.plotting.plot_regret_per_round(runs, comparator=best, bounds=bounds, ax=axes)
+        dpoco.plotting.plot_regret(runs, comparator=best, bounds=bounds, per_round=True, ax=axes)
         axes.set_title(title, fontsize=10)
     figure.savefig(options.output, dpi=70)
     print(f"\n{promise}\nwrote {options.output}")

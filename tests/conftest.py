@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import os
@@ -70,6 +71,26 @@ def pytest_configure(config):
     path = config.getoption("--timings")
     if path is not None:
         config.pluginmanager.register(Timings(Path(path).absolute()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Refuse learners while tests are collected: calibrating them takes longer than all the rest.
+
+    A module that needs one builds it in a fixture or in a cached function. The thousands of tests
+    stay until the end, so the garbage collector need not look at them again and again.
+    """
+    gc.disable()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dpoco.random.Source, "_claim", _refuse)
+        result = yield
+    gc.enable()
+    gc.freeze()
+    return result
+
+
+def _refuse(source):
+    raise AssertionError("a learner is built while tests are collected: move it into a fixture")
 
 
 def pytest_collection_modifyitems(items):

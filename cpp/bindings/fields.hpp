@@ -69,6 +69,23 @@ class Fields {
     return {read<py::object>(name), std::move(what)};
   }
 
+  // The kind of a description.
+  std::string kind() const { return py::cast<std::string>(from_.attr("kind")); }
+  // Throws TypeError for a description of another kind.
+  void expect_kind(const char* expected) const {
+    if (!py::hasattr(from_, "kind") || kind() != expected) {
+      throw py::type_error(what_ + " must be a " + expected);
+    }
+  }
+  // What a description computes from its fields: a property.
+  template <class T>
+  T derive(const char* name) const {
+    return from_.attr(name).cast<T>();
+  }
+
+  // Leaves out a field that is a constant of a proof: nothing in an engine could keep it.
+  void skip(const char* name) { read<py::object>(name); }
+
   bool has(const char* name) const { return left_.count(name) != 0; }
   // Throws TypeError if a field has not been read.
   void finish() const {

@@ -1,17 +1,30 @@
+#include "mechanism_fields.hpp"
 #include "registrars.hpp"
 #include "rounds.hpp"
-#include "settings.hpp"
 
 namespace dpoco::bindings {
 
 using mechanisms::ContinualSum;
 
+namespace {
+
+// Every vector is a push of its own.
+ContinualSum make_sum_of_vectors(const py::object& mechanism, const py::object& claim) {
+  auto [sum, clipper] = read_gaussian_sum(mechanism, [](Fields& summand) {
+    summand.expect_kind("clipped_vector");
+    return read_vector(summand);
+  });
+  if (sum.batches.first != 1 || sum.batches.growth != Growth::none) {
+    throw std::invalid_argument("a sum of vectors has no batches");
+  }
+  return mechanisms::make_sum(sum.settings, read_claim(claim), std::move(clipper));
+}
+
+}  // namespace
+
 void register_mechanisms(py::module_& m) {
   py::class_<ContinualSum> sum(m, "ContinualSum");
-  sum.def(py::init([](const py::object& settings, const losses::RecordClipper& clipper) {
-            return make_continual_sum({settings, "a continual sum"}, clipper);
-          }),
-          "settings"_a, "clipper"_a)
+  sum.def(py::init(&make_sum_of_vectors), "mechanism"_a, "claim"_a)
       .def(
           "push",
           [](ContinualSum& self, const Array& value) {

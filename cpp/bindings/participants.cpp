@@ -75,6 +75,24 @@ void register_participants(py::module_& m) {
       .def_property_readonly("people", &Participants::people)
       .def("state", &state_of<Participants>)
       .def("restore", &restore<Participants>);
+  py::class_<IntervalParticipants>(m, "IntervalParticipants")
+      .def(py::init([](std::uint64_t rounds, std::uint64_t separation, std::uint64_t largest,
+                       std::uint64_t records) {
+             return IntervalParticipants({rounds, separation, largest}, records);
+           }),
+           "rounds"_a, "separation"_a, "largest"_a, "records"_a)
+      .def("require_room", [](const IntervalParticipants& self,
+                              const py::bytes& digests) { self.require_room(unpacked(digests)); })
+      .def("admit",
+           [](IntervalParticipants& self, std::uint64_t interval, const py::bytes& digests) {
+             const std::vector<Person> people = unpacked(digests);
+             py::array_t<bool> passed(static_cast<py::ssize_t>(people.size()));
+             self.admit(interval, people, reinterpret_cast<std::uint8_t*>(passed.mutable_data()));
+             return passed;
+           })
+      .def_property_readonly("people", &IntervalParticipants::people)
+      .def("state", &state_of<IntervalParticipants>)
+      .def("restore", &restore<IntervalParticipants>);
 }
 
 }  // namespace dpoco::bindings

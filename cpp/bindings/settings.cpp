@@ -15,15 +15,6 @@ std::unique_ptr<random::Source> read_source(Fields& from) {
   return make_source(key, from.read<std::uint64_t>("stream"));
 }
 
-Batches read_batches(Fields& from) {
-  const auto first = from.read<std::uint64_t>("batch");
-  const auto growth = from.read<std::optional<std::string>>("growth");
-  if (!growth) return {.first = first};
-  if (*growth == "root") return {.first = first, .growth = Growth::root};
-  if (*growth == "quarter") return {.first = first, .growth = Growth::quarter};
-  throw std::invalid_argument("unknown growth of batches");
-}
-
 mechanisms::ContinualSum make_continual_sum(Fields from,
                                             std::optional<losses::RecordClipper> clipper) {
   return read_whole(std::move(from), [&](Fields& own) {

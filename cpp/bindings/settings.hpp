@@ -14,6 +14,7 @@
 #include "dpoco/mechanisms/switch_rule.hpp"
 #include "dpoco/samplers/gibbs.hpp"
 #include "fields.hpp"
+#include "mechanism_fields.hpp"
 
 namespace dpoco::bindings {
 
@@ -22,7 +23,6 @@ namespace dpoco::bindings {
 
 std::unique_ptr<random::Source> read_source(Fields& from);  // key, stream
 
-Batches read_batches(Fields& from);  // batch, growth
 mechanisms::ContinualSum make_continual_sum(Fields from,
                                             std::optional<losses::RecordClipper> clipper);
 mechanisms::NoisyMaxSettings read_noisy_max(Fields& from);

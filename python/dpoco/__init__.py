@@ -15,7 +15,7 @@ import importlib
 from typing import Any
 
 from dpoco import _core, accounting, errors
-from dpoco._state import load
+from dpoco._state import encrypt_file, load
 from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import (
     BudgetExceeded,
@@ -39,6 +39,7 @@ _HOMES = {
     "EncryptionKey": "_encryption",
     "Model": "_model",
     "Participation": "_participation",
+    "Plan": "accounting.plan",
     "RecordShares": "trace",
     "Ticket": "_tickets",
     "Trace": "trace",
@@ -59,6 +60,7 @@ __all__ = [
     "Model",
     "NoiseDominatesWarning",
     "Participation",
+    "Plan",
     "RecordShares",
     "RepeatedFitsWarning",
     "ReplayMismatch",
@@ -75,6 +77,7 @@ __all__ = [
     "choose",
     "datasets",
     "domains",
+    "encrypt_file",
     "environments",
     "errors",
     "evaluation",
@@ -93,6 +96,7 @@ __all__ = [
     "random",
     "samplers",
     "scale",
+    "statistics",
 ]
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._participation import Participation
-from dpoco._planning import Planned
+from dpoco._participation import Participation, for_people
+from dpoco._planning import Planned, explained
 from dpoco._state import Stateful
 from dpoco._validation import LARGEST_HORIZON, choice, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.plan import Plan
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.records import Description
 from dpoco.random import Source
 
 
@@ -68,9 +70,86 @@ class Certified(Calibrated, Stateful):
     Accountants take the result of `_problem` first.
     """
 
+    # What plans of this class have besides a mechanism.
+    _tuning: ClassVar[type[Description] | None] = None
+    _forecast: ClassVar[type[Description] | None] = None
     _horizon: int
     _mechanism: Mechanism
     _guarantee: Guarantee
+
+    def _build(
+        self, given: dict[str, Any], calibrate: Callable[[Budget | None], Plan[Any, Any, Any]]
+    ) -> None:
+        """Take the plan that was given, or calibrate one, certify it and build its engine.
+
+        `given` are the constructor's arguments by name; `calibrate` makes a plan of a budget for
+        single rounds.
+        """
+        self._check_common(given)
+        self._arguments = given
+        plan, budget, people = given["plan"], given["budget"], given.get("participation")
+        source = Source() if given["source"] is None else given["source"]
+        if plan is not None:
+            self._check_fixed(plan, given)
+        else:
+            with explained(type(self)):
+                if people is None or budget is None:
+                    plan = calibrate(budget)
+                else:
+                    plan = for_people(calibrate, self._certify, people, budget)
+        self._set_up(given, plan, source.is_seeded, source._claim())
+        if budget is not None:
+            self._guarantee.require(budget)
+        self._warn(given)
+
+    @classmethod
+    def _check_fixed(cls, plan: Any, given: Mapping[str, Any]) -> None:
+        """Raise unless a plan is one of this class, and arguments that it fixes agree with it.
+
+        An argument that is left at its default, None or "auto" says nothing.
+        """
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan must be a dpoco.Plan; got {type(plan).__name__}")
+        fixed, defaults = cls._fixed(plan), cls.__init__.__kwdefaults__ or {}
+        for name, value in fixed.items():
+            own = given[name]
+            silent = own is None or (isinstance(own, str) and own in ("auto", "predicted"))
+            if not silent and own not in (defaults.get(name), value):
+                raise ValueError(f"{name}={own!r} contradicts the plan, which has {value!r}")
+
+    @classmethod
+    def _check_restated(
+        cls, arguments: Mapping[str, Any], parameters: Any, defaults: Mapping[str, Any]
+    ) -> None:
+        if isinstance(parameters, Plan):
+            return cls._check_fixed(parameters, arguments)
+        return super()._check_restated(arguments, parameters, defaults)
+
+    @classmethod
+    def _read_plan(cls, record: Mapping[str, Any]) -> Any:
+        if hasattr(cls, "_plan_class"):
+            return super()._read_plan(record)
+        return Plan.from_dict(record, cls._tuning, cls._forecast)
+
+    @staticmethod
+    def _fixed(plan: Any) -> dict[str, Any]:
+        """Return the values of the constructor's arguments that a plan settles.
+
+        Raises
+        ------
+        TypeError
+            If the plan is for another class.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def _covered(plan: Any) -> int:
+        """Return the number of rounds that a plan is for."""
+        return int(plan.tuning.horizon)
+
+    def _certify(self, plan: Any, seeded: bool = False) -> Guarantee:
+        """Return the guarantee of all that a plan's mechanism releases."""
+        raise NotImplementedError
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
@@ -95,13 +174,17 @@ class Certified(Calibrated, Stateful):
     def _set_up(
         self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
     ) -> None:
-        problem = self._problem(arguments)
+        problem = () if isinstance(parameters, Plan) else self._problem(arguments)
         self._arguments, self._plan, self._is_seeded = arguments, parameters, seeded
-        self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
-        self._mechanism = self._accountant.mechanism_of(*problem, parameters)
-        self._guarantee = self._accountant.guarantee(
-            *problem, parameters, budget=arguments["budget"], seeded=seeded
-        )
+        if isinstance(parameters, Plan):
+            self._horizon, self._mechanism = self._covered(parameters), parameters.mechanism
+            self._guarantee = self._certify(parameters, seeded)
+        else:
+            self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
+            self._mechanism = self._accountant.mechanism_of(*problem, parameters)
+            self._guarantee = self._accountant.guarantee(
+                *problem, parameters, budget=arguments["budget"], seeded=seeded
+            )
         people: Participation | None = arguments.get("participation")
         if people is not None:
             people.check(self._horizon)
@@ -110,7 +193,8 @@ class Certified(Calibrated, Stateful):
         self._check_described(self._guarantee, self._mechanism)
         require_memory(self._entries())
         self._engine = self._build_engine(claim)
-        self._check_built(self._mechanism, self._engine)
+        if not isinstance(parameters, Plan):
+            self._check_built(self._mechanism, self._engine)
 
     @classmethod
     def _problem(cls, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -140,7 +224,7 @@ class Certified(Calibrated, Stateful):
 
     @property
     def plan(self) -> Any:
-        """Everything that calibration fixed: the mechanism's description and its consequences."""
+        """What the learner is built from: the mechanism, its tuning and what to expect."""
         return self._plan
 
     @property

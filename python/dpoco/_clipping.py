@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, real_float
-from dpoco.trace import Flags
 
-if TYPE_CHECKING:
-    from dpoco.domains import Domain
+Flags = Mapping[str, NDArray[np.bool_]]  # properties of records, or of their columns
+
+
+class Geometry(Protocol):
+    """What of a `dpoco.domains.Domain` decides how records are clipped."""
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+
+    @property
+    def dual_exponent(self) -> float:
+        """Exponent of the norm that records are clipped in."""
+
 
 # Clipping keeps about 1e-14 in reserve for rounding; a bound met exactly is no violation.
 VIOLATION_SLACK = 1e-9
@@ -24,14 +36,14 @@ def lp_norm(x: FloatArray, order: float) -> float:
     return _core.norm(np.ascontiguousarray(x), order)
 
 
-def record_clipper(domain: Domain, bound: float, bound_l2: float | None) -> _core.RecordClipper:
+def record_clipper(domain: Geometry, bound: float, bound_l2: float | None) -> _core.RecordClipper:
     """Return what clips records to their bounds in the dual norm and, if there is one, in l_2."""
     limit = math.inf if bound_l2 is None else bound_l2
     return _core.RecordClipper(domain.dimension, bound, domain.dual_exponent, limit)
 
 
 def record_multipliers(
-    domain: Domain, records: FloatArray, bound: float, bound_l2: float | None
+    domain: Geometry, records: FloatArray, bound: float, bound_l2: float | None
 ) -> FloatArray:
     """Clipping factors in [0, 1], shape (T,), of the rows of `records` (T, d); 0 = not finite."""
     if records.ndim != 2 or records.shape[1] != domain.dimension:

@@ -1,13 +1,14 @@
 """Types of the compiled core; private, its signatures change without notice."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._tickets import Ticket
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 FloatArray = NDArray[np.float64]
 
@@ -408,7 +409,7 @@ class GibbsSampler:
     def chain_length(dimension: int, tolerance: float) -> int: ...
 
 class ContinualSum:
-    def __init__(self, settings: SumSettings, clipper: RecordClipper) -> None: ...
+    def __init__(self, mechanism: GaussianSum, claim: Claim) -> None: ...
     def check_process(self) -> None: ...
     def push(self, value: FloatArray) -> FloatArray: ...
     def run(self, values: FloatArray, out: FloatArray) -> None: ...
@@ -833,6 +834,32 @@ def local_simulate_hedge(
     tv: FloatArray,
     weights: FloatArray,
 ) -> dict[str, int]: ...
+
+class IntervalParticipants:
+    def __init__(self, rounds: int, separation: int, largest: int, records: int) -> None: ...
+    def require_room(self, digests: bytes) -> None: ...
+    def admit(self, interval: int, digests: bytes) -> NDArray[np.bool_]: ...
+    @property
+    def people(self) -> int: ...
+    def state(self) -> bytes: ...
+    def restore(self, state: bytes) -> None: ...
+
+class Tally:
+    def __init__(
+        self,
+        blocks: Sequence[tuple[str, int, int, float, list[float], list[float]]],
+        groups: int,
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    def add(
+        self,
+        columns: list[FloatArray],
+        group: NDArray[np.int32] | None,
+        passed: NDArray[np.bool_] | None,
+        records: int,
+        cells: NDArray[np.int64],
+    ) -> None: ...
 
 class Participants:
     def __init__(self, rounds: int, separation: int, largest: int) -> None: ...

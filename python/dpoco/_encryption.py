@@ -183,31 +183,6 @@ class EncryptionKey:
             ) from None
         return plain
 
-    def encrypt_file(self, path: str | os.PathLike[str]) -> None:
-        """Encrypt a state file, plain or under one of these keys, under the last one.
-
-        For files that were plain, and for rotations. The file is replaced atomically; what it held
-        before may stay on the disk until that is overwritten, and in every backup.
-
-        Parameters
-        ----------
-        path : path-like
-            What `save` of a learner, mechanism or pool has written, or a checkpoint.
-
-        Raises
-        ------
-        StateError
-            If it is no intact state, or under another key; nothing is changed.
-        OSError
-            If it cannot be read or written.
-        """
-        from dpoco import _state
-
-        key = self if is_encrypted(Path(path).read_bytes()) else None
-        plain = _state.read_state(path, key)
-        _state.unpack(plain)
-        _state.write_atomically(path, plain, self)
-
     def __reduce__(self) -> NoReturn:
         raise TypeError("an EncryptionKey cannot be copied or pickled: read it where it is needed")
 

@@ -141,7 +141,7 @@ class Sums(Family):
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
         _expect(batch, 1)
-        return (float_array("values", batch[0], (None, learner.plan.dimension)),)
+        return (float_array("values", batch[0], (None, learner.plan.mechanism.summand.size)),)
 
     def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
         sums: FloatArray = learner.run(*parts)

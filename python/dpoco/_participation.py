@@ -204,9 +204,21 @@ class Limiter:
         Rounds of the stream.
     key : bytes, optional
         Secret bytes that the digests' key is derived of; drawn if not given.
+    records : int, optional
+        Records of one person that pass in a round, which is an interval with any number of records.
+        None: a round has one record.
     """
 
-    def __init__(self, rule: Participation, horizon: int, key: bytes | None = None) -> None:
+    _people: _core.Participants | _core.IntervalParticipants
+
+    def __init__(
+        self,
+        rule: Participation,
+        horizon: int,
+        key: bytes | None = None,
+        *,
+        records: int | None = None,
+    ) -> None:
         secret = secrets.token_bytes(32) if key is None else key
         self._key = hashlib.sha256(b"dpoco participants" + secret).digest()[:_KEY]
         self._kind: type | None = None
@@ -214,8 +226,13 @@ class Limiter:
         most = 0 if rule.rounds is None else rule.rounds
         if most >= -(-horizon // rule.separation) and rule.separation <= rule.max_persons:
             most = 0
+        numbers = rule.separation, rule.max_persons
         try:
-            self._people = _core.Participants(most, rule.separation, rule.max_persons)
+            if records is None:
+                self._people = _core.Participants(most, *numbers)
+            else:
+                most = rule.largest(horizon)
+                self._people = _core.IntervalParticipants(most, *numbers, records)
         except ValueError as error:
             raise ValueError(f"participation cannot be enforced: {error}") from None
 
@@ -270,8 +287,18 @@ class Limiter:
         except OverflowError:
             raise ValueError("persons must be integers of 64 bits, with their sign") from None
 
+    def check(self, person: Person) -> None:
+        """Raise `TypeError` unless a person is of the type of all before, which is kept."""
+        kind = int if isinstance(person, (int, np.integer)) else type(person)
+        if kind not in _KINDS or isinstance(person, bool) or self._kind not in (None, kind):
+            raise TypeError("persons must be all int, all str or all bytes")
+        self._kind = kind
+
     def admit(self, first: int, digests: bytes) -> NDArray[np.bool_]:
-        """Return which of the records from round `first` on pass, one a round; they count."""
+        """Return which of the records from round `first` on pass; they count.
+
+        One a round, or all in this round where people have several records in one.
+        """
         return self._people.admit(first, digests)
 
     def state(self) -> bytes:

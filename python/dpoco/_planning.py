@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -28,6 +29,20 @@ def endless_advice(constructed: type) -> str:
     names = [f"dpoco.{each.path}" for each in others if each.endless]
     take = f"take {' or '.join(names)}" if names else "give a horizon that is long enough"
     return f"for a stream without end {take}"
+
+
+@contextmanager
+def explained(constructed: type) -> Iterator[None]:
+    """Raise errors of planning that say what a caller of this constructor can do."""
+    try:
+        yield
+    except MissingHorizonError as error:
+        raise ValueError(f"{error}; {endless_advice(constructed)}") from None
+    except ArithmeticError:
+        raise CalibrationError(
+            "bounds, horizon and budget are so large or small that doubles cannot hold what "
+            "follows from them: state lengths, labels and losses in units near 1"
+        ) from None
 
 
 class Planned:
@@ -62,18 +77,11 @@ class Planned:
         `problem` are its first arguments, checked; `known` stand for what was given.
         """
         options = {name: arguments[name] for name in cls._options[len(problem) :]} | known
-        try:
+        with explained(cls):
             endless = "horizon" in options and options["horizon"] is None
             if endless and not constructor_options(cls)["horizon"].takes_none:
                 raise MissingHorizonError
             return cls._calibrated(arguments.get("participation"), options, problem)
-        except MissingHorizonError as error:
-            raise ValueError(f"{error}; {endless_advice(cls)}") from None
-        except ArithmeticError:
-            raise CalibrationError(
-                "bounds, horizon and budget are so large or small that doubles cannot hold what "
-                "follows from them: state lengths, labels and losses in units near 1"
-            ) from None
 
     @classmethod
     def _calibrated(

@@ -4,18 +4,74 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
+from dpoco._clipping import Flags
 from dpoco._learner import BRIEF, OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, number, positive_int
-from dpoco.trace import Flags, Trace
+from dpoco.trace import Trace
 
 Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more
+
+
+class _Log:
+    """Losses and decisions of a run, while it is played part by part.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rounds.
+    dimension : int or None
+        Size of the decisions to keep; None keeps none.
+    """
+
+    def __init__(self, rounds: int, dimension: int | None) -> None:
+        self.losses = np.empty(rounds)
+        self.decisions = None if dimension is None else np.empty((rounds, dimension))
+        self._kept = 0  # of the decisions: those that differ from the one before
+        self._fresh = np.ones(rounds + 1, dtype=np.uint8)  # rounds with such a decision
+        self.changed = self._fresh[1:]
+
+    def room(self, part: slice) -> FloatArray | None:
+        """Return where the decisions of the next rounds are written."""
+        if self.decisions is None:
+            return None
+        return self.decisions[self._kept : self._kept + part.stop - part.start]
+
+    def keep(self, part: slice) -> None:
+        """Keep, of the decisions of these rounds, the first of each stretch of equal ones."""
+        played = self.room(part)
+        if played is None:
+            return
+        (new,) = self._fresh[part].nonzero()
+        if len(new) < len(played):
+            played[: len(new)] = played[new]
+        self._kept += len(new)
+
+    def trace(
+        self,
+        first_round: int,
+        record_decisions: bool,
+        loss_of: Callable[[FloatArray], FloatArray],
+        flags_of: Callable[[slice], Flags],
+        beyond: NDArray[np.bool_],
+    ) -> Trace:
+        """Return the trace of the run."""
+        decisions = None
+        if self.decisions is not None and record_decisions:
+            decisions = self.decisions[: self._kept]
+            if 2 * self._kept <= len(self.losses):
+                decisions = decisions.copy()
+            decisions.setflags(write=False)
+        self.losses.setflags(write=False)
+        switches = self.changed.nonzero()[0]
+        return Trace(self.losses, switches, first_round, decisions, loss_of, flags_of, beyond)
 
 
 class RecordLearner(OnlineLearner):
@@ -228,29 +284,11 @@ class RecordLearner(OnlineLearner):
         The decisions equal those of T calls of `decide` and `observe`, bit for bit. An interrupt
         (Ctrl-C) stops between rounds; `round` is then the number of rounds played.
         """
-        rows: FloatArray
-        targets: FloatArray | None
-
-        def loss_of(decision: FloatArray) -> FloatArray:
-            return self._loss.batch_values(self._domain, decision, rows, targets)
-
-        def flags_of(part: slice) -> Flags:
-            labels = None if targets is None else targets[part]
-            custom = isinstance(self._loss, losses.CustomLoss)  # whose gradients are clipped
-            flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
-            return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
-
-        plain = persons is None and progress is None and checkpoint is None
-        if self._direct and plain:
+        if self._direct and persons is None and progress is None and checkpoint is None:
             positive_int("checkpoint_every", checkpoint_every)
-            rows, targets, labelled = features, labels, self._direct == 2
-            with self._alone():
-                self._check_active()
-                brief = self._engine.run_briefly(
-                    rows, targets, labelled, bool(record_decisions), BRIEF
-                )
-            if brief is not None:
-                return Trace(brief[0], brief[2], brief[3], brief[1], loss_of, flags_of)
+            trace = self._run_briefly(features, labels, bool(record_decisions))
+            if trace is not None:
+                return trace
         rows, targets = self._arrays(features, labels)
         rounds = rows.shape[0]
         self._check_rounds(rounds)
@@ -258,46 +296,60 @@ class RecordLearner(OnlineLearner):
             self._refuse_violations(rows, targets)
         digests = self._digests(persons, rounds)
         beyond = np.zeros(rounds, dtype=bool)
-        out = np.empty(rounds)
         keeps = record_decisions or self._limiter is not None
-        decisions = np.empty((rounds, self._domain.dimension)) if keeps else None
-        kept = 0  # of them: those that differ from the one before
-        fresh = np.ones(rounds + 1, dtype=np.uint8)  # which do
-        changed = fresh[1:]
+        log = _Log(rounds, self._domain.dimension if keeps else None)
         with self._alone():
             self._check_rounds(rounds)  # again, now that nobody else can play
             first_round = self.round
             for part in self._chunks(rounds, self._width, progress, checkpoint, checkpoint_every):
                 passed = self._admitted(first_round, digests, part, beyond)
-                played = None if decisions is None else decisions[kept : kept + len(rows[part])]
-                self._play(
-                    rows[part] if passed is None else emptied(rows[part], passed),
-                    None if targets is None else targets[part],
-                    out[part],
-                    played,
-                    changed[part],
-                )
-                if played is None:
-                    continue
-                if passed is not None:  # what they lost, all the same
-                    absent = np.flatnonzero(~passed)
-                    left = part.start + absent
-                    label = None if targets is None else targets[left]
-                    lost = self._loss.batch_values(self._domain, played[absent], rows[left], label)
-                    out[left] = lost
-                (new,) = fresh[part].nonzero()
-                if len(new) < len(played):
-                    played[: len(new)] = played[new]
-                kept += len(new)
-        if decisions is not None:
-            decisions = decisions[:kept] if 2 * kept > rounds else decisions[:kept].copy()
-        if not record_decisions:
-            decisions = None
-        for array in (out, decisions):
-            if array is not None:
-                array.setflags(write=False)
-        switches = changed.nonzero()[0]
-        return Trace(out, switches, first_round, decisions, loss_of, flags_of, beyond)
+                own, label = rows[part], None if targets is None else targets[part]
+                played = log.room(part)
+                taught = own if passed is None else emptied(own, passed)
+                self._play(taught, label, log.losses[part], played, log.changed[part])
+                if passed is not None and played is not None:
+                    self._judge_absent(~passed, own, label, played, log.losses[part])
+                log.keep(part)
+        return log.trace(
+            first_round, record_decisions, partial(self._losses, rows, targets),
+            partial(self._flags, rows, targets), beyond,
+        )  # fmt: skip
+
+    def _run_briefly(self, features: Any, labels: Any, record_decisions: bool) -> Trace | None:
+        """Return the trace of a short run that compiled code reads itself; None if it cannot."""
+        with self._alone():
+            self._check_active()
+            found = self._engine.run_briefly(
+                features, labels, self._direct == 2, record_decisions, BRIEF
+            )
+        if found is None:
+            return None
+        losses_, decisions, switches, first_round = found
+        return Trace(
+            losses_, switches, first_round, decisions, partial(self._losses, features, labels),
+            partial(self._flags, features, labels),
+        )  # fmt: skip
+
+    def _losses(
+        self, rows: FloatArray, targets: FloatArray | None, decision: FloatArray
+    ) -> FloatArray:
+        """Return the losses of decisions on records, shape (T,)."""
+        return self._loss.batch_values(self._domain, decision, rows, targets)
+
+    def _flags(self, rows: FloatArray, targets: FloatArray | None, part: slice) -> Flags:
+        """Return how some of the records are read."""
+        labels = None if targets is None else targets[part]
+        custom = isinstance(self._loss, losses.CustomLoss)  # whose gradients are clipped
+        flags = {} if custom else self._loss._flags(self._domain, rows[part], labels)
+        return {**flags, "missing": ~np.isfinite(rows[part])} if rows.ndim == 2 else flags
+
+    def _judge_absent(
+        self, absent: NDArray[np.bool_], rows: FloatArray, labels: FloatArray | None,
+        decisions: FloatArray, out: FloatArray,
+    ) -> None:  # fmt: skip
+        """Write what decisions lost on records that a participation did not admit."""
+        label = None if labels is None else labels[absent]
+        out[absent] = self._losses(rows[absent], label, decisions[absent])
 
     def _arrays(self, features: Any, labels: Any) -> tuple[FloatArray, FloatArray | None]:
         """Return the records of a run, and their labels, or raise."""

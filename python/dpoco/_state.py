@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 import numpy as np
 
 from dpoco import _core
-from dpoco._encryption import EncryptionKey, given_key, opened, refuse_readable
+from dpoco._encryption import EncryptionKey, given_key, is_encrypted, opened, refuse_readable
 from dpoco._options import constructor_options
+from dpoco.accounting.plan import Plan
 from dpoco.errors import RoundOrderError, StateError
-from dpoco.learners import LEARNERS, own_class
+from dpoco.learners import LEARNERS, MONITORS, own_class
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import written
@@ -112,7 +113,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 def read_state(path: str | os.PathLike[str], key: EncryptionKey | None) -> bytes:
     """Return what `write_atomically` was given, with the same key or none."""
     data, checked = Path(path).read_bytes(), given_key("key", key)
-    return opened(data, _CONTEXT, checked, "state", "EncryptionKey.encrypt_file")
+    return opened(data, _CONTEXT, checked, "state", "dpoco.encrypt_file")
 
 
 def write_atomically(
@@ -273,6 +274,8 @@ class Stateful(_core.Live):
         None without noise, and for the sums whose numbers are what they were in every version: no
         state of those has ever named them.
         """
+        if isinstance(self._plan, Plan):  # which has all the numbers
+            return None
         part = getattr(getattr(self, "_mechanism", None), "part", None)
         total = part(GaussianSum) if part is not None else None
         if total is None or total.scale == 0.0 or not isinstance(total.factorisation, Buffered):
@@ -295,7 +298,7 @@ class Stateful(_core.Live):
             "loss": losses.from_dict,
             "budget": Budget.from_dict,
             "participation": Participation.from_dict,
-            "plan": cls._plan_class.from_dict,
+            "plan": cls._read_plan,
             **cls._decoders,
         }
         for name, decode in decoders.items():
@@ -312,6 +315,11 @@ class Stateful(_core.Live):
         if header.get("factorisation") != self._correlation():
             raise StateError("the state has noise that this version would correlate otherwise")
         return self
+
+    @classmethod
+    def _read_plan(cls, record: Mapping[str, Any]) -> Any:
+        """Return the plan that a state holds."""
+        return cls._plan_class.from_dict(record)
 
     @classmethod
     def _completed(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -396,11 +404,9 @@ class Stateful(_core.Live):
         write_atomically(path, self._to_bytes(), self._key)
 
     def _to_bytes(self) -> bytes:
-        from dpoco import __version__
-
         if own_class(type(self)) is None:
             raise StateError(f"a {self._kind} is not one of the library's classes: cannot be saved")
-        header = {"kind": self._kind, "library": __version__, "object": self._header()}
+        header = {"kind": self._kind, "library": _core.__version__, "object": self._header()}
         if self._described is not None:
             header["records"] = self._described
         return pack(header, self._payload())
@@ -478,8 +484,8 @@ class Stateful(_core.Live):
 
 def _class_of(kind: Any) -> type[Stateful]:
     """Return the class that a state file names: nothing else is ever imported on its word."""
-    known = (each for each in LEARNERS if each.class_name == kind and each.plays != "batch")
-    learner = next(known, None)
+    known = (each for each in (*LEARNERS, *MONITORS) if each.class_name == kind)
+    learner = next((each for each in known if each.plays != "batch"), None)
     if learner is None:
         raise StateError("state is of a kind this library does not know")
     return learner.load()  # type: ignore[no-any-return]
@@ -530,7 +536,7 @@ def load(
         Class that is expected, for type checkers and as a check.
     key : EncryptionKey, optional
         Key of an encrypted file; what the learner saves from now on is encrypted under it, too. A
-        plain file is refused: see `EncryptionKey.encrypt_file`. Keyword-only.
+        plain file is refused: see `dpoco.encrypt_file`. Keyword-only.
     readable_by_others : bool, default False
         Whether to load a plain file that others than its owner may read or write. Whoever has read
         it can subtract the noise: only for file systems without modes, and for states of tests.
@@ -559,3 +565,28 @@ def load(
         refuse_readable(Path(path), Path(path).stat())
     loaded._key, loaded._described = key, header.get("records")
     return loaded
+
+
+def encrypt_file(path: str | os.PathLike[str], key: EncryptionKey) -> None:
+    """Encrypt a state file, plain or under one of the keys of `key`, under the last one.
+
+    For files that were plain, and for rotations. The file is replaced atomically; what it held
+    before may stay on the disk until that is overwritten, and in every backup.
+
+    Parameters
+    ----------
+    path : path-like
+        What `save` of a learner, mechanism or pool has written, or a checkpoint.
+    key : EncryptionKey
+        Keys that read, of which the last one writes.
+
+    Raises
+    ------
+    StateError
+        If it is no intact state, or under another key; nothing is changed.
+    OSError
+        If it cannot be read or written.
+    """
+    plain = read_state(path, key if is_encrypted(Path(path).read_bytes()) else None)
+    unpack(plain)
+    write_atomically(path, plain, key)

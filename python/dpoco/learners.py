@@ -15,7 +15,7 @@ from typing import Any
 
 from dpoco._validation import unknown
 
-__all__ = ["LEARNERS", "Learner", "learner_named", "learner_of", "own_class", "plays"]
+__all__ = ["LEARNERS", "MONITORS", "Learner", "learner_named", "learner_of", "own_class", "plays"]
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,6 @@ class Learner:
         candidates) or "queries" (numbers). It decides commands, journals and checks.
     about : str
         One line.
-    replay, likelihood : str
-        Module and class below ``dpoco.audit`` which plays it, and which knows its likelihoods;
-        empty where there is none.
     ball : float or None
         Exponent p of the ball of coefficients with which it learns linear models, if it does.
     endless : bool
@@ -48,8 +45,6 @@ class Learner:
     path: str
     plays: str
     about: str
-    replay: str = ""
-    likelihood: str = ""
     ball: float | None = None
     endless: bool = False
 
@@ -67,11 +62,6 @@ class Learner:
         """Return the class, importing it on first use."""
         return _load("dpoco", self.path)
 
-    def load_audit(self, kind: str) -> Any:
-        """Return the class of its "replay" or "likelihood", or None if it has none."""
-        path: str = getattr(self, kind)
-        return _load("dpoco.audit", path) if path else None
-
 
 def _load(package: str, path: str) -> Any:
     module, _, name = path.rpartition(".")
@@ -82,97 +72,87 @@ LEARNERS = (
     Learner(
         "tree-frank-wolfe", "frank_wolfe.TreeFrankWolfe", "records",
         "online Frank-Wolfe on privately summed gradients (DP-TOFW), l_p geometry",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
+        ball=2.0, endless=True,
     ),
     Learner(
         "polyhedral-frank-wolfe", "frank_wolfe.PolyhedralFrankWolfe", "records",
         "online Frank-Wolfe by private choice of vertices (DP-POFW), many dimensions",
-        "_sums.Records", "_sum_noise.Vertices", ball=1.0,
+        ball=1.0,
     ),
     Learner(
         "noisy-ftrl", "oco.NoisyFTRL", "records",
         "follow the regularized leader on privately summed gradients (DP-FTRL)",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
+        ball=2.0, endless=True,
     ),
     Learner(
         "noisy-newton", "oco.NoisyNewton", "records",
         "Newton steps on privately summed gradients and curvatures, logistic and Huber losses",
-        "_sums.Records", "_sum_noise.LedByVectors", ball=2.0, endless=True,
+        ball=2.0, endless=True,
     ),
     Learner(
         "ctrl", "oco.CoupledRegularizedLeader", "records",
         "coupled regularized leader (CTRL), smooth convex losses, few switches",
-        "_coupled.Coupled", "_coupled.Transcripts", ball=2.0,
+        ball=2.0,
     ),
     Learner(
         "comw", "oco.ContinuousMultiplicativeWeights", "records",
         "continuous multiplicative weights (P-COMW), any convex Lipschitz losses",
-        "_coupled.Coupled", "_coupled.Transcripts",
     ),
     Learner(
         "lipschitz", "oco.LipschitzLearner", "surface",
         "Lipschitz losses, not necessarily convex, in one or two dimensions",
-        "_sums.Losses", "_sum_noise.LedByWeights",
     ),
     Learner(
         "prefix-hedge", "experts.PrefixHedge", "experts",
         "Hedge on private prefix sums, against one expert",
-        "_sums.Losses", "_sum_noise.LedByWeights",
     ),
     Learner(
         "epoch-selector", "experts.EpochSelector", "experts",
         "a private choice at the end of doubling epochs, stationary losses",
-        "_selections.Epochs", "_selections.EpochTranscripts", endless=True,
+        endless=True,
     ),
     Learner(
         "window-selector", "experts.WindowSelector", "experts",
         "a private choice at the end of windows of bounded length, losses of a law that shifts",
-        "_selections.Epochs", "_selections.EpochTranscripts", endless=True,
+        endless=True,
     ),
     Learner(
         "shift-detector", "experts.ShiftDetector", "experts",
         "restarts on private alarms, losses of a law that shifts",
-        "_selections.EpochsWithAlarms", "_selections.EpochTranscripts", endless=True,
+        endless=True,
     ),
     Learner(
         "oblivious-tracker", "experts.ObliviousTracker", "experts",
         "tracks sequences of experts, losses fixed in advance",
-        "_experts.Tracker", "_experts.TrackedPaths",
     ),
     Learner(
         "batch-share", "experts.BatchShare", "experts",
         "noisy batched share, also against losses that react",
-        "_experts.Batches", "_experts.ReleasedBatches",
     ),
     Learner(
         "linucb", "bandits.LinUCB", "arms",
         "contextual linear bandit (DP-LinUCB), a few dimensions",
-        "_bandits.Statistics", "_sum_noise.ReleasedStatistics",
     ),
     Learner(
         "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",
         "contextual bandit with sparse coefficients (DP-HDB), many dimensions",
-        "_bandits.Arms", "_bandits.ArmReleases",
     ),
     Learner(
         "sufficient-statistics", "frank_wolfe.SufficientStatistics", "batch",
         "ridge regression on second moments released once, squared loss, no stream",
-        "_fits.Fits", "_fits.FitReleases",
     ),
     Learner(
         "continual-sum", "mechanisms.ContinualSum", "sums",
         "running sums of vectors, each with noise",
-        "_sums.Vectors", "_sum_noise.ReleasedSums", endless=True,
+        endless=True,
     ),
     Learner(
         "noisy-max", "mechanisms.NoisyMax", "scores",
         "the candidate of the largest noisy score, query by query",
-        "_selections.Selections", "_selections.DrawnSelections",
     ),
     Learner(
         "above-threshold", "mechanisms.AboveThreshold", "queries",
         "which queries exceed a threshold, until the alarms are used up",
-        "_selections.ThresholdTests", "_selections.ThresholdAnswers",
     ),
     Learner(
         "distribution-learner", "local.DistributionLearner", "reports",
@@ -184,7 +164,16 @@ LEARNERS = (
     ),
 )  # fmt: skip
 
-_BY_CLASS = {learner.class_name: learner for learner in LEARNERS}
+# Objects with states that are no learners: they publish more than one answer a record.
+MONITORS = (
+    Learner(
+        "monitor", "statistics.Monitor", "intervals",
+        "statistics of a stream, interval by interval: counts, means, histograms, quantiles",
+        endless=True,
+    ),
+)  # fmt: skip
+
+_BY_CLASS = {learner.class_name: learner for learner in (*LEARNERS, *MONITORS)}
 
 
 def own_class(kind: type) -> Learner | None:

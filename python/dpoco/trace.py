@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import Flags
+from dpoco._html import as_html
 from dpoco._validation import FloatArray, float_array, imported
 
 __all__ = ["RecordShares", "Trace"]
 
 NO_STREAM = "this trace has no stream: how its records were read is not known"
-
-Flags = Mapping[str, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -241,8 +241,6 @@ class Trace(ReadRecords):
         )
 
     def _repr_html_(self) -> str:
-        from dpoco.accounting.explanation import as_html
-
         facts = (
             f"average loss  {self.average_loss:.6g} over all {len(self):,} rounds\n"
             f"switches      {len(self.switches):,}"

@@ -74,26 +74,26 @@ def test_noise_for_people(n, rounds, separation):
         2, horizon=n, budget=BUDGET, participation=rule, bound=1.0
     )
     p = total.plan
-    assert (p.method, p.numerics, p.rates) == (
-        "blt_normalised",
-        "lattice",
-        found.decay + found.weights,
-    )
+    held = p.mechanism
+    own = held.factorisation
+    assert (own.kind, own.decay, own.weights) == ("blt_normalised", found.decay, found.weights)
+    assert held.grid > 0.0
     assert total.guarantee.person == (rounds, separation)
-    noise = p.noise_scale * continual_sum.worst_row_norm(p.correlation, n) / p.sensitivity
+    noise = held.scale * continual_sum.worst_row_norm(own, n) / 2.0
     assert noise * gaussian_mu(1.0, 1e-6) <= 1.01 * best
-    assert total.standard_deviation(n) < noise * p.sensitivity
-    assert type(p).from_dict(json.loads(json.dumps(p.to_dict()))) == p
+    assert total.standard_deviation(n) < noise * 2.0
+    assert dpoco.Plan.from_dict(json.loads(json.dumps(p.to_dict()))) == p
     again = dpoco.mechanisms.ContinualSum._from_bytes(total._to_bytes())
     assert (again.plan, again.guarantee) == (p, total.guarantee)
     # Everything is computed from what is stored: other rates need other noise.
+    usual = continual_sum.factorisation("blt_normalised", n)
     with pytest.raises(dpoco.BudgetExceeded):
         dpoco.mechanisms.ContinualSum(
             2,
             horizon=n,
             budget=BUDGET,
             participation=rule,
-            plan=replace(p, rates=None),
+            plan=replace(p, mechanism=replace(held, factorisation=usual)),
             bound=1.0,
         )
 

@@ -120,7 +120,7 @@ def test_worst_and_root_mean_square_errors(n, tree, buffered):
     assert max_error("blt", n) == pytest.approx(buffered, abs=5.5e-5)
 
 
-def test_worst_rounds_of_the_tree_exhaustively():
+def test_worst_rounds_of_the_trees_exhaustively():
     squares = np.asarray(row_norm("tree", np.arange(1, 3001), 3000)) ** 2
     for n in range(1, 3001):
         assert worst_row_norm("tree", n) ** 2 == pytest.approx(squares[:n].max(), rel=1e-12)

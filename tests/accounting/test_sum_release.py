@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dpoco.accounting import Budget, sum_release
-from dpoco.accounting.continual_sum import column_norm
+from dpoco.accounting.continual_sum import column_norm, lower_bound, max_error
 from dpoco.accounting.gaussian import gaussian_mu
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import noise_order
 from dpoco.errors import CalibrationError, StateError
 from dpoco.privacy.mechanisms.bounds import ClippedVector
@@ -30,14 +31,19 @@ def test_there_and_back(method, norm, noise, relation):
         30, horizon=777, budget=BUDGET, bound=1.5, norm=norm, method=method, noise=noise,
         relation=relation,
     )  # fmt: skip
-    g = sum_release.guarantee(p, budget=BUDGET)
+    g = sum_release.guarantee(p, budget=BUDGET, relation=relation)
     assert g.epsilon <= 1.0
     assert g.epsilon == pytest.approx(1.0, rel=1e-9)
-    assert g.mu == pytest.approx(p.mu, rel=1e-13)
+    total = p.mechanism
+    near = Neighbours(relation)
+    moved = total.summand.movement(near, total.order) * total.summand.inflation(total.order)
+    least = moved * column_norm(method, 777) / total.scale
+    assert least <= g.mu * (1.0 + 1e-13) <= least * (1.0 + 1e-4)  # what a lattice rounds
     assert g.change == relation
-    weaker = dataclasses.replace(p, noise_scale=p.noise_scale / math.sqrt(2), mu=123.0)
-    assert sum_release.guarantee(weaker, budget=BUDGET).epsilon > 1.4
-    assert sum_release.ContinualSumParameters.from_dict(json.loads(json.dumps(p.to_dict()))) == p
+    louder = dataclasses.replace(total, scale=total.scale / math.sqrt(2), grid=0.0, limit=0)
+    weaker = dataclasses.replace(p, mechanism=louder)
+    assert sum_release.guarantee(weaker, budget=BUDGET, relation=relation).epsilon > 1.4
+    assert Plan.from_dict(json.loads(json.dumps(p.to_dict()))) == p
 
 
 def test_the_largest_change_of_a_clipped_vector():
@@ -61,16 +67,16 @@ def test_the_largest_change_of_a_clipped_vector():
 
 
 def test_variance_and_scale():
-    p = sum_release.calibrate(2, horizon=1000, budget=BUDGET)
-    assert p.method == "blt_normalised"
-    assert p.lower_bound < p.max_error < 1.06 * p.lower_bound
-    p = sum_release.calibrate(2, horizon=1000, budget=BUDGET, method="blt")
-    assert p.noise_scale == pytest.approx(2 * column_norm("blt", 1000) / gaussian_mu(1.0, 1e-6))
-    assert math.sqrt(p.variance(1000)) == pytest.approx(27.6, abs=0.05)
-    assert p.variance(1) == pytest.approx(p.noise_scale**2, rel=1e-8)
-    assert p.variance(1) > p.noise_scale**2  # the grid of released sums
-    unknown = sum_release.calibrate(2, horizon=None, budget=BUDGET)
-    assert (unknown.horizon, unknown.method) == (10**9, "blt")
+    p = sum_release.calibrate(2, horizon=1000, budget=BUDGET).mechanism
+    assert p.factorisation.kind == "blt_normalised"
+    assert lower_bound(1000) < max_error(p.factorisation, 1000) < 1.06 * lower_bound(1000)
+    p = sum_release.calibrate(2, horizon=1000, budget=BUDGET, method="blt").mechanism
+    assert p.scale == pytest.approx(2 * column_norm("blt", 1000) / gaussian_mu(1.0, 1e-6))
+    assert math.sqrt(sum_release.variance(p, 1000)) == pytest.approx(27.6, abs=0.05)
+    assert sum_release.variance(p, 1) == pytest.approx(p.scale**2, rel=1e-8)
+    assert sum_release.variance(p, 1) > p.scale**2  # the grid of released sums
+    unknown = sum_release.calibrate(2, horizon=None, budget=BUDGET).mechanism
+    assert (unknown.pushes, unknown.factorisation.kind) == (10**9, "blt")
 
 
 def test_orders_follow_the_noise():
@@ -88,14 +94,16 @@ def test_orders_follow_the_noise():
 
 def test_refusals():
     good = sum_release.calibrate(2, horizon=10, budget=BUDGET)
-    for change in (
-        {"noise_scale": -1.0}, {"noise_scale": math.inf}, {"noise_scale": 0.0},
-        {"method": "auto"}, {"relation": "joint"}, {"norm_order": 3.0}, {"bound": 0.0},
-        {"dimension": 0},
+    record = good.to_dict()
+    for part, change in (
+        ("mechanism", {"scale": -1.0}), ("mechanism", {"scale": "inf"}),
+        ("mechanism", {"scale": "x"}), ("mechanism", {"order": 3.0}),
+        ("mechanism", {"more": 1}), ("mechanism", {"pushes": 11}), ("tuning", {"kind": "none"}),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"must|norm_order"):
-            dataclasses.replace(good, **change)
+        wrong = record | {part: {**(record[part] or {}), **change}}
+        with pytest.raises(StateError):
+            Plan.from_dict(wrong)
     with pytest.raises(StateError):
-        sum_release.ContinualSumParameters.from_dict(good.to_dict() | {"noise_scale": "x"})
+        Plan.from_dict(record | {"version": 2})
     with pytest.raises(CalibrationError):
         sum_release.calibrate(10**9, horizon=10**9, budget=BUDGET)

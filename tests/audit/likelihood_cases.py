@@ -288,6 +288,9 @@ def overclaiming(make, factor):
 def tampered(learner, parameters):
     """Put other parameters into a learner, and the description of them that engines read."""
     learner._plan = parameters
+    if isinstance(parameters, dpoco.Plan):
+        learner._mechanism = parameters.mechanism
+        return
     # Not that of a class that is accounted for once.
     known = (vars(cls).get("_accountant") for cls in type(learner).__mro__)
     accountant = next((each for each in known if isinstance(each, ModuleType)), None)

@@ -60,7 +60,7 @@ def coupled(name, **own):
 
     @functools.cache
     def parameters():
-        return _problems.plan(name, **own)
+        return _problems.parameters(name, **own)
 
     kind, _, domain, loss = _problems.parse(name)
     return lambda source: kind(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -48,10 +50,12 @@ T, COUNT = 3, 5000
 ROWS = np.ones((T, 1))
 KEYS = Source.seeded(3).words(4 * COUNT)
 OPTIONS = {"horizon": T, "budget": dpoco.Budget(1.0, 1e-3), "numerics": "float"}
-SUM = ContinualSum(1, **{"bound": 1.0, **OPTIONS}, source=Source.seeded(0))
-LOUD = ContinualSum(
-    1, **{"bound": 1.0, **OPTIONS, "budget": dpoco.Budget(0.1, 1e-3)}, source=Source.seeded(0)
-)
+
+
+@cache
+def total(epsilon):
+    options = {"bound": 1.0, **OPTIONS, "budget": dpoco.Budget(epsilon, 1e-3)}
+    return ContinualSum(1, **options, source=Source.seeded(0))
 
 
 def repeated(build):
@@ -63,7 +67,7 @@ def repeated(build):
 
 
 def honest(key):
-    return SUM._build_engine({"key": key, "stream": 1})
+    return total(1.0)._build_engine({"key": key, "stream": 1})
 
 
 def test_runs_all_over_the_count_are_compared():
@@ -90,7 +94,7 @@ def test_one_engine_that_is_built_otherwise_is_noticed(odd):
     strange = KEYS[4 * odd : 4 * odd + 4].tobytes()
 
     def build(key):
-        return (LOUD if key == strange else SUM)._build_engine({"key": key, "stream": 1})
+        return total(0.1 if key == strange else 1.0)._build_engine({"key": key, "stream": 1})
 
     built, out = repeated(build)
     assert built > COUNT

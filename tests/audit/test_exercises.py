@@ -13,7 +13,7 @@ import pytest
 import dpoco
 from dpoco.audit import Exercise, audit_learner, replay_audit, standard, standard_case
 from dpoco.audit._exercises import EXERCISES, exercise_attack
-from dpoco.audit._family import family_of
+from dpoco.audit._kinds import family_of
 from dpoco.audit.learner import replay_attack
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
@@ -281,6 +281,6 @@ def test_a_replay_without_bounds_says_that_it_saw_nothing(name):
 
 
 def test_a_learner_without_a_standard_case_is_told_what_to_register(monkeypatch):
-    monkeypatch.delitem(standard.CASES, "continual-sum")
-    with pytest.raises(ValueError, match=r"continual-sum has no .*registered in CASES"):
-        standard_case("ContinualSum")
+    monkeypatch.delitem(standard.CASES, "above-threshold")
+    with pytest.raises(ValueError, match=r"above-threshold has no .* none of domain, experts"):
+        standard_case("AboveThreshold")

@@ -13,7 +13,6 @@ refining".
 
 from __future__ import annotations
 
-import importlib
 import math
 
 import numpy as np
@@ -23,6 +22,7 @@ from scipy.stats import beta
 import dpoco
 from dpoco import _core
 from dpoco.accounting.continual_sum import release_grid
+from dpoco.audit._sum_noise import sum_alone
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall
 from dpoco.experts import PrefixHedge
@@ -178,7 +178,7 @@ COMMON = {"horizon": 6, "budget": BUDGET}
 
 
 def a_sum(method):
-    return "dpoco.mechanisms._mechanisms", lambda source, numerics: ContinualSum(
+    return lambda source, numerics: ContinualSum(
         D, method=method, numerics=numerics, source=source, **{"bound": 1.0, **COMMON}
     )
 
@@ -211,47 +211,38 @@ def bandit(source, numerics):
 
 MECHANISMS = {
     **{f"ContinualSum, {m}": a_sum(m) for m in ("blt", "blt_normalised", "tree", "toeplitz")},
-    "TreeFrankWolfe": ("dpoco.frank_wolfe._online", frank_wolfe),
-    "NoisyFTRL": ("dpoco.oco._noisy_ftrl", leader),
-    "PrefixHedge": ("dpoco.experts._weights", hedge),
-    "LinUCB": ("dpoco.bandits._learners", bandit),
+    "TreeFrankWolfe": frank_wolfe,
+    "NoisyFTRL": leader,
+    "PrefixHedge": hedge,
+    "LinUCB": bandit,
 }
 
 
-def settings_inside(monkeypatch, module, make, seed, numerics):
-    """What a mechanism tells the compiled sum inside, and its guarantee."""
-    seen = []
-    where = importlib.import_module(module)
-    original = where.continual_sum_settings
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            where, "continual_sum_settings", lambda *a: seen.append(original(*a)) or seen[-1]
-        )
-        made = make(Source.seeded(seed), numerics)
-    assert made.plan.numerics == numerics
-    (settings,) = seen
-    return settings, made.guarantee
+def sum_inside(make, seed, numerics):
+    """A mechanism's sum alone, its description, and the guarantee."""
+    made = make(Source.seeded(seed), numerics)
+    total = made._mechanism
+    assert (total.grid > 0.0) == (numerics == "lattice")
+    return sum_alone(total, Source.seeded(seed)._claim()), total, made.guarantee
 
 
-def released_sums(settings, first):
+def released_sums(total, description, first):
     """All sums of one vector of equal entries and then nothing."""
-    d, n = settings["dimension"], settings["horizon"]
-    clipper = _core.RecordClipper(d, 1e9, 2.0, np.inf)
-    rows, out = np.zeros((n, d)), np.empty((n, d))
+    shape = (description.pushes, description.summand.size)
+    rows, out = np.zeros(shape), np.empty(shape)
     rows[0] = first
-    _core.ContinualSum(settings, clipper).run(rows, out)
+    total.run(rows, out)
     return out
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_released_sums_show_nothing(name, monkeypatch):
-    module, make = MECHANISMS[name]
-    inside = [settings_inside(monkeypatch, module, make, seed, "lattice") for seed in (1, 2)]
-    settings, guarantee = inside[0]
-    scale, step = settings["scale"], release_grid(settings["scale"])
-    assert settings["grid"] > 0.0
-    entry = guarantee.sensitivity / math.sqrt(settings["dimension"])
-    pair = [released_sums(inside[x][0], x * entry) for x in (0, 1)]
+def test_released_sums_show_nothing(name):
+    make = MECHANISMS[name]
+    inside = [sum_inside(make, seed, "lattice") for seed in (1, 2)]
+    _, total, guarantee = inside[0]
+    scale, step = total.scale, release_grid(total.scale)
+    entry = guarantee.sensitivity / math.sqrt(total.summand.size)
+    pair = [released_sums(*inside[x][:2], x * entry) for x in (0, 1)]
     assert np.abs(pair[1][0]).max() > 0.0
     # 60 questions about 6 sums and 5 differences: 1e-6 in all is 6.5 deviations each.
     most = 6.5 + 0.71 * guarantee.mu
@@ -262,10 +253,9 @@ def test_released_sums_show_nothing(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_the_same_noise_added_in_doubles_shows_everything(name, monkeypatch):
-    module, make = MECHANISMS[name]
-    settings, guarantee = settings_inside(monkeypatch, module, make, 1, "float")
-    d, scale = settings["dimension"], settings["scale"]
+def test_the_same_noise_added_in_doubles_shows_everything(name):
+    _, total, guarantee = sum_inside(MECHANISMS[name], 1, "float")
+    d, scale = total.summand.size, total.scale
     entry = guarantee.sensitivity / math.sqrt(d)
     pair = [x * entry + dpoco.noise.gaussian(Source.seeded(50 + x), d, scale=scale) for x in (0, 1)]
     found, question = clues(pair, scale, release_grid(scale))
@@ -276,7 +266,7 @@ def test_the_same_noise_added_in_doubles_shows_everything(name, monkeypatch):
 def decisions(name, secret, numerics):
     """What a learner publishes after one record: many numbers computed from a released sum."""
     source = Source.seeded(90 + secret)
-    learner = MECHANISMS[name][1](source, numerics)
+    learner = MECHANISMS[name](source, numerics)
     if name == "LinUCB":
         learner.decide(np.full(240, 240.0**-0.5))
         learner.observe(float(secret))

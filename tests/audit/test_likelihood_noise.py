@@ -113,7 +113,7 @@ def test_noise_that_is_used_again_is_caught():
         def push(self, value):
             released = super().push(value)
             state = np.frombuffer(self._engine.state(), dtype="<u8")
-            total = state[2 : 2 + self.plan.dimension].view(np.float64)
+            total = state[2 : 2 + self._mechanism.summand.size].view(np.float64)
             if self.first is None:
                 self.first = released - total
             return total + self.first

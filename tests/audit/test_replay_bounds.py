@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.descriptions import unchecked
 
 import dpoco
 from dpoco.audit import replay_audit
@@ -39,8 +40,11 @@ def test_an_understated_sensitivity_is_caught(name):
     def liar(source):
         learner = make(source)
         small = 0.99 * honest.changes[quantity][0]
-        own = {"leaf_bound": 0.5 * small} if name.startswith("Poly") else {"sensitivity": small}
-        learner._plan = replace(learner.plan, **own)
+        if name.startswith("Poly"):
+            learner._plan = replace(learner.plan, leaf_bound=0.5 * small)
+            return learner
+        summand = unchecked(learner._mechanism.summand, movement=lambda *_: small)
+        learner._mechanism = unchecked(learner._mechanism, summand=summand)
         return learner
 
     caught = replay_audit(liar, stream, replacements)
@@ -56,8 +60,8 @@ def test_noise_below_the_claim_is_caught(name):
 
     def liar(source):
         learner = make(source)
-        p = learner.plan
-        learner._plan = replace(p, noise_scale=0.1 * p.noise_scale)
+        total = learner._mechanism
+        learner._mechanism = unchecked(total, scale=0.1 * total.scale)
         return learner
 
     caught = replay_audit(liar, stream, replacements)

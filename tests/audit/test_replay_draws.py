@@ -101,8 +101,12 @@ def test_noise_that_is_used_again_is_caught():
             if claim is None:
                 return super().push(value)
             before = np.frombuffer(self._engine.state(), dtype="<u8")
-            total = before[2 : 2 + self.plan.dimension].view(np.float64)
-            self._set_up(self._arguments, replace(self.plan, bound=1e9), True, claim)
+            total = before[2 : 2 + self._mechanism.summand.size].view(np.float64)
+            vector = replace(self._mechanism.summand, bound=1e9)
+            wide = replace(
+                self.plan, mechanism=replace(self._mechanism, summand=vector, grid=0.0, limit=0)
+            )
+            self._set_up(self._arguments, wide, True, claim)
             return super().push(np.asarray(value) + total)
 
     def make(source):

@@ -257,44 +257,44 @@ def around(**fields):
 DEEP = "[" * 100_000 + "]" * 100_000
 NESTED = '{"kind": "parts", "how": "together", "lemma": "", "parts": [' * 2000 + "]}" * 2000
 MALFORMED = {
-    "a weight that vanishes": weights(5e-324),
-    "a weight as text": weights("0.5"),
-    "an epsilon twice": '{"epsilon": 0.1, ' + json.dumps(record("hedge"))[1:],
-    "a unit twice": json.dumps(record("hedge"))[:-1] + ', "unit": "one round"}',
-    "a number as text": record("hedge", epsilon="1.0"),
-    "a bool as number": record("hedge", delta=True),
-    "a count as number": record("hedge", delta=0),
-    "NaN": json.dumps(record("hedge", epsilon=math.nan)),
-    "Infinity": json.dumps(record("hedge", regret_bound=math.inf)),
-    "no rounds": record("hedge", horizon=0),
-    "fewer than none": record("hedge", horizon=-1),
-    "rounds as a number": record("hedge", horizon=1e30),
-    "too many rounds": record("hedge", horizon=10**30),
-    "as many as nobody counts": json.dumps(record("hedge")).replace(
+    "a weight that vanishes": lambda: weights(5e-324),
+    "a weight as text": lambda: weights("0.5"),
+    "an epsilon twice": lambda: '{"epsilon": 0.1, ' + json.dumps(record("hedge"))[1:],
+    "a unit twice": lambda: json.dumps(record("hedge"))[:-1] + ', "unit": "one round"}',
+    "a number as text": lambda: record("hedge", epsilon="1.0"),
+    "a bool as number": lambda: record("hedge", delta=True),
+    "a count as number": lambda: record("hedge", delta=0),
+    "NaN": lambda: json.dumps(record("hedge", epsilon=math.nan)),
+    "Infinity": lambda: json.dumps(record("hedge", regret_bound=math.inf)),
+    "no rounds": lambda: record("hedge", horizon=0),
+    "fewer than none": lambda: record("hedge", horizon=-1),
+    "rounds as a number": lambda: record("hedge", horizon=1e30),
+    "too many rounds": lambda: record("hedge", horizon=10**30),
+    "as many as nobody counts": lambda: json.dumps(record("hedge")).replace(
         '"horizon": 37', '"horizon": ' + "9" * 5000
     ),
-    "a version that is true": record("hedge", version=True),
-    "a version as number": record("hedge", version=2.0),
-    "a field of somebody's": record("hedge", verified=True),
-    "brackets": DEEP,
-    "parts in parts": json.dumps(record("hedge", description=7)).replace(
+    "a version that is true": lambda: record("hedge", version=True),
+    "a version as number": lambda: record("hedge", version=2.0),
+    "a field of somebody's": lambda: record("hedge", verified=True),
+    "brackets": lambda: DEEP,
+    "parts in parts": lambda: json.dumps(record("hedge", description=7)).replace(
         '"description": 7', f'"description": {NESTED}'
     ),
-    "persons that are half": record("ftrl of people", person=[1.5, 1]),
-    "conditions that are none": record("hedge", conditions=[1]),
+    "persons that are half": lambda: record("ftrl of people", person=[1.5, 1]),
+    "conditions that are none": lambda: record("hedge", conditions=[1]),
 }
 HELD = {
-    "an object of somebody's": around(),
-    "another schema": around(schema="my.audit/1", verdict="safe"),
-    "a plan with more": around(schema="dpoco.plan/1", approved_by="the authority"),
-    "lists of lists": [[record("hedge")]],
-    "an empty list": [],
+    "an object of somebody's": lambda: around(),
+    "another schema": lambda: around(schema="my.audit/1", verdict="safe"),
+    "a plan with more": lambda: around(schema="dpoco.plan/1", approved_by="the authority"),
+    "lists of lists": lambda: [[record("hedge")]],
+    "an empty list": lambda: [],
 }
 
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_reading_is_strict(tmp_path, name):
-    held = MALFORMED[name]
+    held = MALFORMED[name]()
     text = held if isinstance(held, str) else json.dumps(held)
     assert refused(text)
     path = written(tmp_path / "c.json", text)
@@ -306,7 +306,7 @@ def test_reading_is_strict(tmp_path, name):
 
 @pytest.mark.parametrize("name", HELD)
 def test_what_surrounds_a_guarantee_is_known(tmp_path, invoke, name):
-    path = written(tmp_path / "c.json", HELD[name])
+    path = written(tmp_path / "c.json", HELD[name]())
     for options in ((), ("--independent",)):
         assert ": not one: " in invoke("verify", *options, path, code=2).stdout
     invoke("explain", path, code=2)

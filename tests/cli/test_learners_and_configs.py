@@ -74,12 +74,12 @@ def test_any_option_of_the_constructor_reaches_the_learner(table, tmp_path, answ
     given = ("--option", "step-size=0.25", "--option", "numerics=lattice", "--option", "batch=3")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
     assert report.settings["command"]["option"] == [word for word in given if "=" in word]
-    found = {name: report.plan[name] for name in ("step_size", "numerics", "batch")}
+    found = {name: report.parameters[name] for name in ("step_size", "numerics", "batch")}
     assert found == {"step_size": 0.25, "numerics": "lattice", "batch": 3}
     # Without its usual step.
     given = ("--loss", "squared", "--range", "alarm=0:1", "--option", "statistics=quadratic")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
-    assert report.plan["step_size"] is None
+    assert report.parameters["step_size"] is None
 
 
 def test_a_file_on_the_command_line_wins_over_that_of_a_configuration(table, invoke, report_of):

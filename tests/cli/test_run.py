@@ -200,7 +200,7 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
 
     assert "--resume" in refused(*common, "state")
     more = refused(*common, "state", "--resume", "--epsilon", 4)
-    assert "of epsilon = 1, differs in its parameters: repeat the options" in more
+    assert "of epsilon = 1, differs in its plan: repeat the options" in more
     resumed = invoke(*common, "state", "--resume", "--skip-played")
     assert "continued after round 150" in resumed.stdout
     assert "rows: 150 skipped, 250 played, 0 left out beyond the horizon" in resumed.stdout

@@ -275,14 +275,14 @@ def reports_show_no_data(_):
 @fault(ContinualSum, "_build_engine")
 def replays_move_no_more_than_stated(build):
     def loose(self, claim):
-        kept = self._plan
-        self._plan = dpoco.mechanisms.ContinualSum(
-            3, horizon=kept.horizon, budget=None, bound=3.0
-        )._plan
+        kept = self._mechanism
+        self._mechanism = dpoco.mechanisms.ContinualSum(
+            3, horizon=kept.pushes, budget=None, bound=3.0
+        )._mechanism
         try:
             return build(self, claim)
         finally:
-            self._plan = kept
+            self._mechanism = kept
 
     return loose
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import fields
+from dataclasses import field, fields, make_dataclass
 
 import pytest
+from tests.descriptions import unchecked
 
 import dpoco
 from dpoco import _core
@@ -13,14 +14,16 @@ from dpoco._calibrated import Calibrated
 from dpoco.audit._contract import _first, _listed
 from dpoco.audit._family import quiet
 from dpoco.learners import LEARNERS
-from dpoco.mechanisms import ContinualSum
 from dpoco.oco import NoisyFTRL
 from dpoco.privacy.mechanisms.base import Nothing, Open
 from dpoco.privacy.records import Description
 
 from .variants import VARIANTS
 
+# Engines that read their description need not repeat it.
+READS = ("continual-sum",)
 BUILT = [each.name for each in LEARNERS if each.plays not in ("reports", "pairs")]
+BUILT = [name for name in BUILT if name not in READS]
 SUBJECTS = [*BUILT, *VARIANTS]
 
 # Fields that nothing compiled has, and why.
@@ -120,11 +123,9 @@ def test_noise_that_is_halved_on_the_way_to_the_engine_is_refused(factor, monkey
     def weaker(total, claim):
         return {**settings(total, claim), "scale": factor * total.scale}
 
-    for module in (_mechanisms, _noisy_ftrl):
+    for module in (_noisy_ftrl,):
         monkeypatch.setattr(module, "continual_sum_settings", weaker)
     budget = dpoco.Budget(1.0, 1e-6)
-    with pytest.raises(dpoco.BudgetExceeded, match="another scale"):
-        ContinualSum(3, horizon=9, budget=budget, bound=1.0)
     with pytest.raises(dpoco.BudgetExceeded, match="another scale"):
         NoisyFTRL(dpoco.domains.LpBall(2), dpoco.losses.LinearLoss(1.0), horizon=9, budget=budget)
 
@@ -132,3 +133,57 @@ def test_noise_that_is_halved_on_the_way_to_the_engine_is_refused(factor, monkey
 def test_only_engines_are_described():
     with pytest.raises(TypeError):
         _core.described(object())
+
+
+def descriptions(value, path=()):
+    """Every description inside one, with the fields that lead there."""
+    if isinstance(value, Description):
+        yield path, value
+        for each in fields(value):
+            if each.init:
+                yield from descriptions(getattr(value, each.name), (*path, each.name))
+    elif isinstance(value, tuple):
+        for i, each in enumerate(value):
+            yield from descriptions(each, (*path, i))
+
+
+def with_part(value, path, part):
+    """The description with another part at a path, checked by nobody."""
+    if not path:
+        return part
+    first, *rest = path
+    if isinstance(value, tuple):
+        return tuple(with_part(x, rest, part) if i == first else x for i, x in enumerate(value))
+    return unchecked(value, **{first: with_part(getattr(value, first), rest, part)})
+
+
+def with_field(value):
+    """The description with a field that no engine has read so far."""
+    last = [("hint", int, field(default=1))]
+    more = make_dataclass("More", last, bases=(type(value),), init=False, frozen=True)
+    made = object.__new__(more)
+    for name in (each.name for each in fields(value) if each.init):
+        object.__setattr__(made, name, getattr(value, name))
+    object.__setattr__(made, "hint", 1)
+    return made
+
+
+@pytest.mark.parametrize("name", READS)
+def test_engines_read_every_field_or_refuse(name):
+    with quiet():
+        learner = _listed(name).first
+    whole, claim = learner._mechanism, {"key": bytes(32), "stream": 1}
+    found = list(descriptions(whole))
+    assert len(found) > 2
+    for path, part in found:
+        learner._mechanism = with_part(whole, path, with_field(part))
+        with pytest.raises(TypeError, match="hint is not enforced"):
+            learner._build_engine(claim)
+        learner._mechanism = with_part(whole, path, None)
+        with pytest.raises(TypeError, match=r"dataclass|must be"):
+            learner._build_engine(claim)
+    learner._mechanism = whole
+    learner._build_engine(claim)
+    for more in ({"hint": 1}, {"key": "0" * 32}, {"stream": -1}):
+        with pytest.raises(TypeError):
+            learner._build_engine(claim | more)

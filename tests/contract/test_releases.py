@@ -16,6 +16,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 import pytest
 from tests.bits import WORDS, hashed, platform, spoiled_states
 from tests.contract.variants import VARIANTS
+from tests.descriptions import unchecked
 
 from dpoco import _core
 from dpoco._state import unpack
@@ -30,6 +32,7 @@ from dpoco.audit import contract_checks
 from dpoco.audit._contract import _listed, _subject
 from dpoco.errors import StateError
 from dpoco.learners import LEARNERS
+from dpoco.privacy.records import Description, written
 from dpoco.random import Source
 
 FILE = Path(os.environ.get("DPOCO_RELEASES", Path(__file__).with_name("releases.json")))
@@ -135,13 +138,20 @@ def plain(value: Any) -> Any:
         return [(key, plain(value[key])) for key in sorted(value) if key != "key"]
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, Description):
+        return plain(written(value))
     if isinstance(value, np.ndarray | np.generic):
         return value.shape, value.tobytes()
     return value if isinstance(value, str | int | float | bytes | None) else type(value).__name__
 
 
 def with_one_replaced(value: Any, others: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
-    """Yield copies of a dict, list or tuple, each with one of its values replaced by another."""
+    """Yield copies of a dict, list, tuple or description, each with one value replaced."""
+    if isinstance(value, Description):
+        names = [each.name for each in fields(value) if each.init]
+        for name, other in ((n, o) for n in names for o in others(getattr(value, n))):
+            yield unchecked(value, **{name: other})
+        return
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in items:
         for other in others(each):
@@ -158,7 +168,7 @@ def spoiled(value: Any) -> Iterator[Any]:
         yield 0
     elif isinstance(value, float):
         yield from (math.nan, math.inf, -1.0, 0.0)
-    elif isinstance(value, dict | list | tuple):
+    elif isinstance(value, dict | list | tuple | Description):
         yield from with_one_replaced(value, spoiled)
 
 
@@ -182,7 +192,7 @@ def moved(value: Any) -> Iterator[Any]:
         yield from OTHER_DOMAINS
     elif isinstance(value, CLIPPER):
         yield from OTHER_CLIPPERS
-    elif isinstance(value, dict | list | tuple):
+    elif isinstance(value, dict | list | tuple | Description):
         if isinstance(value, list):
             yield from ([], value[:-1])
         yield from with_one_replaced(value, moved)

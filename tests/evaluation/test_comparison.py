@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -96,9 +97,13 @@ def test_figures_take_a_comparison_and_show_themselves(comparison):
     pytest.importorskip("matplotlib")
     drawn = {
         draw: draw(comparison)
-        for draw in (plotting.plot_loss, plotting.plot_regret, plotting.plot_regret_per_round,
-                     plotting.plot_comparison)
-    }  # fmt: skip
+        for draw in (
+            plotting.plot_loss,
+            plotting.plot_regret,
+            partial(plotting.plot_regret, per_round=True),
+            plotting.plot_comparison,
+        )
+    }
     for axes in drawn.values():
         assert axes._repr_png_().startswith(b"\x89PNG")
         assert axes.figure._repr_png_().startswith(b"\x89PNG")

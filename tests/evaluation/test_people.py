@@ -26,27 +26,27 @@ LOSSES = np.random.default_rng(2).uniform(size=(T, 3))
 WHO = np.random.default_rng(3).integers(0, 9, T)
 FUNCTIONS = [lambda x, at=at: np.abs(x[:, 0] - at) for at in LOSSES[:, 0]]
 TERMS = {"horizon": T, "budget": BUDGET, "participation": RULE}
-# An evaluation, and the learner that it plays with what that takes.
+# A game, and the learner that it plays with what that takes.
 CASES = {
     "records": (
-        lambda **how: evaluation.compare_private(STREAM, *PROBLEM, learner=NoisyFTRL, **how),
+        lambda **how: evaluation.game_of_records(NoisyFTRL, STREAM, *PROBLEM, **how),
         lambda **terms: NoisyFTRL(*PROBLEM, **terms),
         (STREAM.features, STREAM.labels),
     ),
     "experts": (
-        lambda **how: evaluation.compare_private_experts(LOSSES, PrefixHedge, **how),
+        lambda **how: evaluation.game_of_experts(PrefixHedge, LOSSES, **how),
         lambda **terms: PrefixHedge(3, **terms),
         (LOSSES,),
     ),
     "arms": (
-        lambda **how: evaluation.compare_private_bandit(
-            STREAM.features, LOSSES, LinUCB, context_bound=1.0, **how
+        lambda **how: evaluation.game_of_arms(
+            LinUCB, STREAM.features, LOSSES, context_bound=1.0, **how
         ),
         lambda **terms: LinUCB(3, D, reward_bound=0.5, **{"context_bound": 1.0, **terms}),
         (STREAM.features, LOSSES - 0.5),
     ),
     "surface": (
-        lambda **how: evaluation.compare_private_lipschitz(
+        lambda **how: evaluation.game_of_functions(
             FUNCTIONS, Box([0.0], [1.0]), lipschitz=1.0, **how
         ),
         lambda **terms: LipschitzLearner(Box([0.0], [1.0]), lipschitz=1.0, **terms),
@@ -57,15 +57,15 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_report_is_of_the_learner_that_keeps_to_the_rule(name):
-    compare, make, data = CASES[name]
+    game, make, data = CASES[name]
     started = []
     how = {"budget": BUDGET, "seed": 4, "progress": lambda *told: started.append(told)}
     with pytest.raises(TypeError, match=r"^persons must be given, because the learner enforces"):
-        compare(**how, participation=RULE)
+        evaluation.compare_private(game(participation=RULE), **how)
     with pytest.raises(TypeError, match=r"^persons would be ignored"):
-        compare(**how, persons=WHO)
+        evaluation.compare_private(game(persons=WHO), **how)
     assert not started
-    report = compare(**how, participation=RULE, persons=WHO)
+    report = evaluation.compare_private(game(participation=RULE, persons=WHO), **how)
     assert report.guarantee["person"] == [2, 5]
     assert report.guarantee["epsilon"] == pytest.approx(4.0, rel=1e-5)
     trace = make(**TERMS, source=Source.seeded(4)).run(*data, persons=WHO)

@@ -10,7 +10,7 @@ import pytest
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
-from dpoco.evaluation import RunReport, class_rewards, compare_private_bandit
+from dpoco.evaluation import RunReport, class_rewards, compare_private, game_of_arms
 
 T, D = 3000, 3
 GENERATOR = np.random.default_rng(4)
@@ -21,16 +21,13 @@ BUDGET = dpoco.Budget(4.0, 1e-5)
 
 
 def play(learner=LinUCB, **options):
-    defaults = {"budget": BUDGET, "seed": 7, "context_bound": 1.5, "exploration": 0.1}
+    budget, defaults = BUDGET, {"context_bound": 1.5, "exploration": 0.1}
     if learner is not LinUCB:
         budget = dpoco.Budget(22.0, 1e-5)  # for so few rounds
-        defaults = {
-            "budget": budget,
-            "seed": 7,
-            "domain": LpBall(D, 1.0, 1.0),
-            "context_bound": 1.0,
-        }
-    return compare_private_bandit(CONTEXTS, REWARDS, learner, **{**defaults, **options})
+        defaults = {"domain": LpBall(D, 1.0, 1.0), "context_bound": 1.0}
+    how = {name: options.pop(name) for name in ("repeats", "snapshot") if name in options}
+    game = game_of_arms(learner, CONTEXTS, REWARDS, **{**defaults, **options})
+    return compare_private(game, budget, seed=7, **how)
 
 
 def test_classes_are_arms():
@@ -60,7 +57,7 @@ def test_losses_are_what_rewards_miss_and_the_learner_reads_its_own_arm_only():
     assert report.private.average_losses == (pytest.approx(1.0 - right.mean()),)
     assert report.private.switches == (np.count_nonzero(np.diff(trace.actions)),)
     assert (report.guarantee["change"], report.guarantee["view"]) == ("replace", "others")
-    assert report.plan["reward_bound"] == 0.5
+    assert report.parameters["reward_bound"] == 0.5
 
 
 def test_comparators_are_those_of_hindsight():
@@ -87,8 +84,8 @@ def test_a_context_with_a_gap_is_zero_for_comparators_too():
     contexts, empty = CONTEXTS[:300].copy(), CONTEXTS[:300].copy()
     contexts[::3, 0], empty[::3] = np.nan, 0.0
     given, zeroed = (
-        compare_private_bandit(
-            rows, REWARDS[:300], LinUCB, budget=BUDGET, seed=7, context_bound=1.5
+        compare_private(
+            game_of_arms(LinUCB, rows, REWARDS[:300], context_bound=1.5), BUDGET, seed=7
         )
         for rows in (contexts, empty)
     )
@@ -117,13 +114,13 @@ def test_reports_without_further_players_are_read():
 
 def test_a_range_of_rewards_is_used_whole_and_missing_ones_are_its_middle():
     wide = play(reward_range=(-3.0, 1.0))
-    assert wide.plan["reward_bound"] == 2.0
+    assert wide.parameters["reward_bound"] == 2.0
     # Rewards 0 and 1 of a range that ends at 1: the same losses, with more noise.
     assert wide.best_constant["average_loss"] == pytest.approx(LABELS.mean())
     table = REWARDS.copy()
     table[:100] = np.nan
-    report = compare_private_bandit(
-        CONTEXTS, table, LinUCB, budget=BUDGET, seed=7, context_bound=1.5
+    report = compare_private(
+        game_of_arms(LinUCB, CONTEXTS, table, context_bound=1.5), BUDGET, seed=7
     )
     lost = 0.5 * 100 + LABELS[100:].sum()
     assert report.best_constant["total_loss"] == pytest.approx(lost)
@@ -131,7 +128,7 @@ def test_a_range_of_rewards_is_used_whole_and_missing_ones_are_its_middle():
 
 def test_a_logistic_link_has_rewards_in_the_unit_interval():
     report = play(HighDimensionalBandit, link="logistic", domain=LpBall(D, 1.0, 4.0))
-    assert report.plan["link"] == "logistic"
+    assert report.parameters["link"] == "logistic"
     assert report.best_constant["average_loss"] == pytest.approx(LABELS.mean())
     with pytest.raises(ValueError, match="logistic"):
         play(HighDimensionalBandit, link="logistic", reward_range=(0.0, 2.0))
@@ -152,4 +149,4 @@ def test_bad_arguments(change, error, message):
     with pytest.raises(error, match=message):
         play(**change)
     with pytest.raises(ValueError, match="same number of rounds"):
-        compare_private_bandit(CONTEXTS[:10], REWARDS[:12], LinUCB, budget=BUDGET)
+        game_of_arms(LinUCB, CONTEXTS[:10], REWARDS[:12])

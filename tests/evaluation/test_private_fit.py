@@ -9,7 +9,13 @@ import pytest
 
 import dpoco
 from dpoco.domains import LpBall
-from dpoco.evaluation import FitReport, best_fixed_decision, compare, compare_private_fit
+from dpoco.evaluation import (
+    FitReport,
+    best_fixed_decision,
+    compare,
+    compare_private_fit,
+    game_of_records,
+)
 from dpoco.frank_wolfe import SufficientStatistics
 from dpoco.losses import SquaredLoss
 
@@ -19,9 +25,10 @@ BUDGET = dpoco.Budget(4.0, 1e-5)
 
 
 def fit(**options):
-    return compare_private_fit(
-        STREAM, *PROBLEM, SufficientStatistics, **{"budget": BUDGET, "seed": 3, **options}
-    )
+    how = {"repeats": 1, "progress": None, "seed": 3}
+    how.update({name: options.pop(name) for name in how if name in options})
+    game = game_of_records(SufficientStatistics, STREAM, *PROBLEM, **options)
+    return compare_private_fit(game, BUDGET, **how)
 
 
 def test_losses_are_of_the_released_decision_on_all_records():
@@ -65,9 +72,9 @@ def test_reports_are_read_back_and_hang_on_the_seed():
 
 
 def test_records_past_the_number_are_left_out():
-    report = fit(records=100)
-    assert report.stream["rounds"] == report.plan["records"] == 100
-    assert fit(records=10_000).plan["records"] == 400
+    report = fit(horizon=100)
+    assert report.stream["rounds"] == report.parameters["records"] == 100
+    assert fit(horizon=10_000).parameters["records"] == 400
 
 
 def test_fits_are_offline_rows_of_a_comparison():

@@ -9,7 +9,7 @@ import pytest
 
 import dpoco
 from dpoco.domains import Box
-from dpoco.evaluation import RunReport, compare_private_lipschitz
+from dpoco.evaluation import RunReport, compare_private, game_of_functions
 from dpoco.oco import LipschitzLearner
 
 T = 1000
@@ -19,8 +19,8 @@ BUDGET = dpoco.Budget(4.0, 1e-5)
 
 
 def play(**options):
-    defaults = {"lipschitz": 1.0, "budget": BUDGET, "seed": 3}
-    return compare_private_lipschitz(LOSSES, Box([0.0], [1.0]), **{**defaults, **options})
+    game = game_of_functions(LOSSES, Box([0.0], [1.0]), lipschitz=1.0)
+    return compare_private(game, BUDGET, seed=3, **options)
 
 
 def test_a_running_median_is_learned_and_compared_with_the_median():
@@ -53,10 +53,8 @@ def test_runs_are_the_learners_own_and_snapshots_change_no_bit():
 def test_a_point_in_the_plane():
     points = np.random.default_rng(6).normal([0.3, -0.2], 0.1, size=(300, 2))
     losses = [lambda x, p=p: np.linalg.norm(x - p, axis=1) for p in points]
-    report = compare_private_lipschitz(
-        losses, Box([-1.0, -1.0], [1.0, 1.0]), lipschitz=1.0, budget=dpoco.Budget(20.0, 1e-3),
-        resolution=9, seed=1,
-    )  # fmt: skip
+    game = game_of_functions(losses, Box([-1.0, -1.0], [1.0, 1.0]), lipschitz=1.0, resolution=9)
+    report = compare_private(game, dpoco.Budget(20.0, 1e-3), seed=1)
     np.testing.assert_allclose(report.best_fixed["decision"], [0.25, -0.25])
     assert report.best_fixed["gap"] == pytest.approx(0.5 * np.hypot(0.25, 0.25))
     assert report.best_constant["decision"] == [0.0, 0.0]
@@ -64,4 +62,4 @@ def test_a_point_in_the_plane():
 
 def test_no_rounds():
     with pytest.raises(ValueError, match="rounds"):
-        compare_private_lipschitz([], Box([0.0], [1.0]), lipschitz=1.0, budget=BUDGET, horizon=5)
+        game_of_functions([], Box([0.0], [1.0]), lipschitz=1.0, horizon=5)

@@ -97,12 +97,12 @@ def test_no_records_and_no_stream(tmp_path):
     empty = learner.run(np.empty((0, 2)), []).nonprivate_records
     assert (empty.records, set(empty.shares.values())) == (0, {0.0})
     trace = learner.run(ROWS, np.zeros(5))
-    evaluation.save(trace, tmp_path / "trace.jsonl")
+    evaluation.save(trace, tmp_path / "trace.npz")
     bandit = free(LinUCB, 2, 2, context_bound=1.0, reward_bound=1.0).run(ROWS, np.zeros((5, 2)))
-    evaluation.save(bandit, tmp_path / "bandit.jsonl")
+    evaluation.save(bandit, tmp_path / "bandit.npz")
     for name in ("trace", "bandit"):
         with pytest.raises(ValueError, match="this trace has no stream"):
-            _ = evaluation.load(tmp_path / f"{name}.jsonl").nonprivate_records
+            _ = evaluation.load(tmp_path / f"{name}.npz").nonprivate_records
     assert pickle.loads(pickle.dumps(bandit)).nonprivate_records == bandit.nonprivate_records
 
 
@@ -136,16 +136,14 @@ def test_reports_count_the_rows_that_were_played():
     domain, loss = LpBall(3, 2.0, 1.0), losses.LogisticLoss(2.0)
     squared = losses.SquaredLoss(2.0, 1.0)
     budget = dpoco.Budget(1.0, 1e-5)
-    report = evaluation.compare_private(stream, domain, loss, budget=budget, horizon=200, seed=1)
-    fit = evaluation.compare_private_fit(
-        stream,
-        domain,
-        squared,
-        dpoco.frank_wolfe.SufficientStatistics,
-        budget=budget,
-        records=200,
-        seed=1,
+    game = evaluation.game_of_records(
+        dpoco.frank_wolfe.TreeFrankWolfe, stream, domain, loss, horizon=200
     )
+    report = evaluation.compare_private(game, budget, seed=1)
+    game = evaluation.game_of_records(
+        dpoco.frank_wolfe.SufficientStatistics, stream, domain, squared, horizon=200
+    )
+    fit = evaluation.compare_private_fit(game, budget, seed=1)
     for read in (report.nonprivate_records, fit.nonprivate_records):
         assert read["records"] == 200
         assert read["shares"] == {

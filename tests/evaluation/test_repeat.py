@@ -48,7 +48,7 @@ def test_entropy_is_fresh_without_a_seed(losses):
 
 def test_learners_of_experts_take_no_labels(losses):
     with pytest.raises(TypeError, match="no labels"):
-        evaluation.repeat_runs(build, losses, np.zeros(T), repeats=1)
+        evaluation.repeat(build, losses, np.zeros(T), repeats=1)
 
 
 @pytest.mark.parametrize("repeats", [0, [1, 1], [-1], [True]])
@@ -70,43 +70,6 @@ def test_seed_trees_tell_every_path_apart():
     for bad in ((-1,), (1.0,), (1, 2.0)):
         with pytest.raises((ValueError, TypeError)):
             SeedTree(*bad)
-
-
-def test_regret_is_that_of_the_comparators(losses):
-    trace = build(dpoco.random.Source.seeded(1)).run(losses)
-    fixed = evaluation.regret(trace, losses)
-    best = evaluation.best_expert(losses)
-    assert fixed.total == pytest.approx(trace.losses.sum() - best.total_loss)
-    assert fixed.total == pytest.approx(trace.regret(best)[-1])
-    moving = evaluation.regret(trace, losses, against="switching", switches=5)
-    sequence = evaluation.best_switching_sequence(losses, 5)
-    assert np.allclose(moving.curve, trace.regret(sequence))
-    assert moving.total > fixed.total
-    anywhere = evaluation.regret(trace, losses, against="interval")
-    assert anywhere.total == evaluation.interval_regret(trace.losses, losses) >= fixed.total
-    assert anywhere.curve is None
-
-
-def test_regret_of_a_convex_learner():
-    data = STREAM.features, STREAM.labels
-    trace = dpoco.oco.NoisyFTRL(*PROBLEM, horizon=T, budget=None).run(*data)
-    named = dict(zip(("domain", "loss"), PROBLEM, strict=True))
-    fixed = evaluation.regret(trace, *data, **named)
-    assert np.allclose(fixed.curve, trace.regret(evaluation.best_fixed_decision(*PROBLEM, *data)))
-    constant = evaluation.regret(trace, *data, against="constant", **named)
-    assert constant.total < fixed.total
-    with pytest.raises(ValueError, match="experts"):
-        evaluation.regret(trace, *data, against="interval", **named)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"against": "nobody"}, {"against": "switching"}, {"switches": 2}, {"against": "constant"},
-     {"labels": np.zeros(T)}, {"loss": dpoco.losses.SquaredLoss(1.0, 1.0)}],
-)  # fmt: skip
-def test_regret_refuses_what_does_not_fit(losses, options):
-    with pytest.raises((ValueError, TypeError)):
-        evaluation.regret(np.zeros(T), losses, **options)
 
 
 def test_windows_add_up_and_judge_before_learning():

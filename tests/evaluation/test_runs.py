@@ -12,7 +12,15 @@ import dpoco
 from dpoco import evaluation
 from dpoco.datasets import Stream
 from dpoco.domains import LpBall
-from dpoco.evaluation import SCHEMA, Curves, PlayedRuns, RunReport, compare_private, repeat_runs
+from dpoco.evaluation import (
+    SCHEMA,
+    Curves,
+    PlayedRuns,
+    RunReport,
+    compare_private,
+    game_of_records,
+    repeat,
+)
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import LinearLoss, LogisticLoss
 from dpoco.published import han_frank_wolfe
@@ -26,29 +34,21 @@ DOMAIN, LOSS = LpBall(D, 2.0, 3.0), LogisticLoss(1.0)
 BUDGET = dpoco.Budget(2.0, 1e-5)
 
 
-def compare(**changes):
-    return compare_private(
-        STREAM, DOMAIN, LOSS, **{"budget": BUDGET, "repeats": 3, "seed": 7, **changes}
-    )
+def game(stream=STREAM, domain=DOMAIN, **options):
+    return game_of_records(TreeFrankWolfe, stream, domain, LOSS, **options)
+
+
+def compare(options=(), **how):
+    return compare_private(game(**dict(options)), BUDGET, **{"repeats": 3, "seed": 7, **how})
 
 
 def build(source):
     return TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET, source=source)
 
 
-def test_repeats_are_independent_and_reproducible():
-    four = repeat_runs(build, FEATURES, LABELS, repeats=4, seed=1)
-    two = repeat_runs(build, FEATURES, LABELS, repeats=2, seed=1)
-    assert [trace.losses.tolist() for trace in two] == [t.losses.tolist() for t in four[:2]]
-    assert len({tuple(trace.losses) for trace in four}) == 4
-    for seed in (2, None):
-        other = repeat_runs(build, FEATURES, LABELS, repeats=1, seed=seed)
-        assert not np.array_equal(other[0].losses, four[0].losses)
-
-
 def test_progress_counts_every_round():
     seen = []
-    repeat_runs(
+    repeat(
         build, FEATURES, LABELS, repeats=3, progress=lambda done, total: seen.append((done, total))
     )
     assert seen == sorted(seen)
@@ -60,7 +60,8 @@ def test_progress_counts_every_round():
 
 def test_report_agrees_with_the_runs_it_describes():
     report = compare()
-    traces = repeat_runs(build, FEATURES, LABELS, repeats=3, seed=7)
+    root = dpoco.random.Source.seeded(7)
+    traces = [build(root).run(FEATURES, LABELS) for _ in range(3)]
     best = dpoco.evaluation.best_fixed_decision(DOMAIN, LOSS, FEATURES, LABELS)
     free = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=None).run(FEATURES, LABELS)
     for i, trace in enumerate(traces):
@@ -86,10 +87,10 @@ def test_report_agrees_with_the_runs_it_describes():
 
 
 def test_guarantee_and_parameters_are_the_learners():
-    report = compare(seed=None, batch=4, sum_method="tree")
+    report = compare({"batch": 4, "sum_method": "tree"}, seed=None)
     learner = TreeFrankWolfe(DOMAIN, LOSS, horizon=T, budget=BUDGET, batch=4, sum_method="tree")
     assert dpoco.Guarantee.from_dict(report.guarantee) == learner.guarantee
-    assert report.plan == learner.plan.to_dict()
+    assert report.parameters == learner.plan.to_dict()
     assert report.settings["batch"] == 4
     assert report.settings["seed"] is None
     assert "Proof:" in report.guarantee_text
@@ -145,17 +146,17 @@ def test_from_dict_refuses_anything_else():
 
 
 def test_shorter_horizon_leaves_rounds_out_and_a_longer_one_covers_more():
-    short = compare(horizon=100)
+    short = compare({"horizon": 100})
     assert short.rounds == 100
     assert short.guarantee["horizon"] == 100
-    assert compare(horizon=5 * T).guarantee["horizon"] == 5 * T
+    assert compare({"horizon": 5 * T}).guarantee["horizon"] == 5 * T
 
 
 def test_missing_records_cost_nobody_anything():
     features = FEATURES.copy()
     features[::3, 1] = np.nan
     stream = Stream("holes", features, LABELS, STREAM.feature_names, "classification")
-    report = compare_private(stream, DOMAIN, LOSS, budget=BUDGET, repeats=1, seed=7)
+    report = compare_private(game(stream), BUDGET, seed=7)
     kept = LABELS[np.isfinite(features).all(axis=1)]
     rate = kept.mean()
     entropy = -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
@@ -181,7 +182,7 @@ def test_interrupt_keeps_the_state_and_resume_continues_bit_for_bit(tmp_path, mo
     assert report.first_round == 250
     assert report.rounds == T - 250
     assert np.array_equal(dpoco.load(state).last_decision, dpoco.load(whole).last_decision)
-    (before,) = repeat_runs(build, FEATURES[:250], LABELS[:250], repeats=1, seed=7)
+    before = build(dpoco.random.Source.seeded(7)).run(FEATURES[:250], LABELS[:250])
     played = full.curves.private[-1] - before.losses.sum()
     assert report.curves.private[-1] == pytest.approx(played, rel=1e-12)
 
@@ -193,10 +194,10 @@ def test_rows_for_a_resumed_learner_are_new_rows(tmp_path):
         for part in (slice(0, 250), slice(250, None))
     ]
 
-    def play(stream, **changes):
-        return compare_private(stream, DOMAIN, LOSS, budget=BUDGET, seed=7, **changes)
+    def play(stream, **how):
+        return compare_private(game(stream, horizon=T), BUDGET, seed=7, **how)
 
-    first = play(halves[0], horizon=T, checkpoint=tmp_path / "state")
+    first = play(halves[0], checkpoint=tmp_path / "state")
     rest = play(halves[1], resume=dpoco.load(tmp_path / "state"), checkpoint=tmp_path / "state")
     assert rest.rows == {"skipped": 0, "played": T - 250, "beyond_horizon": 0}
     assert (rest.first_round, rest.rounds, rest.settings["horizon"]) == (250, T - 250, T)
@@ -210,14 +211,15 @@ def test_rows_for_a_resumed_learner_are_new_rows(tmp_path):
 
 
 def test_rows_beyond_the_horizon_are_counted(tmp_path):
-    report = compare(horizon=500, repeats=1, checkpoint=tmp_path / "state")
+    report = compare({"horizon": 500}, repeats=1, checkpoint=tmp_path / "state")
     assert report.rows == {"skipped": 0, "played": 500, "beyond_horizon": 100}
     assert report.stream["rounds"] == 500
-    played = compare(horizon=T + 30, repeats=1, checkpoint=tmp_path / "longer")
+    played = compare({"horizon": T + 30}, repeats=1, checkpoint=tmp_path / "longer")
     assert played.rows["beyond_horizon"] == 0
+    longer = dpoco.load(tmp_path / "longer")
     with pytest.raises(ValueError, match="already played every round of the stream"):
-        compare(repeats=1, resume=dpoco.load(tmp_path / "longer"), skip_played=True)
-    more = compare(repeats=1, resume=dpoco.load(tmp_path / "longer"))
+        compare({"horizon": T + 30}, repeats=1, resume=longer, skip_played=True)
+    more = compare({"horizon": T + 30}, repeats=1, resume=longer)
     assert more.rows == {"skipped": 0, "played": 30, "beyond_horizon": T - 30}
 
 
@@ -227,10 +229,10 @@ def test_resume_of_another_problem_is_refused(tmp_path):
     for skip_played in (False, True):
         with pytest.raises(ValueError, match="horizon of 600 rounds is used up: no row is played"):
             compare(repeats=1, resume=finished, skip_played=skip_played)
-    with pytest.raises(ValueError, match="epsilon = 2, differs in its parameters"):
-        compare(repeats=1, resume=finished, batch=2)
+    with pytest.raises(ValueError, match="epsilon = 2, differs in its plan"):
+        compare({"batch": 2}, repeats=1, resume=finished)
     with pytest.raises(ValueError, match="differs in its domain"):
-        compare_private(STREAM, LpBall(D, 2.0, 4.0), LOSS, budget=BUDGET, resume=finished)
+        compare_private(game(domain=LpBall(D, 2.0, 4.0)), BUDGET, resume=finished)
 
 
 def test_bad_arguments(tmp_path):
@@ -239,7 +241,7 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match="repeats"):
         compare(repeats=0)
     with pytest.raises(TypeError, match="generalised linear"):
-        compare_private(STREAM, DOMAIN, LinearLoss(1.0), budget=BUDGET)
+        game_of_records(TreeFrankWolfe, STREAM, DOMAIN, LinearLoss(1.0))
     with pytest.raises(ValueError, match="one entry per repetition"):
         PlayedRuns((1.0,), (), (1,))
     with pytest.raises(ValueError, match="one entry per round"):

@@ -10,7 +10,7 @@ import pytest
 import dpoco
 from dpoco.cli._options import UNASKED
 from dpoco.cli._problem import games_of
-from dpoco.evaluation.playing import play_game
+from dpoco.evaluation import compare_private
 from dpoco.learners import learner_named
 
 SEEDS = 20
@@ -25,7 +25,7 @@ def play(epsilon=1.0, **changes):
     asked = {**UNASKED, "stream": "shuttle", **changes}
     (game,) = games_of([learner_named("tree-frank-wolfe")], asked)
     budget = dpoco.Budget._over(epsilon, None, game.horizon)
-    return play_game(game, budget, repeats=SEEDS, seed=2024)
+    return compare_private(game, budget, repeats=SEEDS, seed=2024)
 
 
 def test_private_beats_the_best_constant_for_every_seed():

@@ -11,6 +11,7 @@ from tests.forged import Forged
 import dpoco
 from dpoco import _core
 from dpoco.accounting import continual_sum
+from dpoco.audit._sum_noise import sum_alone
 from dpoco.experts import PrefixHedge
 from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
@@ -41,10 +42,7 @@ class Reference:
     def __init__(self, learner, seed=1):
         self.p = p = learner.plan
         claim = Source.seeded(seed)._claim()
-        self.noise = _core.ContinualSum(
-            continual_sum_settings(learner._mechanism, claim),
-            _core.RecordClipper(p.experts, 1e9, 2.0, math.inf),
-        )  # fmt: skip
+        self.noise = sum_alone(learner._mechanism, claim)
         self.grid = continual_sum.release_grid(p.noise_scale)
         uniforms = np.empty(p.horizon)
         _core.Source(claim["key"], claim["stream"]).fill(1, uniforms)

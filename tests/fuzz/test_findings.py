@@ -101,7 +101,7 @@ def test_arrays_of_a_state_are_no_larger_than_it():
 def weights_state():
     learner = ContinuousMultiplicativeWeights(
         _problems.DOMAINS["ball"], LogisticLoss(1.0), horizon=24, budget=None,
-        plan=_problems.plan("weights dartboard ball logistic"),
+        plan=_problems.parameters("weights dartboard ball logistic"),
         source=Source.seeded(1),
     )  # fmt: skip
     rng = np.random.default_rng(1)

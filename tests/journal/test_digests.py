@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from journal_cases import EXPECTED, KEY, ROUNDS, cases, opened, played
 from journal_cases import FIRST as CASE
+from journal_cases import KEY, ROUNDS, cases, expected, opened, played
 
 import dpoco
 from dpoco import _core
@@ -121,7 +121,7 @@ def test_rotation_of_a_key_file(tmp_path):
     with opened(tmp_path) as journal:
         journal.rotate_key()
         stream = journal.open("a")
-        np.testing.assert_array_equal(played(stream, 0, 12), EXPECTED[:12])
+        np.testing.assert_array_equal(played(stream, 0, 12), expected()[:12])
         assert len(file.read()) == 3
         assert journal.forget("a", 8) == 8
         journal.rotate_key()
@@ -130,14 +130,14 @@ def test_rotation_of_a_key_file(tmp_path):
             played(stream, 7, 9)
     first = file.read()
     with opened(tmp_path) as journal:
-        np.testing.assert_array_equal(played(journal.open("a"), 8), EXPECTED[8:])
+        np.testing.assert_array_equal(played(journal.open("a"), 8), expected()[8:])
     file.change(drop=first[1:])
     with pytest.raises(dpoco.StateError, match="key"):
         opened(tmp_path)
     file.change(add=first[1:], drop=first[:1])
     with opened(tmp_path) as journal:
         stream = journal.open("a")
-        np.testing.assert_array_equal(played(stream, 12), EXPECTED[12:])
+        np.testing.assert_array_equal(played(stream, 12), expected()[12:])
         with pytest.raises(dpoco.StateError, match="key"):
             played(stream, 8)
 
@@ -156,7 +156,7 @@ def test_rotation_of_keys_that_the_caller_keeps(tmp_path):
     with pytest.raises(dpoco.StateError, match="key"):
         opened(tmp_path, key=KEY)
     with opened(tmp_path, key=[KEY, new]) as journal:
-        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open("a")), expected())
 
 
 def test_rotation_while_a_bandit_waits(tmp_path):
@@ -192,12 +192,12 @@ def test_forgetting_and_compacting(tmp_path):
             stream.release(4)
         assert journal.compact("a") == 7
         assert journal.compact("a") == 0
-        np.testing.assert_array_equal(played(stream, 5), EXPECTED[5:])
+        np.testing.assert_array_equal(played(stream, 5), expected()[5:])
         assert journal.forget("a", 8) == 5  # the batch of round 8 is kept as a whole
     with opened(tmp_path) as journal:
         stream = journal.open("a")
         assert stream.kept_from == 5
-        np.testing.assert_array_equal(stream.releases(5, ROUNDS), EXPECTED[5:])
+        np.testing.assert_array_equal(stream.releases(5, ROUNDS), expected()[5:])
         assert journal.forget("a", ROUNDS) == ROUNDS
         with pytest.raises(dpoco.StateError, match="not kept"):
             played(stream, ROUNDS - 1)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from crash_cases import FILES, Recorded, image, recorded
 from journal_cases import (
-    EXPECTED,
     FIRST,
     KEY,
     ROUNDS,
     VALUES,
     QuickStore,
+    expected,
     opened,
     played,
     sums,
@@ -47,7 +47,7 @@ def readable(place):
     data = b"".join((place / name).read_bytes() for name in FILES if (place / name).exists())
     learner = FIRST.make(1)
     key = learner._engine.state()[:32]  # of the noise: the same in every state of the stream
-    releases = [EXPECTED[turn].tobytes() for turn in range(2, 10)]  # of 0: zeros
+    releases = [expected()[turn].tobytes() for turn in range(2, 10)]  # of 0: zeros
     return sum(secret in data for secret in (NAME.encode(), b"Tree", b"arguments", key, *releases))
 
 
@@ -68,7 +68,7 @@ def test_nothing_readable_reaches_the_disk(tmp_path):
     assert max(counts[OLD]) == 0
     with opened(tmp_path / "False" / "live", encryption=BOTH) as journal:
         stream = played(journal.open(NAME), 4)
-        np.testing.assert_array_equal(stream, EXPECTED[4:])
+        np.testing.assert_array_equal(stream, expected()[4:])
 
 
 @pytest.mark.parametrize("before", [None, OLD])
@@ -97,14 +97,14 @@ def test_killed_at_any_statement_of_a_rotation(tmp_path, before):
             try:
                 with opened(place, encryption=key) as journal:
                     ends[key] += 1
-                    np.testing.assert_array_equal(played(journal.open(NAME), 4), EXPECTED[4:])
+                    np.testing.assert_array_equal(played(journal.open(NAME), 4), expected()[4:])
             except dpoco.StateError:
                 continue
     assert ends[before] > 10
     assert ends[after] >= 4
     assert sum(ends.values()) == last - first  # each image is under the one or the other
     with opened(tmp_path / "live", encryption=after) as journal:
-        np.testing.assert_array_equal(played(journal.open(NAME), 4), EXPECTED[4:])
+        np.testing.assert_array_equal(played(journal.open(NAME), 4), expected()[4:])
 
 
 def test_new_rows_are_under_the_newest_key_and_old_ones_stay_readable(tmp_path):
@@ -123,7 +123,7 @@ def test_new_rows_are_under_the_newest_key_and_old_ones_stay_readable(tmp_path):
     with opened(tmp_path, encryption=BOTH) as journal:
         journal.encrypt(NEW)
     with opened(tmp_path, encryption=NEW) as journal:
-        np.testing.assert_array_equal(played(journal.open(NAME)), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open(NAME)), expected())
         with pytest.raises(TypeError, match="must be an EncryptionKey"):
             journal.encrypt(None)
         with pytest.raises(TypeError, match="must be an EncryptionKey; got bytes"):
@@ -148,9 +148,9 @@ def test_a_rotation_that_fails_changes_nothing(tmp_path, monkeypatch):
             patch.setattr(journal._store, "put", fails)
             with pytest.raises(OSError, match="full"):
                 journal.encrypt(NEW)
-        np.testing.assert_array_equal(played(journal.open(NAME), 0, 12), EXPECTED[:12])
+        np.testing.assert_array_equal(played(journal.open(NAME), 0, 12), expected()[:12])
     with opened(tmp_path, encryption=OLD) as journal:
-        np.testing.assert_array_equal(played(journal.open(NAME)), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open(NAME)), expected())
 
 
 def test_a_plain_journal_in_its_place_is_refused(tmp_path):
@@ -213,12 +213,12 @@ def test_rows_cannot_be_moved_by_somebody_with_the_journals_own_key(tmp_path, en
         with opened(homes[0], encryption=encryption) as journal:
             stream = journal.open(NAME)
             if body is own:
-                np.testing.assert_array_equal(stream.releases(0, 10), EXPECTED[:10])
+                np.testing.assert_array_equal(stream.releases(0, 10), expected()[:10])
             elif encryption is not None:
                 with pytest.raises(dpoco.StateError):
                     stream.releases(4, 6)
             elif body is chunks[3][5]:
-                np.testing.assert_array_equal(stream.releases(4, 6), EXPECTED[6:8])
+                np.testing.assert_array_equal(stream.releases(4, 6), expected()[6:8])
 
 
 def test_single_rows_cannot_be_taken_out_or_set_back(tmp_path):
@@ -247,7 +247,7 @@ def test_single_rows_cannot_be_taken_out_or_set_back(tmp_path):
             (tmp_path / "journal.db.mark").unlink()
     connection.close()
     with opened(tmp_path, encryption=OLD) as journal:
-        np.testing.assert_array_equal(journal.open(NAME).releases(0, 10), EXPECTED[:10])
+        np.testing.assert_array_equal(journal.open(NAME).releases(0, 10), expected()[:10])
 
 
 @pytest.mark.parametrize("encryption", [None, OLD])

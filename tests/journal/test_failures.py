@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 import pytest
-from journal_cases import EXPECTED, KEY, ROUNDS, QuickStore, played
 from journal_cases import FIRST as CASE
+from journal_cases import KEY, ROUNDS, QuickStore, expected, played
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
@@ -41,7 +41,7 @@ def test_a_full_disk(tmp_path):
             journal.open("wide", lambda: wide)
         assert journal.streams() == ["a"]
         connection.execute("PRAGMA max_page_count = 1000000")
-        np.testing.assert_array_equal(played(stream), EXPECTED)
+        np.testing.assert_array_equal(played(stream), expected())
         assert journal.open("wide", lambda: wide.clone()).round == 0
 
 
@@ -81,11 +81,11 @@ __import__("os")._exit(0)
     assert (word, count) == ("failed", "1")
     reached = int(lines.pop()[1])
     for turn, release in lines:
-        assert EXPECTED[int(turn)].tobytes().hex() == release
+        assert expected()[int(turn)].tobytes().hex() == release
     with opened(tmp_path) as journal:
         stream = journal.open("a")
         assert stream.round == reached < ROUNDS
-        np.testing.assert_array_equal(played(stream), EXPECTED)
+        np.testing.assert_array_equal(played(stream), expected())
 
 
 class Failing(QuickStore):
@@ -127,9 +127,9 @@ def test_errors_at_every_step(method, moment, error, tmp_path):
             played(stream, 5, 9)
         # A commit whose answer was lost was durable nevertheless.
         assert stream.round == (9 if (method, moment) == ("commit", "after") else 5)
-        np.testing.assert_array_equal(played(stream, 0, 12), EXPECTED[:12])
+        np.testing.assert_array_equal(played(stream, 0, 12), expected()[:12])
     with opened(tmp_path) as journal:
-        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open("a")), expected())
 
 
 def test_an_interrupt_while_the_learner_plays(tmp_path, monkeypatch):
@@ -147,7 +147,7 @@ def test_an_interrupt_while_the_learner_plays(tmp_path, monkeypatch):
             played(stream, 5, 9)
         monkeypatch.undo()
         assert stream.round == 5
-        np.testing.assert_array_equal(played(stream), EXPECTED)
+        np.testing.assert_array_equal(played(stream), expected())
 
 
 def test_a_locked_journal_draws_nothing(tmp_path):
@@ -161,7 +161,7 @@ def test_a_locked_journal_draws_nothing(tmp_path):
         assert stream._learner._engine.variates_drawn() == drawn
         other.execute("ROLLBACK")
         other.close()
-        np.testing.assert_array_equal(played(stream), EXPECTED)
+        np.testing.assert_array_equal(played(stream), expected())
     other = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(dpoco.StateError, match="locked"):
@@ -217,7 +217,7 @@ def test_rows_of_another_stream_or_round(tmp_path):
         connection.commit()
     with opened(tmp_path) as journal:
         for name in "ab":
-            np.testing.assert_array_equal(played(journal.open(name)), EXPECTED)
+            np.testing.assert_array_equal(played(journal.open(name)), expected())
     connection.close()
 
 
@@ -258,7 +258,7 @@ def test_a_row_that_is_not_found_is_not_absent(tmp_path, monkeypatch):
                 journal.open(name, lambda: CASE.make(1))
     with opened(tmp_path) as journal:
         assert journal.spent == spent
-        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open("a")), expected())
 
 
 def test_missing_releases(tmp_path):
@@ -289,7 +289,7 @@ def test_clocks_do_not_matter(tmp_path, monkeypatch):
     os.utime(tmp_path / "journal.db", (0, 0))
     os.utime(tmp_path / "journal.db.key", (0, 0))
     with opened(tmp_path) as journal:
-        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open("a")), expected())
 
 
 def test_keys_that_are_wrong_missing_or_readable(tmp_path):
@@ -314,7 +314,7 @@ def test_keys_that_are_wrong_missing_or_readable(tmp_path):
     with pytest.raises(dpoco.StateError, match="key"):
         opened(tmp_path)
     with opened(tmp_path, key=key) as journal:
-        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open("a")), expected())
 
 
 def test_no_message_holds_data(tmp_path):
@@ -351,4 +351,4 @@ def test_files_that_others_may_use_are_refused(tmp_path):
             assert subprocess.run(command.split(), check=False).returncode == 0
         played(journal.open("a"), 0, 9)
     with opened(tmp_path) as journal:
-        np.testing.assert_array_equal(played(journal.open("a")), EXPECTED)
+        np.testing.assert_array_equal(played(journal.open("a")), expected())

@@ -11,8 +11,8 @@ import threading
 
 import numpy as np
 import pytest
-from journal_cases import EXPECTED, ROUNDS, opened, played
 from journal_cases import FIRST as CASE
+from journal_cases import ROUNDS, expected, opened, played
 
 import dpoco
 
@@ -44,7 +44,7 @@ def test_the_last_to_open_is_the_writer(tmp_path):
     assert old._learner is None or old._learner._engine.variates_drawn() == drawn
     second.rotate_key()  # seals the ledger anew, too
     second.open("a").expire(ticket)
-    np.testing.assert_array_equal(played(second.open("a")), EXPECTED)
+    np.testing.assert_array_equal(played(second.open("a")), expected())
     for attempt in (lambda: old.round, old.decide, lambda: first.ledger, lambda: old.release(1)):
         old.unload()
         with pytest.raises(dpoco.JournalFenced, match="another writer"):  # and not "corrupt"
@@ -52,7 +52,7 @@ def test_the_last_to_open_is_the_writer(tmp_path):
     with opened(tmp_path) as third:
         with pytest.raises(dpoco.JournalFenced):
             played(second.open("a"))
-        np.testing.assert_array_equal(played(third.open("a")), EXPECTED)
+        np.testing.assert_array_equal(played(third.open("a")), expected())
     first.close()
     second.close()
 
@@ -81,7 +81,7 @@ def test_a_forked_child_is_another_process(tmp_path):
             journal.close()
             os._exit(0 if all(results) else 1)
         assert os.waitpid(child, 0)[1] == 0
-        np.testing.assert_array_equal(played(stream), EXPECTED)
+        np.testing.assert_array_equal(played(stream), expected())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -108,7 +108,7 @@ def test_a_forked_child_closes_while_a_thread_of_the_parent_writes(tmp_path):
         assert os.waitpid(child, 0)[1] == 0
         over.set()
         thread.join()
-        np.testing.assert_array_equal(played(stream), EXPECTED)
+        np.testing.assert_array_equal(played(stream), expected())
 
 
 def test_a_journal_restored_from_an_old_copy(tmp_path):
@@ -128,7 +128,7 @@ def test_a_journal_restored_from_an_old_copy(tmp_path):
         with pytest.raises(dpoco.RoundOrderError, match="restored"):
             played(stream, 6, 7)
         # The same records give the same releases, bit for bit.
-        np.testing.assert_array_equal(played(stream), EXPECTED)
+        np.testing.assert_array_equal(played(stream), expected())
 
 
 def test_marks_of_another_journal_or_damaged(tmp_path):
@@ -217,7 +217,7 @@ def test_threads_take_turns(tmp_path):
             try:
                 for start in range(0, ROUNDS, 4):
                     part = played(journal.open(name), start, start + 4)
-                    np.testing.assert_array_equal(part, EXPECTED[start : start + 4])
+                    np.testing.assert_array_equal(part, expected()[start : start + 4])
             except BaseException as error:
                 errors.append(error)
 
@@ -239,4 +239,4 @@ def test_transactions_do_not_nest(tmp_path):
             with pytest.raises(dpoco.RoundOrderError, match="open"):
                 journal.close()
             work = outer.process(stream, *CASE.batch)
-        np.testing.assert_array_equal(work.decisions, EXPECTED)
+        np.testing.assert_array_equal(work.decisions, expected())

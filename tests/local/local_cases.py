@@ -12,6 +12,7 @@ import pytest
 
 from dpoco.local import DistributionLearner, Hypotheses, Report, RoundSpec
 from dpoco.local import _queries as families
+from dpoco.local._bounds import loss_ranges
 
 MASK = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15
@@ -71,7 +72,7 @@ def subset_spec(matrix, size, *, epsilon=1.0, round=1):
 
 def coordinate_spec(matrix, *, epsilon=1.0, round=1, seed=5, mixing=0.1):
     k, m = matrix.shape
-    query = families.loss(seed, round, 0, mixing, families.loss_ranges(k, mixing))
+    query = families.loss(seed, round, 0, mixing, loss_ranges(k, mixing))
     return RoundSpec(round, "coordinate", epsilon, k, m, queries=(query,))
 
 

@@ -13,6 +13,7 @@ import dpoco
 from dpoco import _core
 from dpoco.local import DistributionLearner, Hypotheses, PublicCoins
 from dpoco.local import _queries as families
+from dpoco.local._bounds import loss_ranges
 
 
 def test_vectors():
@@ -89,7 +90,7 @@ def test_families():
     assert int(np.argmax(c)) == ReferenceCoins(8, 2).below(6)
     assert math.isclose(c.sum(), 0.0, abs_tol=1e-15)
     assert families.hadamard(8, 2, 0, 100).row == 1 + ReferenceCoins(8, 2).below(127)
-    query = families.loss(8, 2, 0, 0.1, families.loss_ranges(6, 0.1))
+    query = families.loss(8, 2, 0, 0.1, loss_ranges(6, 0.1))
     assert query.index == ReferenceCoins(8, 2).below(6)
     for family in families.COIN_FAMILIES:
         assert families.threshold(family, 1, 1, 0, 1).coefficients.tolist() == [0.0]
@@ -112,7 +113,7 @@ def test_adaptive_coins_replace_one_query_in_ten():
             expected = (a, b + (b >= a))
             seen += 1
         matrix, weights = np.random.default_rng(round).dirichlet(np.ones(4), 7), np.eye(7)[3]
-        (query,) = families.questions_of(settings, round, matrix, weights, 1.0)
+        (query,) = settings.questions(round, matrix, weights, 1.0)
         if expected is not None:
             assert query == families.pair_query(7, *expected)
         else:

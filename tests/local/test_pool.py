@@ -19,6 +19,7 @@ from dpoco.local import (
     SubsetRandomizer,
 )
 from dpoco.local import _queries as families
+from dpoco.local._bounds import loss_ranges
 from dpoco.local._hypotheses import label_indices as indices
 from dpoco.local._randomizers import bit_randomizer
 from dpoco.random import Source
@@ -48,7 +49,7 @@ def test_bits_equal_single_devices(users):
     matrix = rng.dirichlet(np.full(12, 0.3), size=5)
     queries = (
         families.threshold("bisection", 1, 1, 0, 5), families.hadamard(1, 1, 1, 12),
-        families.loss(1, 1, 2, 0.1, families.loss_ranges(5, 0.1)),
+        families.loss(1, 1, 2, 0.1, loss_ranges(5, 0.1)),
         families.threshold("mean_test", 1, 1, 3, 5),
     )  # fmt: skip
     spec = RoundSpec(1, "bit", 3.0, 5, 12, queries=queries)

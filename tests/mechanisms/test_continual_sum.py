@@ -69,17 +69,17 @@ def test_consecutive_releases_are_never_free_of_fresh_noise(method):
     total = make(method, horizon=64, d=300)
     released = total.run(np.full((64, 300), 1e-3))
     steps = np.diff(released, axis=0, prepend=0.0)
-    scale = total.plan.noise_scale
+    scale = total.plan.mechanism.scale
     assert np.all(np.std(steps, axis=1) > 0.5 * scale)  # in every single round
     assert np.mean(np.abs(steps) < 1e-3 * scale) < 0.01
 
 
 def test_auto_takes_the_smallest_error_and_says_so():
-    from dpoco.accounting.continual_sum import max_error
+    from dpoco.accounting.continual_sum import max_error, name_of
 
     for horizon in (1, 2, 10, 1000, 10**6):
         total = make(horizon=horizon)
-        chosen = total.plan.method
+        chosen = name_of(total.plan.mechanism.factorisation)
         assert chosen in repr(total)
         for other in METHODS:
             if other == "toeplitz" and horizon > 4096:

@@ -59,7 +59,7 @@ def released_sum(numerics, x, trial):
     total = ContinualSum(
         D, horizon=1000, budget=BUDGET, numerics=numerics, source=Source.seeded(trial), bound=1.0
     )
-    return total.push(x), total.plan.noise_scale
+    return total.push(x), total.plan.mechanism.scale
 
 
 @pytest.mark.parametrize("numerics", ["float", "lattice"])
@@ -76,10 +76,10 @@ def test_released_sums_lie_on_the_stated_grid():
         total = ContinualSum(
             5, horizon=50, budget=dpoco.Budget(1.0, 1e-6), method=method, bound=1.0
         )
-        grid = release_grid(total.plan.noise_scale)
+        grid = release_grid(total.plan.mechanism.scale)
         released = total.run(np.random.default_rng(0).normal(size=(50, 5))) / grid
         assert np.array_equal(released, np.rint(released))
-        assert 2**-13 < grid / total.plan.noise_scale <= 2**-12
+        assert 2**-13 < grid / total.plan.mechanism.scale <= 2**-12
 
 
 def test_pairs_of_coordinates_lie_on_no_lattice_of_angles():

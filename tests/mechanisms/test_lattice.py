@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.descriptions import unchecked
 
 import dpoco
 from dpoco import _core
 from dpoco.accounting import lattice
 from dpoco.accounting.continual_sum import column_norm, factorisation, release_grid
-from dpoco.mechanisms import ContinualSum, ContinualSumParameters, continual_sum_settings
+from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -38,7 +40,7 @@ def grid_of(total):
 
 def exact_sum(total):
     """The sum without noise in the state, in multiples of the grid, as Python integers."""
-    d, grid = total.plan.dimension, Fraction(grid_of(total).grid)
+    d, grid = total._mechanism.summand.size, Fraction(grid_of(total).grid)
     words = np.frombuffer(total._engine.state(), dtype=np.float64)
     pairs = zip(words[2 : 2 + d], words[3 + d : 3 + 2 * d], strict=True)
     sums = [(Fraction(float(a)) + Fraction(float(b))) / grid for a, b in pairs]
@@ -51,12 +53,11 @@ def test_noise_is_that_of_doubles_but_for_the_rounding(method):
     values = np.random.default_rng(0).normal(size=(64, 40))
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     plain = make(method, d=40, horizon=64, numerics="float")
-    parameters = ContinualSumParameters.from_dict(plain.plan.to_dict() | {"numerics": "lattice"})
-    exact = ContinualSum(
-        40, horizon=64, budget=None, plan=parameters, source=Source.seeded(1), bound=1.0
-    )
+    held = plain.plan.mechanism
+    plan = replace(plain.plan, mechanism=lattice.placed(held, Neighbours(), held.scale))
+    exact = ContinualSum(40, horizon=64, budget=None, plan=plan, source=Source.seeded(1), bound=1.0)
     assert np.abs(exact.run(values) - plain.run(values)).max() <= 1.01 * release_grid(
-        plain.plan.noise_scale
+        plain.plan.mechanism.scale
     )
     assert exact.guarantee.mu > plain.guarantee.mu  # what rounding costs is accounted for
     assert exact.guarantee.mu < plain.guarantee.mu * (1 + 1e-5)
@@ -81,7 +82,7 @@ def test_all_instruction_sets_give_the_same_bits(method):
 def test_what_is_released_lies_on_one_lattice_whatever_the_data(method):
     """Residues of sums with noise are those of integers, and sums those of rounded vectors."""
     rng = np.random.default_rng(3)
-    scale = make(method, d=50, horizon=40).plan.noise_scale
+    scale = make(method, d=50, horizon=40).plan.mechanism.scale
     step = release_grid(scale)
     supports = []
     for data in (np.zeros((40, 50)), rng.normal(size=(40, 50)) * 1e-9, rng.normal(size=(40, 50))):
@@ -104,7 +105,7 @@ def test_released_noise_does_not_depend_on_the_data_at_all():
     for numerics in ("float", "lattice"):
         base = make("tree", d=d, horizon=8, numerics=numerics, bound=1e3)
         moved = make("tree", d=d, horizon=8, numerics=numerics, bound=1e3)
-        step = release_grid(base.plan.noise_scale)
+        step = release_grid(base.plan.mechanism.scale)
         vector = np.full((8, d), 3 * step)  # whole multiples: releases must move by exactly these
         assert np.linalg.norm(vector[0]) < 1e3
         gap = moved.run(vector) - base.run(np.zeros((8, d)))
@@ -139,18 +140,17 @@ def test_neighbours_stay_exactly_as_far_apart():
 def test_overflow_is_refused_and_vectors_beyond_the_limit_are_cut():
     vector = ClippedVector(2, 2.0, 1000.0, math.inf)
     held = GaussianSum(vector, Tree(), 4, scale=1.0, grid=2.0**-28, limit=2**40)
-    settings = continual_sum_settings(held, Source.seeded(1)._claim())
-    clipper = _core.RecordClipper(2, 1e30, 2.0, np.inf)
+    held, claim = unchecked(held, summand=replace(vector, bound=1e30)), Source.seeded(1)._claim()
     with pytest.raises(ValueError, match="overflow"):
-        _core.ContinualSum(settings | {"horizon": 10**9}, clipper)
-    total = _core.ContinualSum(settings | {"limit": 1000.0}, clipper)
+        _core.ContinualSum(unchecked(held, pushes=10**9), claim)
+    total = _core.ContinualSum(unchecked(held, limit=1000), claim)
     out = np.empty((4, 2))
     total.run(np.array([[1e20, -1e20]] * 4), out)
     sums = np.frombuffer(total.state(), dtype=np.float64)[2:4]
     assert np.array_equal(sums, [4000 * 2.0**-28, -4000 * 2.0**-28])
     for bad in ({"grid": 0.75 * 2.0**-28}, {"grid": 2.0**-8}, {"grid": 2.0**-60}, {"order": 3.0}):
         with pytest.raises(ValueError, match=r"lattice|scale"):
-            _core.ContinualSum(settings | {"limit": 1.0} | bad, clipper)
+            _core.ContinualSum(unchecked(held, **{"limit": 1, **bad}), claim)
 
 
 # Parameters of the table, and those that are searched for where people come back.
@@ -166,10 +166,10 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method, people):
     """
     n, d = 300, 4
     total = make(method, d=d, horizon=n, participation=people)
-    p, grid = total.plan, grid_of(total).grid
-    assert (p.rates is None) == (people is None)
+    p, grid = total._mechanism, grid_of(total).grid
+    assert (p.factorisation == factorisation(method, n)) == (people is None)
     rng = np.random.default_rng(6)
-    released = np.rint(np.cumsum(rng.normal(size=(n, d)), axis=0) * p.noise_scale / grid)
+    released = np.rint(np.cumsum(rng.normal(size=(n, d)), axis=0) * p.scale / grid)
     sums = np.rint(rng.normal(size=(n, d)) / grid)
     change = np.zeros((n, d))
     change[20] = np.rint(rng.uniform(-1, 1, size=d) / grid)
@@ -178,10 +178,10 @@ def test_the_path_charge_bounds_what_rounded_noise_can_add(method, people):
         for leaves in (sums, sums + change)
     )
     moved = np.linalg.norm((own - other) * grid / levels_of(total)[:, None])
-    column = column_norm(p.correlation, n)
+    column = column_norm(p.factorisation, n)
     ideal = column * np.linalg.norm(change[20] * grid)
     charge = total._mechanism.reach(Neighbours())
-    charge -= column * (p.sensitivity + math.sqrt(d) * grid)
+    charge -= column * (2.0 + math.sqrt(d) * grid)
     assert charge > 0.0
     assert moved <= ideal + charge
     # Differences are integers: the ideal ones are not, so rounding is really at work.
@@ -199,7 +199,7 @@ def levels_of(total):
 def rows_behind(p, n, grid, noise):
     """Return the fresh draws (in grids) that lead to the given noise of sums."""
     rows = np.empty_like(noise)
-    own = factorisation(p.correlation, n)
+    own = factorisation(p.factorisation, n)
     if p.method == "toeplitz":
         coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, n))])
         for t in range(n):
@@ -208,10 +208,10 @@ def rows_behind(p, n, grid, noise):
                 past += coefficients[t - j] * rows[j]
             rows[t] = noise[t] - np.rint(past)
         return rows
-    unit = 2.0 ** (math.frexp(p.noise_scale)[1] - 1 - 43) / grid
+    unit = 2.0 ** (math.frexp(p.scale)[1] - 1 - 43) / grid
     held = np.zeros((5, noise.shape[1]))
     steps = np.diff(noise, axis=0, prepend=0.0)
-    scales = np.full(n, p.noise_scale / grid)
+    scales = np.full(n, p.scale / grid)
     if p.method == "blt_normalised":
         scales *= np.repeat(own.levels, np.diff(own.ends, prepend=0))
     for t in range(n):
@@ -231,12 +231,12 @@ def rows_behind(p, n, grid, noise):
 def test_the_engine_computes_that_recursion(method, people):
     n, d = 80, 3
     total = make(method, d=d, horizon=n, participation=people)
-    p, grid = total.plan, grid_of(total).grid
+    p, grid = total._mechanism, grid_of(total).grid
     rows = np.empty((n, d))
     claim = Source.seeded(1)._claim()
     source = _core.Source(claim["key"], claim["stream"])
     for t, level in enumerate(levels_of(total)):
-        _core.fill_rounded_gaussian(source, level * (p.noise_scale / grid), rows[t])
+        _core.fill_rounded_gaussian(source, level * (p.scale / grid), rows[t])
     released = total.run(np.zeros((n, d)))
     # From draws to noise: invert rows_behind round by round.
     noise = np.zeros((n, d))
@@ -245,7 +245,7 @@ def test_the_engine_computes_that_recursion(method, people):
         trial[t] = noise[t - 1] if t else 0.0
         noise[t] = trial[t] + rows[t] - rows_behind(p, n, grid, trial)[t]
         if t % 20 == 19:
-            assert np.abs(released[t] - noise[t] * grid).max() <= release_grid(p.noise_scale) / 2
+            assert np.abs(released[t] - noise[t] * grid).max() <= release_grid(p.scale) / 2
 
 
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
@@ -254,16 +254,16 @@ def test_large_horizons():
     # a percent at 10^9, which "auto" still takes.
     for horizon, most in ((10**4, 1e-4), (10**6, 1e-3), (10**8, 5e-3), (10**9, 1e-2)):
         plain, exact = (make(horizon=horizon, d=50, numerics=n) for n in ("float", "lattice"))
-        ratio = exact.plan.noise_scale / plain.plan.noise_scale
+        ratio = exact.plan.mechanism.scale / plain.plan.mechanism.scale
         assert 1.0 < ratio < 1.0 + most
         assert exact.guarantee.epsilon <= 1.0
         exact.push(np.zeros(50))
-    assert make(horizon=10**10, d=50, numerics="auto").plan.numerics == "float"
-    assert make(horizon=10**6, numerics="auto").plan.numerics == "lattice"
+    assert make(horizon=10**10, d=50, numerics="auto").plan.mechanism.grid == 0.0
+    assert make(horizon=10**6, numerics="auto").plan.mechanism.grid > 0.0
     # Where truncated tails of doubles would cost all of delta, the lattice has none to pay for.
     with pytest.raises(dpoco.CalibrationError, match="tails"):
         make("tree", horizon=10**10, d=1000, numerics="float")
-    assert make("tree", horizon=10**10, d=1000, numerics="auto").plan.numerics == "lattice"
+    assert make("tree", horizon=10**10, d=1000, numerics="auto").plan.mechanism.grid > 0.0
     vector = ClippedVector(10**6, 2.0, 1.0, math.inf)
     endless = GaussianSum(vector, factorisation("blt", 10**12), 10**12)
     with pytest.raises(dpoco.CalibrationError, match="lattice"):
@@ -278,23 +278,7 @@ def test_guarantees_state_the_arithmetic():
     with pytest.raises(ValueError, match="lattice"):
         make(noise="generalized_gaussian", norm=4.0)
     general = make(noise="generalized_gaussian", norm=4.0, numerics="auto")
-    assert general.plan.numerics == "float"
-
-
-def test_older_parameters_and_states_are_doubles():
-    total = make(numerics="float")
-    record = total.plan.to_dict()
-    old = {k: v for k, v in record.items() if k != "numerics"} | {"version": 1}
-    assert ContinualSumParameters.from_dict(old) == total.plan
-    with pytest.raises(dpoco.StateError):
-        ContinualSumParameters.from_dict(old | {"version": 2})
-    header = total._header()
-    header["plan"] = old
-    del header["arguments"]["numerics"]
-    again = ContinualSum._assemble(header)
-    again._engine.restore(total._engine.state())
-    vector = np.array([0.1, 0.2, 0.3])
-    assert np.array_equal(again.push(vector), total.push(vector))
+    assert general.plan.mechanism.grid == 0.0
 
 
 def test_states_beside_the_lattice_are_refused():

@@ -116,7 +116,7 @@ def test_every_draw_and_buffer_is_charged(method, pushes, dimension):
         dimension, horizon=pushes, budget=dpoco.Budget(1.0, 1e-6), method=method,
         numerics="lattice", bound=0.5, source=Source.seeded(3),
     )  # fmt: skip
-    p, g = total.plan, total.guarantee
-    found, _ = terms(method, pushes, dimension, 1.0, p.noise_scale, 1)
-    assert g.mu == pytest.approx(sum(found.values()) / p.noise_scale, rel=1e-12)
+    p, g = total.plan.mechanism, total.guarantee
+    found, _ = terms(method, pushes, dimension, 1.0, p.scale, 1)
+    assert g.mu == pytest.approx(sum(found.values()) / p.scale, rel=1e-12)
     assert g.truncation_mass / (6.0 * 2.0**-100) / dimension == pushes

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.descriptions import unchecked
 
 import dpoco
 from dpoco import _core
@@ -21,7 +22,7 @@ from dpoco.accounting.continual_sum import (
     worst_round,
 )
 from dpoco.accounting.continual_sum_rates import SHIPPED
-from dpoco.mechanisms import ContinualSum, continual_sum_settings
+from dpoco.mechanisms import ContinualSum
 from dpoco.privacy.mechanisms import factorisations
 from dpoco.privacy.mechanisms.bounds import CentredLosses, ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
@@ -124,7 +125,7 @@ def test_noise_is_that_of_the_dense_matrices(n, numerics):
     """From the draws of the same source: A D C^-1 times draws of one scale."""
     d = 4
     total = make(d=d, horizon=n, numerics=numerics)
-    scale, claim = total.plan.noise_scale, Source.seeded(1)._claim()
+    scale, claim = total.plan.mechanism.scale, Source.seeded(1)._claim()
     draws = np.empty(n * d)
     _core.Source(claim["key"], claim["stream"]).fill(2, draws)
     c, _ = encoder(n)
@@ -184,59 +185,26 @@ def test_one_coordinate_and_another_law(numerics):
     assert np.all(np.isfinite(total.run(np.zeros((40, 2)))))
 
 
-def test_states_name_what_their_noise_is_correlated_by():
-    total = make()
-    total.push(np.zeros(3))
-    header = total._header()
-    own = total._mechanism.factorisation
-    assert header["factorisation"]["decay"] == list(own.decay)
-    assert header["factorisation"]["pushes"] == 100
-    other = {**header["factorisation"], "decay": [0.5] * 5}
-    for wrong in (None, other):
-        with pytest.raises(dpoco.StateError, match="correlate"):
-            ContinualSum._assemble({**header, "factorisation": wrong})
-
-
-@pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
-def test_states_of_replaced_tables_do_not_go_on():
-    """Beyond 10^9 pushes "blt" once had the numbers of 10^9; up to there it never changed."""
-    total = ContinualSum(
-        1, horizon=10**10, budget=BUDGET, method="blt", numerics="float", bound=1.0
-    )
-    header = total._header()
-    assert header["factorisation"]["decay"] == list(SHIPPED[10**10].decay)
-    ContinualSum._assemble(header)
-    old = {name: value for name, value in header.items() if name != "factorisation"}
-    with pytest.raises(dpoco.StateError, match="correlate"):
-        ContinualSum._assemble(old)
-    for horizon in (10, 10**9):
-        known = ContinualSum(1, horizon=horizon, budget=BUDGET, method="blt", bound=1.0)
-        assert "factorisation" not in known._header()
-        ContinualSum._assemble(known._header())
-
-
 def test_engines_refuse_other_blocks():
-    settings = continual_sum_settings(make()._mechanism, Source.seeded(1)._claim())
-    clipper = _core.RecordClipper(3, 1.0, 2.0, np.inf)
-    ends, levels = settings["ends"], settings["levels"]
+    total, claim = make()._mechanism, Source.seeded(1)._claim()
+    own = total.factorisation
+    ends, levels = own.ends, own.levels
     for wrong in (
         {"ends": ends[:-1], "levels": levels[:-1]},
         {"ends": ends[::-1]},
         {"levels": levels[::-1]},
-        {"levels": [0.5 * x for x in levels]},
-        {"levels": [*levels[:-1], 0.0]},
+        {"levels": tuple(0.5 * x for x in levels)},
+        {"levels": (*levels[:-1], 0.0)},
         {"levels": levels[:-1]},
-        {"ends": [], "levels": []},
-        {"horizon": 99},
-        {"horizon": 101},
+        {"ends": (), "levels": ()},
     ):
         with pytest.raises(ValueError, match="block"):
-            _core.ContinualSum(settings | wrong, clipper)
-    for name in ("ends", "levels"):
-        with pytest.raises(TypeError, match=name):
-            _core.ContinualSum({k: v for k, v in settings.items() if k != name}, clipper)
+            _core.ContinualSum(unchecked(total, factorisation=unchecked(own, **wrong)), claim)
+    for pushes in (99, 101):
+        with pytest.raises(ValueError, match="block"):
+            _core.ContinualSum(unchecked(total, pushes=pushes), claim)
     with pytest.raises(TypeError, match="not enforced"):
-        _core.ContinualSum(settings | {"method": "blt"}, clipper)
+        _core.ContinualSum(unchecked(total, factorisation=unchecked(own, kind="blt")), claim)
 
 
 def brute(n, k, b, batch=1):

@@ -13,12 +13,11 @@ import pytest
 from scipy import stats
 
 import dpoco
-from dpoco import _core
 from dpoco.accounting import noisy_newton as accountant
 from dpoco.audit import replay_audit
+from dpoco.audit._sum_noise import sum_alone
 from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
-from dpoco.mechanisms import continual_sum_settings
 from dpoco.oco import NoisyFTRL, NoisyNewton
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 from dpoco.random import Source
@@ -145,10 +144,7 @@ def test_decisions_are_those_of_an_independent_program(domain, loss, scalars, ne
         source=Source.seeded(3),
     )  # fmt: skip
     p, total = learner.plan, learner._mechanism
-    twin = _core.ContinualSum(
-        continual_sum_settings(total, Source.seeded(3)._claim()),
-        _core.RecordClipper(total.summand.size, 1e6, 2.0, np.inf),
-    )
+    twin = sum_alone(total, Source.seeded(3)._claim())
     decisions, _, _ = reference.play(
         clipped(rows, 1.0), labels, getattr(domain, "radius", 0.0), scalars, p.curvature_weight,
         ends_of(p), p.deviations, lambda k, block: np.array(twin.push(block)), p.step_size,

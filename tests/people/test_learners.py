@@ -353,7 +353,6 @@ def test_all_that_plays_learners_names_people_or_plays_nothing(subject, fresh):
     best = {"name": "nothing", "total_loss": 0.0}
     players = {
         "repeat": lambda **who: evaluation.repeat(build, *stream, repeats=1, **who),
-        "repeat_runs": lambda **who: evaluation.repeat_runs(build, *stream, repeats=1, **who),
         "compare": lambda **who: evaluation.compare(
             {"it": build}, stream, budgets=[None], comparator=best, **who
         ),

@@ -438,14 +438,20 @@ def believed(record):
     return found
 
 
-HORIZONS = [name for name in NAMES if certificate(name)[1] is not None]
+@cache
+def bounded():
+    """Return the learners whose description says how many rounds it is about."""
+    return [name for name in NAMES if certificate(name)[1] is not None]
 
 
-@pytest.mark.parametrize("name", HORIZONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_certificates_about_people_end_where_the_description_does(name):
     record, longest = certificate(name)
     assert record["unit"] == "one person"
-    assert longest >= record["horizon"] == ROUNDS
+    assert record["horizon"] == ROUNDS
+    if longest is None:
+        return
+    assert longest >= ROUNDS
     assert believed({**record, "horizon": longest}) == ["dpoco", "check"]
     assert believed({**record, "horizon": longest + 1}) == []
     # More rounds of a person than follow, or closer ones, cost more than is stated.
@@ -458,7 +464,7 @@ def test_certificates_about_people_end_where_the_description_does(name):
 
 
 def test_most_learners_say_how_long_their_description_is():
-    assert len(HORIZONS) >= 7
+    assert len(bounded()) >= 7
 
 
 # -- faults that the oracle must see ---------------------------------------------------------------
@@ -543,7 +549,7 @@ def test_certificates_that_outlast_their_description_are_seen(monkeypatch):
     monkeypatch.setattr(_certificate, "_follows", wrong)
     checks = checker()
     monkeypatch.setattr(checks, "longest", lambda own: math.inf)
-    for name in HORIZONS:
+    for name in bounded():
         record, longest = certificate(name)
         assert believed({**record, "horizon": longest + 1}) == ["dpoco", "check"]
 

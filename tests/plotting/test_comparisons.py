@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,11 +16,9 @@ from dpoco.environments import LinearWorld
 from dpoco.evaluation import Comparison, ComparisonRow, PrequentialResult
 from dpoco.plotting import (
     plot_comparison,
-    plot_dynamic_regret,
     plot_loss,
     plot_prequential,
     plot_regret,
-    plot_regret_per_round,
     plot_switches,
 )
 from dpoco.plotting._drawing import look
@@ -37,7 +36,9 @@ def run(seed, budget=None):
     return learner.run(LOSSES)
 
 
-RUNS = {"one": run(0), "three": [run(seed) for seed in range(3)]}
+@pytest.fixture(scope="module")
+def runs():
+    return {"one": run(0), "three": [run(seed) for seed in range(3)]}
 
 
 def row(learner, epsilon, values, bound=None, refused=None):
@@ -151,14 +152,14 @@ def test_prequential_windows_and_their_band():
         plot_prequential({"x": result((1.0, 2.0)), "y": result((1.0, 2.0), ends=(5, 10))})
 
 
-@pytest.mark.parametrize("plot", [plot_regret, plot_dynamic_regret, plot_regret_per_round])
-def test_bounds_are_dashed_and_end_in_a_triangle(plot):
-    top = float(np.abs(RUNS["one"].regret(0)).max())
-    limit = 0.01 if plot is plot_regret_per_round else top
-    axes = plot(RUNS, comparator=0, bounds={"one": limit, "three": 1e9})
-    last = np.median([trace.regret(0)[-1] for trace in RUNS["three"]])
+@pytest.mark.parametrize("per_round", [False, True])
+def test_bounds_are_dashed_and_end_in_a_triangle(per_round, runs):
+    top = float(np.abs(runs["one"].regret(0)).max())
+    limit = 0.01 if per_round else top
+    plot = partial(plot_regret, runs, comparator=0, per_round=per_round)
+    axes = plot(bounds={"one": limit, "three": 1e9})
+    last = np.median([trace.regret(0)[-1] for trace in runs["three"]])
     shown = [line for line in axes.get_lines() if str(line.get_label()).startswith("three:")]
-    per_round = plot is plot_regret_per_round
     assert shown[0].get_ydata()[-1] == pytest.approx(last / T if per_round else last)
     assert axes.get_xlabel() == ("round (logarithmic)" if per_round else "round")
     by_label = {str(line.get_label()): line for line in axes.get_lines()}
@@ -172,7 +173,7 @@ def test_bounds_are_dashed_and_end_in_a_triangle(plot):
     assert len(by_label[far].get_xdata()) == 0
     assert axes.get_ylim()[1] < 1e3
     with pytest.raises(ValueError, match="bounds must be of"):
-        plot(RUNS, comparator=0, bounds={"two": 1.0})
+        plot(bounds={"two": 1.0})
 
 
 def test_bandits_are_drawn_by_their_regret():
@@ -193,8 +194,8 @@ def test_bandits_are_drawn_by_their_regret():
         plot_regret({"bandit": trace}, comparator=lambda one: [1.0])
 
 
-def test_repeats_by_number_are_read_as_runs():
-    axes = plot_loss({"both": dict(enumerate(RUNS["three"]))})
+def test_repeats_by_number_are_read_as_runs(runs):
+    axes = plot_loss({"both": dict(enumerate(runs["three"]))})
     assert len(axes.collections) == 1
 
 
@@ -203,7 +204,7 @@ def test_one_round_and_one_run_are_dots_without_a_band():
     for axes in (
         plot_loss({"x": one}),
         plot_regret({"x": one}, comparator=0),
-        plot_regret_per_round({"x": one}, comparator=0),
+        plot_regret({"x": one}, comparator=0, per_round=True),
     ):
         assert axes.get_lines()[0].get_marker() == "o"
         assert not axes.collections
@@ -212,16 +213,16 @@ def test_one_round_and_one_run_are_dots_without_a_band():
         axes.figure.draw_without_rendering()
 
 
-def test_many_lines_differ_in_look():
+def test_many_lines_differ_in_look(runs):
     assert len({(colour, str(style)) for colour, style in map(look, range(14))}) == 14
-    axes = plot_loss({str(index): RUNS["one"] for index in range(9)})
+    axes = plot_loss({str(index): runs["one"] for index in range(9)})
     first, eighth = axes.get_lines()[0], axes.get_lines()[7]
     assert first.get_color() == eighth.get_color()
     assert first.is_dashed() != eighth.is_dashed()
 
 
-def test_long_names_stay_inside_the_figure_and_dollars_are_text():
-    names = {f"$a$ rather long name of a learner that goes on and on, number {i}": RUNS["one"]
+def test_long_names_stay_inside_the_figure_and_dollars_are_text(runs):
+    names = {f"$a$ rather long name of a learner that goes on and on, number {i}": runs["one"]
              for i in range(3)}  # fmt: skip
     axes = plot_loss(names)
     figure = axes.figure
@@ -237,15 +238,15 @@ def test_long_names_stay_inside_the_figure_and_dollars_are_text():
     assert box.width <= 1.25 * panels[1].figure.bbox.width / 3
 
 
-def test_nothing_is_shown_kept_or_set_globally(monkeypatch):
+def test_nothing_is_shown_kept_or_set_globally(monkeypatch, runs):
     matplotlib = pytest.importorskip("matplotlib")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.setattr(pyplot, "show", lambda *a, **k: pytest.fail("shown"))
     before, settings = pyplot.get_fignums(), dict(matplotlib.rcParams)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", SimpleNamespace())  # not even asked for
-    axes = plot_loss(RUNS)
-    assert plot_regret(RUNS, comparator=0, ax=axes) is axes  # axes may be drawn on again
-    plot_switches(RUNS)
+    axes = plot_loss(runs)
+    assert plot_regret(runs, comparator=0, ax=axes) is axes  # axes may be drawn on again
+    plot_switches(runs)
     plot_comparison(COMPARISON)
     plot_prequential({"x": result((1.0, 2.0))})
     assert pyplot.get_fignums() == before

@@ -14,10 +14,11 @@ from dpoco.evaluation import (
     best_fixed_decision,
     class_rewards,
     compare_private,
-    compare_private_bandit,
-    compare_private_experts,
     compare_private_fit,
-    repeat_runs,
+    game_of_arms,
+    game_of_experts,
+    game_of_records,
+    repeat,
 )
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.losses import LogisticLoss, SquaredLoss
@@ -36,7 +37,9 @@ DOMAIN, LOSS, BUDGET = LpBall(D, 2.0, 2.0), LogisticLoss(1.0), dpoco.Budget(2.0,
 
 @pytest.fixture(scope="module")
 def report():
-    return compare_private(STREAM, DOMAIN, LOSS, budget=BUDGET, repeats=4, seed=3)
+    return compare_private(
+        game_of_records(TreeFrankWolfe, STREAM, DOMAIN, LOSS), BUDGET, repeats=4, seed=3
+    )
 
 
 def build(source):
@@ -45,7 +48,7 @@ def build(source):
 
 @pytest.fixture(scope="module")
 def traces():
-    return repeat_runs(build, FEATURES, LABELS, repeats=3, seed=3)
+    return list(repeat(build, FEATURES, LABELS, repeats=3, seed=3).values())
 
 
 def line(axes, label):
@@ -88,7 +91,7 @@ def test_bands_span_the_repetitions(report):
     assert ys.max() == pytest.approx(
         max(np.array(report.curves.private_high) - report.curves.best_fixed)
     )
-    single = compare_private(STREAM, DOMAIN, LOSS, budget=BUDGET, repeats=1, seed=3)
+    single = compare_private(game_of_records(TreeFrankWolfe, STREAM, DOMAIN, LOSS), BUDGET, seed=3)
     assert not plot_loss(single).collections
 
 
@@ -209,9 +212,8 @@ def test_importing_the_library_imports_nothing_heavy():
 
 def test_comparators_of_a_report_have_the_names_it_gives_them():
     losses = np.random.default_rng(1).uniform(size=(200, 3)) * [0.2, 1.0, 1.0]
-    played = compare_private_experts(
-        losses, dpoco.experts.PrefixHedge, budget=dpoco.Budget(8.0, 1e-4), seed=1
-    )
+    game = game_of_experts(dpoco.experts.PrefixHedge, losses)
+    played = compare_private(game, dpoco.Budget(8.0, 1e-4), seed=1)
     figure = plot_run_report(played)
     left, right = figure.axes
     for label, values in (
@@ -230,10 +232,9 @@ def test_comparators_of_a_report_have_the_names_it_gives_them():
 
 def test_losses_of_a_bandit_are_what_its_rewards_miss():
     contexts = np.column_stack([np.linspace(-1.0, 1.0, 100), np.ones(100)])
-    played = compare_private_bandit(
-        contexts, class_rewards(np.repeat([0.0, 1.0], 50), 2), dpoco.bandits.LinUCB,
-        budget=dpoco.Budget(50.0, 1e-3), context_bound=1.5, seed=1,
-    )  # fmt: skip
+    rewards = class_rewards(np.repeat([0.0, 1.0], 50), 2)
+    game = game_of_arms(dpoco.bandits.LinUCB, contexts, rewards, context_bound=1.5)
+    played = compare_private(game, dpoco.Budget(50.0, 1e-3), seed=1)
     left, right = plot_run_report(played).axes
     assert left.get_ylabel() == "average of 1 - reward so far"
     said = " ".join(right.get_ylabel().split())
@@ -241,15 +242,10 @@ def test_losses_of_a_bandit_are_what_its_rewards_miss():
 
 
 def test_fits_are_marks_in_a_row_of_their_own():
-    played = compare_private_fit(
-        STREAM,
-        DOMAIN,
-        SquaredLoss(1.0, 1.0),
-        dpoco.frank_wolfe.SufficientStatistics,
-        budget=BUDGET,
-        repeats=3,
-        seed=3,
+    game = game_of_records(
+        dpoco.frank_wolfe.SufficientStatistics, STREAM, DOMAIN, SquaredLoss(1.0, 1.0)
     )
+    played = compare_private_fit(game, BUDGET, repeats=3, seed=3)
     axes = plot_fit_report(replace(played, private=(1.25, 2.25)))
     assert axes.texts[0].get_text() == "1.75"  # the median, as in the table
     axes = plot_fit_report(played)

@@ -13,8 +13,16 @@ from dpoco.plotting import plot_noise, plot_privacy
 figure_module = pytest.importorskip("matplotlib.figure")
 
 BUDGET = Budget(1.0, 1e-6)
-GAUSSIAN = ContinualSum(2, horizon=64, budget=BUDGET, bound=1.0).guarantee
-PURE = dpoco.experts.EpochSelector(3, horizon=64, budget=Budget(0.5, 0.0)).guarantee
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    return ContinualSum(2, horizon=64, budget=BUDGET, bound=1.0).guarantee
+
+
+@pytest.fixture(scope="module")
+def pure():
+    return dpoco.experts.EpochSelector(3, horizon=64, budget=Budget(0.5, 0.0)).guarantee
 
 
 def drawn(axes, start):
@@ -23,20 +31,20 @@ def drawn(axes, start):
     return np.asarray(found.get_xdata(), float), np.asarray(found.get_ydata(), float)
 
 
-def test_the_curve_is_the_guarantees_and_the_disc_what_it_states():
-    axes = plot_privacy({"sum": GAUSSIAN, "selector": PURE})
+def test_the_curve_is_the_guarantees_and_the_disc_what_it_states(gaussian, pure):
+    axes = plot_privacy({"sum": gaussian, "selector": pure})
     x, y = drawn(axes, "sum: epsilon = 1, delta = 1e-06")
     assert x[0] == 0.0
     assert x[-1] == pytest.approx(1.5)
-    np.testing.assert_allclose(y[:50], [GAUSSIAN.delta_at(e) for e in x[:50]])
+    np.testing.assert_allclose(y[:50], [gaussian.delta_at(e) for e in x[:50]])
     discs = [line for line in axes.get_lines() if line.get_marker() == "o"]
-    assert discs[0].get_xydata().tolist() == [[GAUSSIAN.epsilon, 1e-6]]
+    assert discs[0].get_xydata().tolist() == [[gaussian.epsilon, 1e-6]]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("epsilon", "delta(epsilon)")
     assert axes.get_yscale() == "log"
 
 
-def test_a_pure_guarantee_leaves_the_figure_at_its_epsilon():
-    axes = plot_privacy(PURE)
+def test_a_pure_guarantee_leaves_the_figure_at_its_epsilon(pure):
+    axes = plot_privacy(pure)
     x, y = drawn(axes, "epsilon = 0.5, delta = 0")
     low = axes.get_ylim()[0]
     assert np.all(y[x < 0.5 * (1 - 1e-6)] > 0.0)
@@ -64,20 +72,20 @@ def test_what_a_calibration_claims_is_a_hollow_diamond():
     assert diamond.get_markerfacecolor() == "white"
 
 
-def test_relations_are_told_where_they_differ():
+def test_relations_are_told_where_they_differ(gaussian):
     other = ContinualSum(2, horizon=64, budget=BUDGET, relation="zero_out", bound=1.0).guarantee
-    labels = [str(line.get_label()) for line in plot_privacy({"a": GAUSSIAN, "b": other}).lines]
+    labels = [str(line.get_label()) for line in plot_privacy({"a": gaussian, "b": other}).lines]
     assert any("replace" in label for label in labels)
     assert any("zero_out" in label for label in labels)
-    assert not any("replace" in str(line.get_label()) for line in plot_privacy(GAUSSIAN).lines)
+    assert not any("replace" in str(line.get_label()) for line in plot_privacy(gaussian).lines)
 
 
-def test_bad_guarantees_and_reach():
+def test_bad_guarantees_and_reach(gaussian):
     with pytest.raises(ValueError, match="at least one guarantee"):
         plot_privacy({})
     with pytest.raises(TypeError, match="must be of Guarantee"):
         plot_privacy({"x": 1.0})
-    assert plot_privacy(GAUSSIAN, largest_epsilon=4.0).get_xlim() == (0.0, 4.0)
+    assert plot_privacy(gaussian, largest_epsilon=4.0).get_xlim() == (0.0, 4.0)
 
 
 @pytest.mark.parametrize("method", ["blt", "tree", "toeplitz"])
@@ -150,7 +158,7 @@ def test_one_round_is_a_dot_and_bad_sources_are_named():
             plot_noise(sources, rounds=rounds)
 
 
-def test_axes_are_used():
+def test_axes_are_used(gaussian):
     left, right = figure_module.Figure().subplots(1, 2)
-    assert plot_privacy(GAUSSIAN, ax=left) is left
+    assert plot_privacy(gaussian, ax=left) is left
     assert plot_noise({"x": np.sqrt}, rounds=9, ax=right) is right

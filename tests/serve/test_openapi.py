@@ -11,11 +11,12 @@ from tests.serve.conftest import configuration
 
 from dpoco import serve
 
-schemathesis = pytest.importorskip("schemathesis")
-
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory):
+    schemathesis = pytest.importorskip(
+        "schemathesis"
+    )  # takes seconds: not while tests are collected
     folder = tmp_path_factory.mktemp("service")
     limits = {"user_requests_per_second": 10**6, "user_tickets": 10**6, "tickets": 10**6}
     file = folder / "bandit.toml"

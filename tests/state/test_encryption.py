@@ -122,11 +122,11 @@ def test_keys_are_told_apart_and_plain_files_refused(tmp_path):
 def test_rotation_and_what_was_plain(tmp_path):
     path = tmp_path / "state"
     played().save(path)
-    KEY.encrypt_file(path)
+    dpoco.encrypt_file(path, KEY)
     with pytest.raises(dpoco.StateError, match="not given"):
-        NEXT.encrypt_file(path)
+        dpoco.encrypt_file(path, NEXT)
     assert dpoco.load(path, key=BOTH).round == 20
-    BOTH.encrypt_file(path)
+    dpoco.encrypt_file(path, BOTH)
     assert dpoco.load(path, key=NEXT).round == 20
     with pytest.raises(dpoco.StateError, match="not given"):
         dpoco.load(path, key=KEY)
@@ -134,7 +134,7 @@ def test_rotation_and_what_was_plain(tmp_path):
     for damaged in (b"something else", path.read_bytes()[:-1]):
         other.write_bytes(damaged)
         with pytest.raises(dpoco.StateError):
-            BOTH.encrypt_file(other)
+            dpoco.encrypt_file(other, BOTH)
         assert other.read_bytes() == damaged
 
 
@@ -161,7 +161,7 @@ def test_a_process_killed_in_a_rotation_leaves_a_file(tmp_path, monkeypatch, ste
 
         setattr(owner, name, killed)
         try:
-            BOTH.encrypt_file(path)
+            dpoco.encrypt_file(path, BOTH)
         finally:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 9

@@ -243,4 +243,52 @@ void Participants::read(ArchiveReader& reader) {
   }
 }
 
+IntervalParticipants::IntervalParticipants(const Participants::Rule& rule, std::uint64_t records)
+    : intervals_(rule), records_(records) {
+  if (rule.rounds < 1 || records < 1) {
+    throw std::invalid_argument("intervals need a largest number of rounds and of records");
+  }
+}
+
+void IntervalParticipants::admit(std::uint64_t interval, std::span<const Person> people,
+                                 std::uint8_t* passed) {
+  if (interval != interval_) left_.clear();
+  interval_ = interval;
+  for (std::size_t i = 0; i < people.size(); ++i) {
+    const auto [found, first] = left_.try_emplace(people[i], 0);
+    // The first record of an interval decides whether it is one of this person's intervals.
+    if (first && intervals_.admit(interval, people[i])) found->second = records_;
+    passed[i] = found->second > 0 ? 1 : 0;
+    found->second -= passed[i];
+  }
+}
+
+void IntervalParticipants::write(Archive& archive) const {
+  intervals_.write(archive);
+  archive.word(records_);
+  archive.word(interval_);
+  archive.word(left_.size());
+  for (const auto& [person, left] : left_) {
+    archive.word(person.low);
+    archive.word(person.high);
+    archive.word(left);
+  }
+}
+
+void IntervalParticipants::read(ArchiveReader& reader) {
+  intervals_.read(reader);
+  if (reader.word() != records_) {
+    throw StateError("state holds people who were kept to another number of records");
+  }
+  interval_ = reader.word_below(Participants::kLastRound + 1);
+  left_.clear();
+  for (std::uint64_t left = reader.word_below(intervals_.people() + 1); left > 0; --left) {
+    const std::uint64_t low = reader.word();
+    const std::uint64_t high = reader.word();
+    const auto [found, first] = left_.try_emplace(Person{low, high}, 0);
+    if (!first) throw StateError("state holds a person twice");
+    found->second = reader.word_below(records_ + 1);
+  }
+}
+
 }  // namespace dpoco

@@ -23,7 +23,7 @@ from dpoco.accounting._words import (
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
-from dpoco.privacy.mechanisms.bounds import ClippedVectors, NetDifferences
+from dpoco.privacy.mechanisms.bounds import ClippedVectors, IntervalTotals, NetDifferences
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.local_report import LocalReport
@@ -101,9 +101,12 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
 
 
 def records_in_interval(mechanism: Mechanism | None) -> int | None:
-    """Return how many of a round's many records are one person's; None for other streams."""
+    """Return how many records of one person count in an interval; None for other streams.
+
+    An interval is a round whose records are many people's.
+    """
     total = mechanism.summand if isinstance(mechanism, GaussianSum) else None
-    return 1 if isinstance(total, ClippedVectors) else None
+    return total.records if isinstance(total, ClippedVectors | IntervalTotals) else None
 
 
 def arithmetic(mechanism: Mechanism) -> str | None:
@@ -295,11 +298,12 @@ def _public(near: Neighbours) -> tuple[str, ...]:
 
 def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
-    often = "one round" if most == 1 else f"{most} rounds"
-    often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
     records = records_in_interval(mechanism)
+    one, many = ("one round", "rounds") if records is None else ("one interval", "intervals")
+    often = one if most == 1 else f"{most} {many}"
+    often += f", any two at least {apart} apart" if most > 1 and apart > 1 else ""
     if records is not None:
-        often = f"{records} record in each of at most {often}"
+        often = f"{records} record{'s' * (records > 1)} in each of at most {often}"
     reacts = _reacts(mechanism, near)
     times = (
         "may depend on releases, but not on that person's data"

@@ -433,8 +433,7 @@ class Terms:
         apart = positive_int("separation", separation)
         asked = 2**62 if rounds is None else positive_int("rounds", rounds)
         counted = meaning.records_in_interval(self.description) is not None
-        # Of one stream, whose rounds count.
-        stream = counted or self.unit in ("one round", "one user's record")
+        stream = counted or self.unit in ("one round", "one user's record")  # rounds count
         if rounds is None and (apart == 1 or not stream):
             raise ValueError("rounds may be None for a stream and a separation above 1 only")
         if not (stream or self.person):

@@ -35,6 +35,7 @@ from dpoco._validation import FloatArray, MissingHorizonError, choice, positive_
 from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
+    AnyFactorisation,
     Buffered,
     Normalised,
     Rates,
@@ -54,7 +55,7 @@ __all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
            "resolve_horizon", "rises", "root_mean_square_row", "row_norm",
            "worst_round", "worst_row_norm"]  # fmt: skip
 
-Method = str | Buffered  # a name, or parameters of its own for as many pushes
+Method = str | AnyFactorisation  # a name, or a factorisation for as many pushes
 
 METHODS = ("blt", "tree", "toeplitz", "blt_normalised")
 _BUFFERED = ("blt", "blt_normalised")
@@ -84,7 +85,7 @@ def known_horizon(horizon: int | None) -> int:
 def factorisation(method: Method, pushes: int) -> Buffered | Normalised | SquareRoot | Tree:
     """Return the factorisation of this name, with the shipped parameters for so many pushes."""
     n = _checked(method, pushes)
-    if isinstance(method, Buffered):
+    if not isinstance(method, str):
         return method
     if method in _BUFFERED:
         plain = SHIPPED[shipped(n)]
@@ -93,7 +94,11 @@ def factorisation(method: Method, pushes: int) -> Buffered | Normalised | Square
 
 
 def name_of(method: Method) -> str:
-    """Return the name of a method, with parameters of its own or without."""
+    """Return the name that options have for a method."""
+    if isinstance(method, Tree):
+        return "tree"
+    if isinstance(method, SquareRoot):
+        return "toeplitz"
     return method if isinstance(method, str) else method.kind
 
 

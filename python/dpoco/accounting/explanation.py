@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
 from dpoco.accounting.verdict import issuer_says, verdict
 
-__all__ = ["as_html", "explain", "facts", "neighbours", "one_line", "statement"]
+__all__ = ["explain", "facts", "neighbours", "one_line", "statement"]
 
 _PRIORS = (0.5, 0.1, 0.01)
 _FALSE_ALARMS = (0.05, 0.01, 0.001)
@@ -215,12 +214,6 @@ def _not_protected(guarantee: Terms, record: dict[str, Any]) -> Iterator[str]:
     yield "the same data released elsewhere: costs add up, see dpoco's Ledger"
     if guarantee.view in _OPEN:
         yield _OPEN[guarantee.view]
-
-
-def as_html(text: str) -> str:
-    """Return lines as a notebook shows them, the first as a heading."""
-    head, _, rest = html.escape(text).partition("\n")
-    return f"<b>{head}</b><pre>{rest}</pre>"
 
 
 # -- the statement, for those who know the terms ---------------------------------------------------

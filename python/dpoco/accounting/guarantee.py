@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dpoco._html import as_html
 from dpoco._json import of_json
 from dpoco.accounting import _certificate, events, explanation
 from dpoco.accounting._terms import Terms
@@ -117,4 +118,4 @@ class Guarantee(Terms):
         return cls.from_dict(of_json(text))
 
     def _repr_html_(self) -> str:
-        return explanation.as_html(str(self))
+        return as_html(str(self))

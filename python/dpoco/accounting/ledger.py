@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 from dpoco import _literals as literals
+from dpoco._html import as_html
 from dpoco._validation import choice, real_float
 from dpoco.accounting._certificate import contradicts_itself
 from dpoco.accounting._ledger_sums import (
@@ -48,7 +49,7 @@ from dpoco.accounting._words import (
 )
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.events import loss_of_event
-from dpoco.accounting.explanation import as_html, neighbours
+from dpoco.accounting.explanation import neighbours
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
@@ -198,8 +199,8 @@ class Ledger:
     >>> from dpoco.accounting.ledger import Ledger
     >>> ledger = Ledger(Budget(1.0, 1e-6))
     >>> half = Budget(0.5, 1e-6)
-    >>> parameters = sum_release.calibrate(3, horizon=100, budget=half)
-    >>> entry = ledger.charge(sum_release.guarantee(parameters, budget=half), "running sums")
+    >>> plan = sum_release.calibrate(3, horizon=100, budget=half)
+    >>> entry = ledger.charge(sum_release.guarantee(plan, budget=half), "running sums")
     >>> f"{ledger.spent:.0%} spent, epsilon = {ledger.remaining.epsilon:.2f} left"
     '28% spent, epsilon = 0.84 left'
     """

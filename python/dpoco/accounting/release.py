@@ -27,7 +27,7 @@ from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = ["DEFAULT_NUMERICS", "SumParameters", "calibrate_noise", "check_numerics", "check_scale",
            "noise_order", "numerics_of", "people_of", "plain_numerics", "released_sum",
-           "sum_fields", "sum_of"]  # fmt: skip
+           "sum_fields", "sum_of", "with_noise"]  # fmt: skip
 
 DEFAULT_NUMERICS: Final = "auto"
 
@@ -230,6 +230,22 @@ def candidate_methods(
         first = continual_sum.choose_buffers(pushes, near, batch)
     short = pushes is not None and pushes <= continual_sum.TOEPLITZ_LIMIT
     return (first, "tree", *(("toeplitz",) if short else ()))
+
+
+def with_noise(
+    plain: GaussianSum,
+    near: Neighbours,
+    *,
+    budget: Budget | None,
+    numerics: str,
+    noise: str = "gaussian",
+) -> GaussianSum:
+    """Return a sum with the least noise that meets `budget`; without noise for None."""
+    arithmetic = plain_numerics(numerics, noise)
+    if budget is None:
+        return plain
+    wanted = numerics if noise == "gaussian" else arithmetic
+    return calibrate_noise(plain, near, budget=budget, numerics=wanted)[0]
 
 
 def planned_noise(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dpoco
+from dpoco import _core
 from dpoco._encryption import refuse_readable
 from dpoco._validation import imported
 from dpoco.accounting._records import of_json, read_record
@@ -231,7 +231,7 @@ class SignedCertificate:
             operator=operator,
             data_set=data_set,
             date=today if date is None else date,
-            library=f"dpoco {dpoco.__version__}",
+            library=f"dpoco {_core.__version__}",
             signer=key.public,
         )
         return cls(**{**_fields(unsigned), "signature": key.sign(unsigned.message())})

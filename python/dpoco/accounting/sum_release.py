@@ -14,8 +14,7 @@ Proof: ``docs/privacy/continual_sum.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 from dpoco._validation import choice, exponent, positive_float, positive_int
 from dpoco.accounting import continual_sum, release
@@ -23,85 +22,15 @@ from dpoco.accounting._words import noise_in_words, norm_name
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.parameters import at_least, one_of
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.statement import state, stated_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
-__all__ = ["ContinualSumParameters", "calibrate", "guarantee", "mechanism_of"]
+__all__ = ["SumPlan", "calibrate", "guarantee", "variance"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class ContinualSumParameters(release.SumParameters):
-    """Everything calibration fixes for a `ContinualSum`.
-
-    Attributes
-    ----------
-    dimension, horizon : int
-        Length of the vectors and largest number of them.
-    bound, norm : float
-        Vectors are clipped to ||g||_norm <= bound.
-    method : {"blt", "blt_normalised", "tree", "toeplitz"}
-        Factorisation.
-    noise : {"gaussian", "generalized_gaussian"}
-        Law of the draws.
-    norm_order : float
-        Order of the noise norm; 2 for Gaussian noise.
-    noise_scale : float
-        Scale of one draw, the first; 0 means no privacy.
-    relation : {"replace", "zero_out"}
-        Neighbouring streams.
-    sensitivity, column_norm, mu : float
-        Derived, for information: a guarantee recomputes them.
-    numerics : {"float", "lattice"}
-        Arithmetic: doubles, or exact integers.
-    """
-
-    kind: ClassVar[str] = "dpoco.continual_sum_parameters"
-    version: ClassVar[int] = 2
-
-    dimension: int
-    bound: float
-    norm: float = at_least(1.0, infinite=True)
-    method: str = one_of(*continual_sum.METHODS)
-    noise: str = one_of(*continual_sum.NOISES)
-    norm_order: float
-    relation: str = one_of(*CHANGES)
-    numerics: str = "float"
-
-    def __post_init__(self) -> None:
-        """Check that the fields fit each other, too."""
-        super().__post_init__()
-        release.noise_order(self.noise, self.norm_order, self.norm, self.dimension)
-        release.check_numerics(self.numerics, self.noise)
-
-    @property
-    def sum_method(self) -> str:
-        """The method, by the name that learners have for it."""
-        return self.method
-
-    @property
-    def pushes(self) -> int:
-        """Sums released: the horizon."""
-        return self.horizon
-
-    @property
-    def max_error(self) -> float:
-        """Noise of the noisiest sum, for leaves of sensitivity 1 and mu = 1."""
-        return continual_sum.max_error(self.correlation, self.horizon)
-
-    @property
-    def lower_bound(self) -> float:
-        """What `max_error` is at least, of any factorisation with independent Gaussian draws."""
-        return continual_sum.lower_bound(self.horizon)
-
-    def variance(self, t: int) -> float:
-        """Return the variance of each coordinate of the noise in the sum of round t."""
-        row = float(continual_sum.row_norm(self.correlation, t, self.horizon))
-        draw = coordinate_variance(self.norm_order, self.dimension)
-        grid = continual_sum.release_grid(self.noise_scale)
-        return (self.noise_scale * row) ** 2 * draw + grid**2 / 12.0
+SumPlan = Plan[GaussianSum, None, None]
 
 
 def calibrate(
@@ -117,8 +46,8 @@ def calibrate(
     relation: str = "replace",
     numerics: str = release.DEFAULT_NUMERICS,
     participation: release.Returning | None = None,
-) -> ContinualSumParameters:
-    """Return the parameters with the least noise that meets `budget`; None adds no noise.
+) -> SumPlan:
+    """Return the plan with the least noise that meets `budget`; None adds no noise.
 
     Raises
     ------
@@ -139,56 +68,53 @@ def calibrate(
     else:
         (chosen,) = release.candidate_methods(method, n, budget, near)
     order = release.noise_order(noise, norm_order, norm, dimension)
-    plain = release.sum_of(
-        ClippedVector(dimension, norm, bound, math.inf), chosen, n, near, order=order
-    )
-    return ContinualSumParameters(
-        dimension=dimension,
-        horizon=n,
-        bound=bound,
-        norm=norm,
-        method=continual_sum.name_of(chosen),
-        rates=release.sum_fields(chosen)["rates"],
-        noise=noise,
-        norm_order=order,
-        relation=relation,
-        **release.planned_noise(plain, near, budget=budget, numerics=numerics, noise=noise),
-    )
-
-
-def mechanism_of(parameters: ContinualSumParameters) -> GaussianSum:
-    """Return the sum that is released: its bounds are what the engine clips to."""
-    p = parameters
-    summand = ClippedVector(p.dimension, p.norm, p.bound, math.inf)
-    return release.released_sum(p, summand, p.horizon, order=p.norm_order)
+    summand = ClippedVector(dimension, norm, bound, math.inf)
+    plain = release.sum_of(summand, chosen, n, near, order=order)
+    total = release.with_noise(plain, near, budget=budget, numerics=numerics, noise=noise)
+    return Plan(total, None, None)
 
 
 def guarantee(
-    parameters: ContinualSumParameters, *, budget: Budget | None = None, seeded: bool = False
+    plan: SumPlan,
+    *,
+    relation: str = "replace",
+    budget: Budget | None = None,
+    seeded: bool = False,
 ) -> Guarantee:
-    """Return what the parameters guarantee, recomputed from the noise scale and the bounds.
+    """Return what a plan guarantees, computed from its mechanism.
 
     Parameters
     ----------
-    parameters : ContinualSumParameters
-        Its derived fields are not trusted.
+    plan : Plan
+        Calibrated, or anybody's.
+    relation : {"replace", "zero_out"}
+        Neighbouring streams.
     budget : Budget, optional
         Its delta is the one epsilon is stated at; default 1 / (10 horizon).
     seeded : bool
         Whether the noise is reproducible, which voids the guarantee.
     """
-    p = parameters
-    what = (
-        f"all running sums of vectors in R^{p.dimension} "
-        f"({p.method} factorisation, {noise_in_words(p.noise, p.norm_order)})"
-    )
+    total, vector = plan.mechanism, plan.mechanism.summand
+    law = noise_in_words("gaussian" if total.order == 2.0 else "generalized_gaussian", total.order)
+    method = continual_sum.name_of(total.factorisation)
+    assert isinstance(vector, ClippedVector)
     return state(
-        mechanism_of(p),
-        Neighbours(p.relation),
-        released=what,
-        horizon=p.horizon,
-        delta=stated_delta(budget, p.horizon),
+        total,
+        Neighbours(relation),
+        released=f"all running sums of vectors in R^{vector.size} ({method} factorisation, {law})",
+        horizon=total.pushes,
+        delta=stated_delta(budget, total.pushes),
         reference="adaptive Gaussian composition; docs/privacy/continual_sum.md",
         seeded=seeded,
-        conditions=(f"The program clips every vector to {norm_name(p.norm)} norm {p.bound:g}.",),
+        conditions=(
+            f"The program clips every vector to {norm_name(vector.norm)} norm {vector.bound:g}.",
+        ),
     )
+
+
+def variance(total: GaussianSum, push: Any) -> Any:
+    """Return the exact variance of a coordinate's noise in the sums of these pushes, any shape."""
+    row = continual_sum.row_norm(total.factorisation, push, total.pushes)
+    draw = coordinate_variance(total.order, total.summand.size)
+    grid = continual_sum.release_grid(total.scale)
+    return (total.scale * row) ** 2 * draw + grid**2 / 12.0

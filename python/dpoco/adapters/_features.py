@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from dpoco import _literals as literals
+from dpoco._clipping import Flags
 from dpoco._validation import FloatArray, choice, is_missing, number, positive_int
 from dpoco.datasets import PublicScaling
-from dpoco.trace import Flags
 
 _LARGEST_DIMENSION = 2**24
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._choice import choose
-from dpoco._clipping import record_flags
+from dpoco._clipping import Flags, record_flags
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, choice, positive_float, positive_int
@@ -23,7 +23,6 @@ from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import LEARNERS, learner_of
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
-from dpoco.trace import Flags
 
 _AUTO = "auto"
 _NAMED = {each.snake_name: each for each in LEARNERS if each.ball is not None}

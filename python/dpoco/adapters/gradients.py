@@ -17,6 +17,7 @@ import math
 import os
 import secrets
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,7 @@ from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.adapters._reservation import Reservation
 from dpoco.adapters._workload import choose_factorisation, view_noise
 from dpoco.errors import HorizonExceeded, StateError
-from dpoco.mechanisms import continual_sum_settings
-from dpoco.privacy.mechanisms.bounds import ClippedVectors
+from dpoco.privacy.mechanisms.bounds import ClippedVector, ClippedVectors
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -143,11 +143,10 @@ class NoisyGradients:
         if budget is not None:
             self.guarantee.require(budget)
         self._seeded = origin.is_seeded
-        # Wider than the sum of any batch of clipped gradients: it acts on none.
-        widest = _core.RecordClipper(dimension, 2.0 * clip * batch_size, 2.0, math.inf)
-        self._engine = _core.ContinualSum(
-            continual_sum_settings(self.mechanism, origin._claim()), widest
-        )
+        # The engine bounds sums of a batch, a little above the longest; it sees no single gradients.
+        longest = ClippedVector(dimension, 2.0, clip * batch_size * (1.0 + 2.0**-21), math.inf)
+        held = replace(self.mechanism, summand=longest)
+        self._engine = _core.ContinualSum(held, origin._claim())
         self._published = np.zeros(dimension)
         self._secret = secrets.token_bytes(_SECRET)
         self._reservation: Reservation | None = None

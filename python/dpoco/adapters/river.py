@@ -12,6 +12,7 @@ published.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,20 +25,26 @@ except ImportError:
     ) from None
 
 from dpoco import _literals as literals
+from dpoco import bandits
+from dpoco._clipping import Flags, context_flags
 from dpoco._participation import Participation
-from dpoco._validation import FloatArray, number
+from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._arguments import (
     callers,
     changed_argument,
+    further_options,
     own_arguments,
     refuse,
+    seeded_source,
     warn_of_learning,
 )
 from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import LinearModel, likeliest, probabilities
-from dpoco.adapters._rounds import BanditRounds, ExpertRounds, Rounds
-from dpoco.trace import Flags, RecordShares
+from dpoco.domains import LpBall
+from dpoco.errors import RoundOrderError, StateError
+from dpoco.learners import learner_named
+from dpoco.trace import RecordShares
 
 __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
            "PrivateExperts", "PrivateRegressor", "PublicScaler"]  # fmt: skip
@@ -436,45 +443,19 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    features : sequence of str, or int
-        Public names of the features, or the number of entries to which names are hashed. Never take
-        them from the data: a model that grows with the features it meets reveals them. Names that
-        are not listed are ignored, and missing ones count as 0.
-    horizon : int or None
-        Largest number of records that may ever be learned. None: unknown; not possible for
-        "polyhedral" and "coupled" learners. This and all following arguments are keyword-only.
-    epsilon, delta : float, optional
-        The budget of all records together, if `budget` is not given.
-    budget : Budget or None, optional
-        In place of `epsilon` and `delta`; None switches privacy off.
+    features, horizon, epsilon, delta, budget, learner, feature_bound, intercept
+        As for `PrivateClassifier`.
     loss : {"squared", "huber"}
         The loss to minimise.
-    learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
-"coupled_regularized_leader"}
-        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
-        "polyhedral_frank_wolfe" is for many bounded features.
-    feature_bound : float
-        Required. Records are clipped to this l2 norm; for "polyhedral_frank_wolfe" to this
-        maximum norm.
     label_bound : float
         Required. Labels are clipped to [-label_bound, label_bound].
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
     radius : float, optional
-        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
-        for "polyhedral_frank_wolfe" the l1 norm. By default sqrt(d) `label_bound` / `feature_bound`
-        (l1: without the root).
-    intercept : bool, default True
-        Whether there is an intercept.
-    participation : Participation, optional
-        How often one person may come; the budget then covers all her rounds together.
-    person : str, optional
-        Name of the entry of `x` that identifies the person and is not a feature; required if the
-        participation is enforced.
-    options : dict, optional
-        Further arguments of the learner, for example "batch".
-    seed : int, optional
-        Source of reproducible noise, for tests and simulation; it voids the guarantee.
+        As for `PrivateClassifier`. By default sqrt(d) `label_bound` / `feature_bound` (l1: without
+        the root).
+    participation, person, options, seed
+        As for `PrivateClassifier`.
 
     Raises
     ------
@@ -526,16 +507,29 @@ class PrivateRegressor(_LinearEstimator, base.MiniBatchRegressor):
             }  # fmt: skip
 
 
+_BANDIT_OWN = frozenset({
+    "arms", "dimension", "domain", "horizon", "budget", "context_bound", "reward_bound",
+    "on_violation", "source",
+})  # fmt: skip
+_EXPERTS = ("prefix_hedge", "batch_share", "oblivious_tracker")
+_EXPERTS_OWN = frozenset({"experts", "horizon", "budget", "loss_range", "on_violation", "source"})
+
+
 class _Policy:
-    """Base of the policies: a public list of arms, and rounds in their order."""
+    """Base of the policies: a public list of arms, and a learner asked and answered in turn.
+
+    river lets callers update any arm with any reward at any time. A private learner cannot: its
+    noise is accounted for one record a round, of the arm that was chosen in it.
+    """
 
     arms: Sequence[Hashable]
-    _rounds: Rounds
+    _learner: Any
     _n: int
 
     def _begin(self, arguments: dict[str, Any]) -> None:
         super().__init__()  # river's
-        vars(self).update(own_arguments(arguments))
+        self._made_with = own_arguments(arguments)
+        vars(self).update(self._made_with)
         self._index = {arm: index for index, arm in enumerate(self.arms)}
         if len(self._index) != len(self.arms) or len(self._index) < 2:
             raise ValueError("arms must be at least two, all different")
@@ -543,17 +537,50 @@ class _Policy:
     @property
     def learner_(self) -> Any:
         """The underlying learner. Its `save` keeps the state, which is as secret as the data."""
-        return self._rounds.learner
+        return self._learner
 
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee; for contextual policies it is joint: only its own user may see an arm."""
-        guarantee: Guarantee = self._rounds.learner.guarantee
+        guarantee: Guarantee = self._learner.guarantee
         return guarantee
 
+    def _is_started(self) -> bool:
+        return bool(self._learner._is_started())
+
+    def _check_fresh(self) -> None:
+        if self._is_started():
+            raise StateError(
+                "a started policy can neither be copied nor pickled, because the copy would "
+                "share its noise; clone() makes a fresh one, learner_.save() keeps its state, "
+                "dpoco.load and bind() continue it"
+            )
+
     def bind(self, learner: Any) -> None:
-        """Continue with a learner that `dpoco.load` has restored; nobody else may continue it."""
-        self._rounds.bind(learner)
+        """Continue with a learner that `dpoco.load` has restored; nobody else may continue it.
+
+        Raises
+        ------
+        StateError
+            If this policy has started.
+        ValueError, TypeError
+            If the learner is of another kind or was made with other arguments.
+        """
+        self._check_fresh()
+        own = self._learner
+        if type(learner) is not type(own):
+            raise TypeError(
+                f"the learner must be a {type(own).__name__}; got {type(learner).__name__}"
+            )
+        learner._check_active()
+        mine, given = own.get_params(), learner.get_params()
+        if any(mine[name] != given[name] for name in set(mine) - {"source", "plan"}):
+            raise ValueError("the learner was made with other arguments than this policy")
+        self._learner = learner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_fresh()
+        return partial(type(self), **self._made_with), ()
 
     def _pull(self, arm_ids: Any, *context: Any) -> Any:
         policy: Any = self  # river has a `pull` around this one, with pulls of its own
@@ -579,6 +606,63 @@ class _Policy:
         # Never what was learned: river's own table shows mean rewards.
         arguments: str = base.Base.__repr__(self)
         return f"{arguments}\n  {self.guarantee!r}"
+
+
+class _BanditPolicy(_Policy):
+    """Base of the policies on a bandit, which know the decision whose reward has not come."""
+
+    _learner: bandits.LinUCB | bandits.HighDimensionalBandit
+    _skips: bool = False
+    _waiting: tuple[bytes, int] | None = None
+
+    def _terms(self, context_bound: float) -> dict[str, Any]:
+        """Return the learner's arguments that all bandits have."""
+        given = self._made_with
+        return {
+            **further_options(given["options"], _BANDIT_OWN), "horizon": given["horizon"],
+            "budget": given["budget"], "source": seeded_source(given["seed"]),
+            "context_bound": context_bound, "reward_bound": given["reward_bound"],
+        }  # fmt: skip
+
+    def _is_started(self) -> bool:
+        return self._waiting is not None or super()._is_started()
+
+    def _choose(self, context: Any) -> Any:
+        row = float_array("context", context, (self._learner.dimension,))
+        if self._waiting is not None and self._skips:
+            # Also for an equal context: how many rounds there are must not depend on the data.
+            self.skip()
+        if self._waiting is not None and self._waiting[0] != row.tobytes():
+            raise RoundOrderError(
+                "the last decision waits for its reward: update, or skip() the round; "
+                'unanswered="skip" does this automatically'
+            )
+        arm = self._learner.decide(row)
+        self._waiting = (row.tobytes(), arm)
+        return self.arms[arm]
+
+    def _answer(self, arm_id: Any, reward: Any, context: Any) -> None:
+        arm, row = self._arm(arm_id), float_array("context", context, (self._learner.dimension,))
+        if self._waiting is None:
+            raise RoundOrderError("an update without a decision: call the two in turn")
+        waiting, chosen = self._waiting
+        if arm != chosen:
+            raise RoundOrderError(
+                "an update for another arm than the one chosen in this round: only rewards of "
+                "the policy's own decisions can be learned from"
+            )
+        if row.tobytes() != waiting:
+            raise RoundOrderError("an update for another context than that of the decision")
+        self._learner.observe(reward)
+        self._waiting = None
+        self._n += 1
+
+    def skip(self) -> None:
+        """End a round whose reward never came; the noise advances as in any other round."""
+        if self._waiting is None:
+            raise RoundOrderError("no decision waits for a reward")
+        self._learner.skip()
+        self._waiting = None
 
 
 class PrivateExperts(_Policy, bandit.base.Policy):
@@ -616,7 +700,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
     >>> policy.update(arm, {"a": 0.2, "b": 0.9})
     """
 
-    _rounds: ExpertRounds
+    reward_range: tuple[float, float]
 
     def __init__(
         self,
@@ -630,9 +714,11 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
-        self._rounds = ExpertRounds(
-            learner, len(arms), horizon, budget, reward_range, options, seed
-        )
+        choice("learner", learner, _EXPERTS)
+        self._learner = learner_named(learner).load()(
+            len(arms), horizon=horizon, budget=budget, loss_range=reward_range,
+            source=seeded_source(seed), **further_options(options, _EXPERTS_OWN),
+        )  # fmt: skip
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -642,7 +728,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
     def pull(self, arm_ids: Any) -> Any:
         """Return the round's arm; it stays the same until `update`."""
         self._check_arms(arm_ids)
-        return self.arms[self._rounds.choose()]
+        return self.arms[self._learner.decide()]
 
     def update(self, arm_id: Any, rewards: Mapping[Any, Any] | Sequence[Any]) -> None:
         """End the round with the rewards of all arms.
@@ -666,19 +752,24 @@ class PrivateExperts(_Policy, bandit.base.Policy):
             if set(rewards) != set(self._index):
                 raise ValueError("rewards must be those of all arms")
             values = [rewards[arm] for arm in self.arms]
-        self._rounds.answer(self._arm(arm_id), values)
+        arm, (_, chosen) = self._arm(arm_id), self._learner._check_turn()
+        if arm != chosen:
+            raise RoundOrderError("an update for another arm than the one chosen in this round")
+        row = float_array("rewards of all arms", values, (len(self.arms),))
+        # A reward that is not finite becomes the lowest loss, as for the learner itself.
+        self._learner.observe(float(self.reward_range[0]) + float(self.reward_range[1]) - row)
         self._n += 1
 
     @property
     def ranking(self) -> list[Any]:
         """Arms by published weight, the largest first; for "prefix_hedge"."""
-        weights = getattr(self._rounds.learner, "weights", None)
+        weights = getattr(self._learner, "weights", None)
         if weights is None:
             raise NotImplementedError("this learner publishes no weights")
         return self._ranked(weights)
 
 
-class PrivateBandit(_Policy, bandit.base.Policy):
+class PrivateBandit(_BanditPolicy, bandit.base.Policy):
     """A jointly private bandit without contexts: LinUCB on a constant context.
 
     Parameters
@@ -712,8 +803,6 @@ class PrivateBandit(_Policy, bandit.base.Policy):
     >>> policy.update(arm, 1.0)
     """
 
-    _rounds: BanditRounds
-
     def __init__(
         self,
         arms: Sequence[Any],
@@ -725,10 +814,8 @@ class PrivateBandit(_Policy, bandit.base.Policy):
         seed: int | None = None,
     ) -> None:
         self._begin(locals())
-        self._rounds = BanditRounds(
-            "linucb", len(arms), 1, horizon, budget, 1.0, reward_bound, reward_bound, "raise",
-            options, seed,
-        )  # fmt: skip
+        terms = {"parameter_bound": reward_bound, **self._terms(1.0)}
+        self._learner = bandits.LinUCB(len(arms), 1, **terms)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -738,24 +825,19 @@ class PrivateBandit(_Policy, bandit.base.Policy):
     def pull(self, arm_ids: Any) -> Any:
         """Return the round's arm; it stays the same until `update` or `skip`."""
         self._check_arms(arm_ids)
-        return self.arms[self._rounds.choose([1.0])]
+        return self._choose([1.0])
 
     def update(self, arm_id: Any, reward: Any) -> None:
         """End the round with the reward of the arm that was pulled."""
-        self._rounds.answer(self._arm(arm_id), reward)
-        self._n += 1
-
-    def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other round."""
-        self._rounds.skip()
+        self._answer(arm_id, reward, [1.0])
 
     @property
     def ranking(self) -> list[Any]:
         """Arms by published mean reward, the largest first."""
-        return self._ranked(self._rounds.learner.coefficients[:, 0])
+        return self._ranked(self._learner.coefficients[:, 0])
 
 
-class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
+class PrivateContextualBandit(_BanditPolicy, bandit.base.ContextualPolicy):
     """A jointly private contextual bandit.
 
     Parameters
@@ -806,8 +888,6 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
     >>> policy.update(arm, x, 1.0)
     """
 
-    _rounds: BanditRounds
-
     def __init__(
         self,
         arms: Sequence[Any],
@@ -825,26 +905,24 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
     ) -> None:
         self._begin(locals())
         self._features = FeatureMap(features)
-        size = (len(arms), self._features.dimension)
-        self._rounds = BanditRounds(
-            learner, *size, horizon, budget, context_bound, reward_bound, radius, unanswered,
-            options, seed,
-        )  # fmt: skip
+        choice("learner", learner, ("linucb", "high_dimensional"))
+        self._skips = choice("unanswered", unanswered, ("raise", "skip")) == "skip"
+        dimension, terms = self._features.dimension, self._terms(context_bound)
+        if learner == "linucb":
+            terms = {"parameter_bound": radius, **terms}
+            self._learner = bandits.LinUCB(len(arms), dimension, **terms)
+        else:
+            ball = LpBall(dimension, 1.0, radius)
+            self._learner = bandits.HighDimensionalBandit(len(arms), ball, **terms)
 
     def pull(self, arm_ids: Any, context: Mapping[Any, Any] | None = None) -> Any:
         """Return the arm for this round's user; the same one for the same context."""
         self._check_arms(arm_ids)
-        return self.arms[self._rounds.choose(self._features.row(context or {}))]
+        return self._choose(self._features.row(context or {}))
 
     def update(self, arm_id: Any, context: Mapping[Any, Any] | None, reward: Any) -> None:
         """End the round with the reward of the arm that was pulled for this context."""
-        row = self._features.row(context or {})
-        self._rounds.answer(self._arm(arm_id), reward, row)
-        self._n += 1
-
-    def skip(self) -> None:
-        """End a round whose reward never came; the noise advances as in any other round."""
-        self._rounds.skip()
+        self._answer(arm_id, reward, self._features.row(context or {}))
 
     def nonprivate_records(self, contexts: Any) -> RecordShares:
         """Return how this policy reads contexts, for evaluation only. No round is played.
@@ -855,8 +933,9 @@ class PrivateContextualBandit(_Policy, bandit.base.ContextualPolicy):
         ----------
         contexts : sequence of mappings, or pandas.DataFrame
         """
+        rows = self._features.rows(contexts)
         return RecordShares.of(
-            self._rounds.nonprivate_flags(self._features.rows(contexts)),
+            context_flags(rows, self._learner._context_norms(rows)),
             self._features.nonprivate_flags(contexts),
             names=self._features.names,
         )

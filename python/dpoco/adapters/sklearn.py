@@ -40,6 +40,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpoco import _literals as literals
+from dpoco._clipping import Flags
 from dpoco._participation import Participation
 from dpoco._validation import (
     FloatArray,
@@ -62,7 +63,7 @@ from dpoco.adapters._features import LabelMap, public_scaling, scaled
 from dpoco.adapters._linear import LinearModel, likeliest, probabilities
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
-from dpoco.trace import Flags, RecordShares
+from dpoco.trace import RecordShares
 
 __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",
            "expected_failed_checks"]  # fmt: skip
@@ -662,44 +663,19 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
     Parameters
     ----------
-    epsilon, delta : float, optional
-        The budget, unless `budget` is given. Keyword-only, as all parameters.
-    budget : Budget or None, optional
-        Of one `fit`, or of all `partial_fit` together; None switches privacy off. In place of
-        `epsilon` and `delta`.
-    horizon : int or None
-        Largest number of rows that may ever be learned. None: that of the data in `fit`, which
-        counts as public. In `partial_fit` it is then unknown, which is not possible for
-        "polyhedral" and "coupled" learners.
+    epsilon, delta, budget, horizon, learner, feature_bound, fit_intercept
+        As for `PrivateOnlineClassifier`.
     loss : {"squared", "huber"}
         The loss to minimise.
-    learner : {"auto", "tree_frank_wolfe", "polyhedral_frank_wolfe", "noisy_ftrl", "noisy_newton", \
-"coupled_regularized_leader"}
-        The learner. "auto" takes the one with the least expected regret (`dpoco.choose`).
-        "polyhedral_frank_wolfe" is for many bounded features.
-    feature_bound : float
-        Required. Rows are clipped to this l2 norm; for "polyhedral_frank_wolfe" maximum norm.
-        Public: never take it from the data.
     label_bound : float
         Required. Targets are clipped to [-label_bound, label_bound]. Public, too.
     threshold : float, default 1.0
         Residual beyond which the Huber loss grows linearly.
     radius : float, optional
-        Largest l2 norm of the coefficients, including the intercept in units of `feature_bound`;
-        for "polyhedral_frank_wolfe" the l1 norm. A larger value fits better and needs more noise.
-        Default: sqrt(d) `label_bound` / `feature_bound` (l1: without the root).
-    fit_intercept : bool, default True
-        Whether there is an intercept.
-    participation : Participation, optional
-        How often one person may come; the budget then covers all her rows together. `fit` and
-        `partial_fit` take `persons` if it is enforced.
-    options : dict, optional
-        Further arguments of the learner, for example "batch".
-    ledger : dpoco.accounting.ledger.Ledger, optional
-        Ledger that is charged for every learner before it sees a row. Clones share it, so
-        cross-validation is refused once its fits spend more than the ledger holds.
-    random_state : int, optional
-        Source of reproducible noise, for tests and simulation; it voids the guarantee.
+        As for `PrivateOnlineClassifier`. Default: sqrt(d) `label_bound` / `feature_bound` (l1:
+        without the root).
+    participation, options, ledger, random_state
+        As for `PrivateOnlineClassifier`.
 
     Attributes
     ----------
@@ -719,10 +695,7 @@ class PrivateOnlineRegressor(RegressorMixin, _LinearEstimator):
 
     Notes
     -----
-    Rows and targets beyond their bounds are silently clipped, and non-finite values make a record
-    an empty one. A pickle holds what was published but not the learner: it predicts, and
-    `partial_fit` raises `StateError` until `bind` restores the learner. `copy.deepcopy` of a fitted
-    estimator raises `StateError`; ``sklearn.base.clone`` makes a fresh one.
+    Clipping, pickles and copies: as for `PrivateOnlineClassifier`.
 
     Examples
     --------

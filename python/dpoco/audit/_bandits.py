@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray
-from dpoco.audit._family import Change, Play, Scores, Shapes
+from dpoco.audit._family import Change, Play, Scores
 from dpoco.audit._sum_noise import (
     Push,
     Pushes,
@@ -26,21 +26,10 @@ from dpoco.random import Source
 
 
 class Statistics(Sums):
-    """LinUCB; joint privacy: what others see is the released sums."""
+    """Statistics of all arms in one sum; joint privacy: what others see is the released sums."""
 
-    first_affected = 0
     joint = True
-    loop = "bandit"
     astray = "what enters the sum is not a function of record and action alone"
-
-    def shapes(self) -> Shapes:
-        return {"contexts": (self.learner.dimension,), "rewards": (self.learner.arms,)}
-
-    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        return int(learner.decide(record[0]))
-
-    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
-        learner.observe(record[1][decision])
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner._engine.released().tobytes()
@@ -78,6 +67,7 @@ class Statistics(Sums):
 class Arms(Statistics):
     """HighDimensionalBandit; joint privacy: what others see are the estimates of all arms."""
 
+    needs = ("clocks", "leaf", "nonprivate_sums", "variates_drawn")
     several = False
     astray = "what enters an arm's sum is not a function of its records and estimates alone"
 
@@ -87,11 +77,7 @@ class Arms(Statistics):
 
     @property
     def mechanism(self) -> Any:
-        return self.learner._mechanism.parts[0]
-
-    @property
-    def relation(self) -> str:
-        return str(self.plan.relation)
+        return super().mechanism.parts[0]
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner._engine.coefficients().tobytes()

@@ -1,34 +1,44 @@
-"""The contract of learners and mechanisms: what callers rely on, as checks that anybody may run."""
+"""What the checks of the contract look at: a learner, how it is played, and what is required."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
 
-from dpoco._validation import named
 from dpoco.accounting import Budget
 from dpoco.audit._family import quiet
+from dpoco.audit._playing import VERBS, plays_of
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
-from dpoco.learners import learner_named, learner_of
+from dpoco.learners import learner_named
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.random import Source
 
 ROUNDS = 24
 BUDGET = Budget(4.0, 1e-5)
-VERBS = {"sums": "push", "scores": "select", "queries": "test"}
 ONLINE = ("records", "surface", "experts", "arms")
 RUNNING = (*ONLINE, "sums")  # play many rounds in one call
 STEPPED = (*ONLINE, *VERBS)
 EVERY = (*STEPPED, "batch")
 
+# What callers use of a learner, by what it plays.
+_ONLINE_MEMBERS = ("decide", "observe", "round", "horizon", "guarantee")
+_MEMBERS = {
+    "records": (*_ONLINE_MEMBERS, "domain", "loss"),
+    "batch": ("fit", "guarantee", "domain", "loss"),
+    **{plays: (verb, "round", "horizon", "guarantee") for plays, verb in VERBS.items()},
+}
+
 BAD = (ValueError, TypeError)
+
+# What every constructor is called with.
+_MADE_WITH = ("budget", "horizon", "records", "source")
 
 # A number that bad records are made of, and what of it must not be in any message.
 SECRET, MARK = 987654.25, "987654"
@@ -40,31 +50,31 @@ class InapplicableError(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """One rule: what it is for, and a function that raises where it is broken."""
+    """One rule: what it is for, and a function that raises where it is broken.
 
+    The docstring of the function is the rule that a failure quotes.
+    """
+
+    run: Callable[[Subject], None]
     plays: tuple[str, ...]
     arrays: bool
     needs: str
-    run: Callable[[Subject], None]
 
-
-_CHECKS: dict[str, Check] = {}
+    def applies(self, subject: Subject) -> bool:
+        """Whether the rule is about such a learner."""
+        fits = subject.plays in self.plays and (subject.runs or not self.arrays)
+        return fits and (not self.needs or hasattr(subject.first, self.needs))
 
 
 def check(
     *plays: str, arrays: bool = False, needs: str = ""
-) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
-    """Enter a function into the contract; its docstring is the rule that a failure quotes.
+) -> Callable[[Callable[[Subject], None]], Check]:
+    """Make a check of a function.
 
     With `arrays`, it is for streams of arrays only, which `run` takes; with `needs`, for learners
     that have this method, which those of the library do.
     """
-
-    def enter(run: Callable[[Subject], None]) -> Callable[[Subject], None]:
-        _CHECKS[run.__name__] = Check(plays, arrays, needs, run)
-        return run
-
-    return enter
+    return lambda run: Check(run, plays, arrays, needs)
 
 
 def require(holds: Any, otherwise: str) -> None:
@@ -208,96 +218,6 @@ def arguments_of(kind: type) -> dict[str, Any]:
     return dict(signature(kind).parameters)
 
 
-def contract_checks(plays: str | None = None) -> tuple[str, ...]:
-    """Return the names of all checks, or of the checks for learners that play `plays`.
-
-    Parameters
-    ----------
-    plays : str, optional
-        As in `dpoco.learners`.
-    """
-    from dpoco.audit import _contract_rounds, _contract_copies, _contract_arguments  # noqa
-
-    return tuple(name for name, each in _CHECKS.items() if plays is None or plays in each.plays)
-
-
-def check_learner(
-    learner: str | type | Callable[..., Any],
-    stream: Any = None,
-    *,
-    checks: Iterable[str] | None = None,
-) -> tuple[str, ...]:
-    """Check that a learner keeps the contract that journals, pools, adapters and users need.
-
-    Your own class need only be a `dpoco.evaluation.Learner`. Checks of methods that it does not
-    have, such as ``run``, ``save`` and tickets, are skipped.
-
-    Parameters
-    ----------
-    learner : str, type or callable
-        A name of `dpoco.learners`; a class, whose problem is made up from the names of its
-        arguments; or a function that returns an unstarted learner. The function takes keyword
-        arguments of the constructor (``horizon``, or ``records`` for a one-time fit, ``source``,
-        and in some checks others). An example is ``functools.partial(MyLearner, domain, loss,
-        budget=budget)``.
-    stream : array_like, or tuple of array_like, optional
-        At least 25 records, as ``run`` or ``fit`` takes them; lists of loss objects for custom
-        losses. Default: random records with the shapes that the learner states.
-    checks : iterable of str, optional
-        Names of `contract_checks`. Default: all.
-
-    Returns
-    -------
-    tuple of str
-        Names of the checks that applied, all of which passed.
-
-    Raises
-    ------
-    AssertionError
-        At the first check that fails, with its name, what was found, and the rule.
-    ValueError, TypeError
-        For an unknown name, or a learner whose problem or stream must be given.
-
-    Notes
-    -----
-    It takes seconds. The checks call the learner in every order, with bad and hostile records, from
-    threads and forked processes, and save files in a temporary folder. They cannot show that a
-    guarantee holds: proofs and `audit_learner` serve this purpose.
-
-    Examples
-    --------
-    >>> import dpoco
-    >>> len(dpoco.audit.check_learner("prefix-hedge")) > 30
-    True
-    """
-    known = contract_checks()
-    chosen = known if checks is None else tuple(checks)
-    for name in chosen:
-        named("check", name, known)
-    if isinstance(learner, str) and stream is None:
-        subject = _listed(learner_named(learner, EVERY).name)
-    else:
-        subject = _subject(learner, stream)
-    passed = []
-    for name in chosen:
-        each = _CHECKS[name]
-        applies = subject.plays in each.plays and (subject.runs or not each.arrays)
-        if not applies or (each.needs and not hasattr(subject.first, each.needs)):
-            continue
-        try:
-            with quiet():
-                each.run(subject)
-        except InapplicableError:
-            continue
-        except Exception as error:
-            found = str(error) if isinstance(error, AssertionError) else repr(error)
-            raise AssertionError(
-                f"{subject.kind.__name__} fails the check {name}: {found}\n{each.run.__doc__}"
-            ) from error
-        passed.append(name)
-    return tuple(passed)
-
-
 @functools.cache
 def _listed(name: str) -> Subject:
     """Return the subject of a learner of the library: calibrated once, never played."""
@@ -309,8 +229,10 @@ def _subject(learner: Any, stream: Any) -> Subject:
         learner = learner_named(learner, EVERY).load()
     make = _made_up(learner) if isinstance(learner, type) else learner
     first = _first(make)
-    listed = learner_of(type(first))
-    plays = listed.plays if listed is not None else _guessed(first)
+    plays = plays_of(first)
+    missing = [name for name in _MEMBERS.get(plays, _ONLINE_MEMBERS) if not hasattr(first, name)]
+    if missing:
+        raise TypeError(f"a {type(first).__name__} that plays {plays} needs {', '.join(missing)}")
     if stream is None:
         parts = _random_stream(first, plays)
     else:
@@ -330,15 +252,6 @@ def _first(make: Callable[..., Any]) -> Any:
             return make(records=ROUNDS, source=Source.seeded(1))
 
 
-def _guessed(learner: Any) -> str:
-    """Return what a learner plays that is derived from none of the library's."""
-    for plays, verb in VERBS.items():
-        if hasattr(learner, verb):
-            return plays
-    known = {"fit": "batch", "arms": "arms", "experts": "experts", "points": "surface"}
-    return next((plays for name, plays in known.items() if hasattr(learner, name)), "records")
-
-
 def _made_up(kind: type) -> Callable[..., Any]:
     """Return a maker whose problem is small, and named as the arguments of the constructor."""
     problem = {
@@ -346,7 +259,23 @@ def _made_up(kind: type) -> Callable[..., Any]:
         "dimension": 3, "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
         "bound": 1.0, "context_bound": 1.0, "reward_bound": 1.0, "sensitivity": 1.0,
     }  # fmt: skip
-    given = {name: problem[name] for name in arguments_of(kind) if name in problem}
+    names = arguments_of(kind)
+    strange = [
+        name
+        for name, parameter in names.items()
+        if parameter.default is Parameter.empty and name not in (*problem, *_MADE_WITH)
+    ]
+    if strange:
+        raise TypeError(
+            f"pass a function that makes a {kind.__name__}: nobody knows what to give it as "
+            f"{', '.join(strange)}"
+        )
+    lacking = [name for name in ("budget", "source") if name not in names]
+    if not {"horizon", "records"} & set(names):
+        lacking.append("horizon")
+    if lacking:
+        raise TypeError(f"the constructor of a {kind.__name__} must take {', '.join(lacking)}")
+    given = {name: problem[name] for name in names if name in problem}
     others: list[dict[str, Any]] = [{}, {"domain": LpBall(3, 1.0)}, {"loss": LogisticLoss(1.0)}]
     if "lipschitz" in given:
         others = [{"domain": Box([-1.0], [1.0])}]
@@ -379,4 +308,6 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
     p = learner.plan
     if plays == "queries":  # near the threshold, so that noise decides
         return (p.margin + p.query_noise_scale * rng.normal(size=n),)
-    return (rng.uniform(-0.5, 0.5, (n, p.dimension if plays == "sums" else p.candidates)),)
+    return (
+        rng.uniform(-0.5, 0.5, (n, p.mechanism.summand.size if plays == "sums" else p.candidates)),
+    )

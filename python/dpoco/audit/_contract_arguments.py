@@ -17,6 +17,7 @@ import numpy as np
 
 from dpoco import _core
 from dpoco.accounting import Budget
+from dpoco.accounting.plan import Plan
 from dpoco.audit._contract import (
     BAD,
     BUDGET,
@@ -30,12 +31,13 @@ from dpoco.audit._contract import (
     refused,
     require,
 )
+from dpoco.audit._kinds import family_if_known
 from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, DpocoError
 from dpoco.learners import learner_of
 from dpoco.losses import GlmLoss
-from dpoco.privacy.records import Description
+from dpoco.privacy.records import Description, written
 from dpoco.random import Source
 
 _SIZES = ("experts", "arms", "dimension", "candidates")
@@ -95,8 +97,7 @@ def parameters_may_be_restated(s: Subject) -> None:
     """Arguments beside ``plan`` that say the same are fine; others raise `ValueError`."""
     s.applies("plan" in arguments_of(s.kind))
     p = s.first.plan
-    for name in (each for each in arguments_of(s.kind) if hasattr(p, each)):
-        value = getattr(p, name)
+    for name, value in _settled(s.kind, p).items():
         try:
             again = _built(s, **{"plan": p, name: value})
         except ValueError as error:  # what only calibration takes is refused whatever it says
@@ -117,6 +118,14 @@ def parameters_may_be_restated(s: Subject) -> None:
                 f"{name}={other!r} beside parameters with {value!r}", ValueError,
                 _built, s, **{"plan": p, name: other},
             )  # fmt: skip
+
+
+def _settled(kind: Any, plan: Any) -> dict[str, Any]:
+    """Return the arguments of a constructor that a plan settles."""
+    if isinstance(plan, Plan):
+        fixed: dict[str, Any] = kind._fixed(plan)
+        return fixed
+    return {name: getattr(plan, name) for name in arguments_of(kind) if hasattr(plan, name)}
 
 
 def _words(kind: type, name: str) -> list[str]:
@@ -215,8 +224,8 @@ def arguments_come_back(s: Subject) -> None:
     again = s.kind(**found)
     require(again.plan == learner.plan, "get_params() rebuild something else")
     require(again.get_params()["source"] is source, "get_params() has another source")
-    require(type(learner.plan).from_dict(learner.plan.to_dict()) == learner.plan,
-            "parameters do not survive to_dict()")  # fmt: skip
+    restored = s.kind._read_plan(learner.plan.to_dict())
+    require(restored == learner.plan, "a plan does not survive to_dict()")
 
 
 @check(*EVERY)
@@ -235,7 +244,7 @@ def reports_show_no_data(s: Subject) -> None:
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, GlmLoss))
-    if learner_of(s.kind) is None:
+    if family_if_known(s.first) is None:
         return _draws_hang_on_no_record(s)
     silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
     parts = tuple(part.copy() for part in s.part(0, ROUNDS))
@@ -284,7 +293,6 @@ UNREAD = {
     "smooth_losses.dimension": _OF_DOMAIN,
     "smooth_losses.rank": "engines have it from the loss that they are given",
     "gibbs_draw.half_width": _OF_DOMAIN,
-    "ContinualSum.batch": _SINGLE,
     "LipschitzLearner.batch": _SINGLE,
     "PrefixHedge.batch": _SINGLE,
     "EpochSelector.parts.exponent": _ONE_SCALE,
@@ -325,6 +333,8 @@ def _noted(value: Any) -> Any:
         return [_noted(each) for each in value]
     if isinstance(value, np.ndarray):
         return value.tobytes()
+    if isinstance(value, Description):
+        return written(value)
     plain = isinstance(value, (bool, int, float, str, bytes, np.generic))
     return repr(value) if plain else type(value).__name__
 

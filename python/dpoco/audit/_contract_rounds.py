@@ -18,7 +18,6 @@ from dpoco.audit._contract import (
     RUNNING,
     SECRET,
     STEPPED,
-    VERBS,
     Subject,
     arguments_of,
     check,
@@ -28,6 +27,7 @@ from dpoco.audit._contract import (
     require,
     unchanged,
 )
+from dpoco.audit._playing import VERBS
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import own_class
 
@@ -128,6 +128,7 @@ def horizons_are_walls(s: Subject) -> None:
 def _short(s: Subject) -> dict[str, Any]:
     """Return options that fit any horizon: what was planned for a longer one may not."""
     planned = getattr(s.first, "plan", None)
+    planned = getattr(planned, "mechanism", planned)
     return {"batch": 1} if getattr(planned, "batch", None) not in (None, 1) else {}
 
 

@@ -16,15 +16,12 @@ from dpoco.audit._family import (
     Change,
     Family,
     Play,
-    Rounds,
     Scorer,
     Scores,
-    Shapes,
-    parts_of,
     spread,
 )
 from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, losses_of
-from dpoco.audit._sums import record_shapes
+from dpoco.audit._playing import Rounds, parts_of
 from dpoco.losses import CustomLoss, LinearLoss
 from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.random import Source
@@ -33,14 +30,9 @@ _UNIFORM = 1
 
 
 class Coupled(Family):
-    """CoupledRegularizedLeader and ContinuousMultiplicativeWeights."""
+    """Decisions that are kept, or drawn afresh, by stay-or-switch bits."""
 
     schedule = "published"
-    loop = "vectors"
-    marks = True
-
-    def shapes(self) -> Shapes:
-        return record_shapes(self.learner)
 
     def rounds(self, stream: Any) -> Rounds:
         if not isinstance(self.learner.loss, CustomLoss):
@@ -73,10 +65,6 @@ class Coupled(Family):
             play.note(solved=np.array(engine.nonprivate_solve(zero)))
         play.findings += self._consumption(play, t)
         return moved
-
-    def finish(self, learner: Any, play: Play) -> None:
-        if learner.round < learner.horizon:
-            play.published.append(self.publication(learner, learner.decide()))
 
     @property
     def _is_summed(self) -> bool:

@@ -20,7 +20,9 @@ import numpy as np
 from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
-from dpoco.audit._family import Family, Make, Rounds, calibrated_once, family_of, known, made
+from dpoco.audit._family import Family, Make, calibrated_once, made
+from dpoco.audit._kinds import family_of
+from dpoco.audit._playing import Rounds
 from dpoco.audit.likelihood import law_findings
 from dpoco.audit.replay import replay_audit
 from dpoco.audit.report import ExerciseReport
@@ -268,7 +270,8 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     if family.several and "participation" in signature(type(learner)).parameters:
         facts["all rounds of a person"] = family.person[0] > 1
     facts |= family.facts()
-    for name, values in CHOICES.get(known(learner).load(), {}).items():
+    own = next((CHOICES[cls] for cls in type(learner).__mro__ if cls in CHOICES), {})
+    for name, values in own.items():
         facts |= {f"{name} {value}": getattr(p, name) == value for value in values}
     return facts
 

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from dpoco._validation import FloatArray
 from dpoco.audit._family import (
     Change,
-    ExpertFamily,
+    Family,
     FiniteScorer,
     Play,
     Scorer,
     Scores,
+    admitted,
     draws_of,
     ratio,
     score_draws,
@@ -32,8 +33,8 @@ _GRID = 1e-12  # losses of a batch are rounded to a grid of 2^-52 rounds
 # ---- coins and fresh draws -----------------------------------------------------------------------
 
 
-class Tracker(ExpertFamily):
-    """ObliviousTracker: a record moves one coin and the law of later fresh draws."""
+class Tracker(Family):
+    """Coins and fresh draws: a record moves one coin and the law of later fresh draws."""
 
     schedule = "published"
 
@@ -41,10 +42,10 @@ class Tracker(ExpertFamily):
         return decision, int(learner.resamples)
 
     def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
-        admitted, engine = self.admitted(record[0]), learner._engine
-        keep, law, _ = engine.nonprivate_kernel(admitted)
+        losses, engine = admitted(learner, record[0]), learner._engine
+        keep, law, _ = engine.nonprivate_kernel(losses)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
-        play.note(lost=float(admitted[decision]))
+        play.note(lost=float(losses[decision]))
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         p, (_, drawn) = learner.plan, play.published[-1]
@@ -118,7 +119,7 @@ class TrackedPaths(FiniteScorer):
             raise ValueError(
                 "stream must have all of the horizon's rounds, of at least two experts"
             )
-        self._losses = [family.admitted(each.parts[0]) for each in self.streams]
+        self._losses = [admitted(family.learner, each.parts[0]) for each in self.streams]
         self._levels = min(p.switches, p.horizon - 1) + 1 if p.prior == "at_most" else 1
         # Laws of a fresh draw for every round, of (switches so far, expert).
         self._laws = [self._fresh(each) for each in self._losses]
@@ -207,8 +208,8 @@ class TrackedPaths(FiniteScorer):
 # ---- batches of losses, each in one release ------------------------------------------------------
 
 
-class Batches(ExpertFamily):
-    """BatchShare: every batch of losses enters one release of its own."""
+class Batches(Family):
+    """Every batch of losses enters one release of its own."""
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner.weights.tobytes()
@@ -301,7 +302,7 @@ class ReleasedBatches(Scorer):
         self._releases = releases if p.releases is None else min(releases, p.releases)
         if self._releases < 1 or self.learner.experts < 2:
             raise ValueError("stream must be long enough for a release, of at least two experts")
-        self._admitted = [family.admitted(each.parts[0]) for each in self.streams]
+        self._admitted = [admitted(family.learner, each.parts[0]) for each in self.streams]
         self._inputs = [self._sums(rows) for rows in self._admitted]
 
     def _sums(self, admitted: FloatArray) -> FloatArray:

@@ -1,16 +1,16 @@
-"""What the audits have to know of one family of learners: how it is played and what is watched.
+"""What the audits have to know of a kind of mechanism: what is watched, and what may move.
 
-A subclass of `Family` names the parts of a stream, plays a learner round by round while it writes a
-`Play`, and says how far two plays are apart. A new learner needs one, and a `Scorer`, both named in
-its line of `dpoco.learners`; they are looked up by class, so that a learner derived from one of
-these, right or wrong, is audited as what it claims to be.
+A subclass of `Family` plays a learner round by round while it writes a `Play`, and says how far two
+plays are apart. A `Scorer` knows the law of what is released. `dpoco.audit._kinds` finds both by
+the description of the learner's guarantee: a new learner on a known kind of mechanism needs
+neither.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -20,61 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, float_array
-from dpoco.accounting import Budget
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.plan import Plan
+from dpoco.audit._playing import Playing, Rounds, same
 from dpoco.errors import BudgetExceeded
-from dpoco.learners import LEARNERS, Learner, learner_of
 from dpoco.random import Source
 
 Change = tuple[str, float, float]  # name of a quantity, measured, declared
 Make = Callable[[Source], Any]  # a new, unstarted learner on a source
-Shapes = dict[str, tuple[int, ...]]  # of the parts of a record, by name
 
 IMPOSSIBLE = "a transcript is impossible under the declared law"
-
-# Counters of a compiled source, the last words of its state.
-_VARIATES = 6
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """A stream: arrays (or lists of loss objects) with one entry a round."""
-
-    parts: tuple[Any, ...]
-
-    def __post_init__(self) -> None:
-        if len({len(part) for part in self.parts}) != 1:
-            raise ValueError("stream must have parts of one length")
-
-    def __len__(self) -> int:
-        return len(self.parts[0])
-
-    def record(self, t: int) -> tuple[Any, ...]:
-        """Return the record of round t, counted from 0."""
-        return tuple(part[t] for part in self.parts)
-
-    def replaced(self, t: int, record: Sequence[Any]) -> Rounds:
-        """Return the neighbouring stream with another record in round t."""
-        parts = tuple(part.copy() for part in self.parts)
-        for part, entry in zip(parts, record, strict=True):
-            part[t] = entry
-        return Rounds(parts)
-
-    @property
-    def stream(self) -> Any:
-        """The stream as callers of an audit give it."""
-        return self.parts if len(self.parts) > 1 else self.parts[0]
-
-
-def parts_of(stream: Any) -> tuple[Any, ...]:
-    """Return the parts of a stream: a tuple's, without those that are None, or itself."""
-    if isinstance(stream, Mapping):
-        raise TypeError("stream must be an array or a tuple of arrays")
-    if not isinstance(stream, tuple):
-        return (stream,)
-    parts = tuple(part for part in stream if part is not None)
-    if not parts:
-        raise ValueError("stream must have at least one part")
-    return parts
 
 
 @dataclass
@@ -111,25 +66,19 @@ class Play:
             self.notes.setdefault(name, []).append(value)
 
 
-class Family(ABC):
-    """What the audits ask of a family of learners.
+class Family(Playing, ABC):
+    """What the audits ask of those who watch a kind of mechanism in a learner.
 
     Attributes
     ----------
-    first_affected : int
-        Rounds after the changed one whose publication may differ first: 1 if a round's decision is
-        made before its record is seen, 0 if the record is an argument of the decision.
+    needs : tuple of str
+        Methods of the learner's engine that the audit calls.
     schedule : {"fixed", "published"}
         Whether the number of variates is a function of the round alone, or of what was published.
     everywhere : bool
         Whether neighbours may differ in all rounds: one record, many queries.
     joint : bool
         Whether privacy is joint: only the own user sees what a round publishes.
-    loop : {None, "vectors", "experts", "bandit", "selections", "tests"}
-        The compiled loop that plays learners of the family again and again, by what it writes down;
-        all but vectors are integers.
-    marks : bool
-        Whether the loop also marks the rounds that drew afresh.
     several : bool
         Whether a replay compares all rounds of a person at once: see `spent_by`. Elsewhere her
         rounds are a group, and what each of them moves is compared.
@@ -139,35 +88,24 @@ class Family(ABC):
         The stream that a replay changed, while it plays the changed one for a person.
     """
 
-    first_affected: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ("variates_drawn",)
     schedule: ClassVar[str] = "fixed"
     everywhere: ClassVar[bool] = False
     joint: ClassVar[bool] = False
-    loop: ClassVar[str | None] = None
-    marks: ClassVar[bool] = False
     several: ClassVar[bool] = False
 
     def __init__(self, learner: Any) -> None:
-        self.learner = learner
+        super().__init__(learner)
         self.hers: tuple[int, ...] = ()
         self.before: Rounds | None = None
 
+    @property
+    def mechanism(self) -> Any:
+        """The description that the engine was built from; the guarantee's where none is held."""
+        own = getattr(self.learner, "_mechanism", None)
+        return self.learner.guarantee.description if own is None else own
+
     # ---- streams ---------------------------------------------------------------------------------
-
-    @abstractmethod
-    def shapes(self) -> Shapes:
-        """Return names and shapes of the parts of a record; ``TypeError`` where it has none."""
-
-    def rounds(self, stream: Any) -> Rounds:
-        """Return the stream, checked; raise ``ValueError`` or ``TypeError`` naming what is bad."""
-        parts, shapes = parts_of(stream), self.shapes()
-        names = " and ".join(shapes)
-        if len(parts) != len(shapes):
-            wanted = f"one array of {names}" if len(shapes) == 1 else f"a pair of {names}"
-            raise ValueError(f"stream must be {wanted}; got {len(parts)} part(s)")
-        own = shapes if len(shapes) > 1 else ("stream",)
-        pairs = zip(own, parts, shapes.values(), strict=True)
-        return Rounds(tuple(float_array(name, part, (None, *shape)) for name, part, shape in pairs))
 
     def record(self, rounds: Rounds, replacement: Sequence[Any]) -> tuple[Any, ...]:
         """Return a replacement's record with the shapes of the stream's."""
@@ -185,7 +123,7 @@ class Family(ABC):
     @property
     def relation(self) -> str:
         """Which streams are neighbours: "replace" or "zero_out"."""
-        return str(getattr(self.learner.plan, "relation", "replace"))
+        return str(self.learner.guarantee.change)
 
     @property
     def person(self) -> tuple[int, int]:
@@ -214,23 +152,9 @@ class Family(ABC):
 
     # ---- one learner at a time -------------------------------------------------------------------
 
-    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        """Return the decision of a round with that record; None of what answers to records."""
-        return learner.decide()
-
-    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
-        """Hand over the record, and return the answer, if there is one."""
-        learner.observe(*record)
-
     def publication(self, learner: Any, decision: Any) -> Any:
         """Return what a round publishes, comparable with ``==``."""
-        return decision.tobytes()
-
-    def step(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        """Play one round, and return its decision or answer in numbers."""
-        decision = self.decide(learner, record)
-        answer = self.observe(learner, decision, record)
-        return answer if decision is None else decision
+        return decision.tobytes() if isinstance(decision, np.ndarray) else decision
 
     def drawn(self, learner: Any) -> tuple[int, ...]:
         """Return how many variates of each kind a learner has drawn."""
@@ -268,8 +192,9 @@ class Family(ABC):
         return 0
 
     def finish(self, learner: Any, play: Play) -> None:
-        """Note what is published after the last round."""
-        return
+        """Note the decision after the last round, if there is one more."""
+        if self.plays in ("records", "experts", "surface") and learner.round < learner.horizon:
+            play.published.append(self.publication(learner, self.decide(learner, ())))
 
     # ---- two plays -------------------------------------------------------------------------------
 
@@ -286,32 +211,6 @@ class Family(ABC):
         yield from ()
 
 
-class ExpertFamily(Family):
-    """Base of the families of learners with ``decide()`` and ``observe(losses)``."""
-
-    loop = "experts"
-
-    def shapes(self) -> Shapes:
-        return {"losses": (self.learner._engine.experts,)}
-
-    def admitted(self, rows: FloatArray) -> FloatArray:
-        """Return losses as they are used, in [0, 1]."""
-        low, high = self.learner._loss_range
-        inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
-        return np.where(np.isfinite(rows), inside, 0.0)
-
-    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        return int(learner.decide())
-
-    def publication(self, learner: Any, decision: Any) -> Any:
-        return decision
-
-    def finish(self, learner: Any, play: Play) -> None:
-        """Note the decision after the last round, if there is one more."""
-        if learner.round < learner.horizon:
-            play.published.append(self.publication(learner, self.decide(learner, ())))
-
-
 def ratio(moved: float, scale: float) -> float:
     """Return a movement in units of the noise; infinite where there is none."""
     if moved == 0.0:
@@ -319,14 +218,11 @@ def ratio(moved: float, scale: float) -> float:
     return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
 
 
-def words_of(state: bytes) -> NDArray[np.uint64]:
-    """Return the 64-bit words of an engine's state."""
-    return np.frombuffer(state, dtype="<u8")
-
-
-def drawn_by(state: bytes) -> tuple[int, ...]:
-    """Return how many variates of each kind a mechanism whose state ends with its source drew."""
-    return tuple(int(n) for n in words_of(state)[-_VARIATES:])
+def admitted(learner: Any, rows: FloatArray) -> FloatArray:
+    """Return losses of experts as a learner uses them, in [0, 1]."""
+    low, high = learner._loss_range
+    inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
+    return np.where(np.isfinite(rows), inside, 0.0)
 
 
 def made(make: Make, source: Source, before: Any = None) -> Any:
@@ -368,9 +264,16 @@ def calibrated_once(
         if changes:
             plan = replace(first.plan, **changes)
             first = cls(*arguments, budget=None, plan=plan, **options)
-    own = vars(first._accountant)
-    promised = SimpleNamespace(**{**own, "guarantee": lambda *_, **__: first.guarantee})
-    shared = type(cls.__name__, (cls,), {"_accountant": promised, "__doc__": cls.__doc__})
+
+    def promise(*_: Any, **__: Any) -> Guarantee:
+        guarantee: Guarantee = first.guarantee
+        return guarantee
+
+    body: dict[str, Any] = {"_certify": promise, "__doc__": cls.__doc__}
+    if not isinstance(first.plan, Plan):
+        own = vars(first._accountant)
+        body["_accountant"] = SimpleNamespace(**{**own, "guarantee": promise})
+    shared = type(cls.__name__, (cls,), body)
 
     def make(source: Source) -> Any:
         with quiet():
@@ -414,14 +317,6 @@ def check_neighbours(family: Family | None, ours: Rounds, theirs: Rounds) -> tup
             family.check_records(ours.record(t), theirs.record(t))
         family.check_streams(ours, theirs)
     return differ
-
-
-def same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
-    """Whether two records are equal, in every bit or as objects."""
-    return all(
-        a is b or bool(np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
-        for a, b in zip(ours, theirs, strict=True)
-    )
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------
@@ -575,33 +470,3 @@ def draws_of(
         ordered = np.take_along_axis(laws, order, axis=1)
         out[name] = spread(ordered, place, jitter).reshape(chosen.shape)
     return out
-
-
-# ---- which learner has which ---------------------------------------------------------------------
-
-
-def known(learner: Any) -> Learner:
-    """Return the entry of a learner that is audited; ``TypeError`` if it has none."""
-    found = learner_of(type(learner))
-    if found is None or not found.replay:
-        names = ", ".join(sorted(each.class_name for each in LEARNERS if each.replay))
-        raise TypeError(f"no audit of a {type(learner).__name__}; known are {names}")
-    return found
-
-
-def family_of(learner: Any) -> Family:
-    """Return the family of a learner; ``TypeError`` if there is none."""
-    family: type[Family] = known(learner).load_audit("replay")
-    return family(learner)
-
-
-def family_if_known(learner: Any) -> Family | None:
-    """Return the family of a learner of this library, and None of others."""
-    found = learner_of(type(learner))
-    return None if found is None or not found.replay else family_of(learner)
-
-
-def scorer_of(learner: Any, stream: Any, neighbour: Any) -> Scorer:
-    """Return the scorer of a learner; ``TypeError`` if its law is not known here."""
-    scorer: type[Scorer] = known(learner).load_audit("likelihood")
-    return scorer(family_of(learner), stream, neighbour)

@@ -13,8 +13,8 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._validation import FloatArray
-from dpoco.audit._family import Change, Family, Play, Rounds, Scorer, Scores, Shapes
-from dpoco.audit._sums import record_shapes
+from dpoco.audit._family import Change, Family, Play, Scorer, Scores
+from dpoco.audit._playing import Rounds
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
@@ -23,12 +23,9 @@ _GRID_BITS = 13
 
 
 class Fits(Family):
-    """SufficientStatistics: one release of the second moments of all records."""
+    """One release of the second moments of all records."""
 
-    relation = "replace"
-
-    def shapes(self) -> Shapes:
-        return record_shapes(self.learner)
+    needs = ()  # the engine is of one fit
 
     def rounds(self, stream: Any) -> Rounds:
         rounds = super().rounds(stream)

@@ -12,17 +12,14 @@ from dpoco._validation import FloatArray
 from dpoco.accounting.noisy_max import law_of
 from dpoco.audit._family import (
     Change,
-    ExpertFamily,
     Family,
     FiniteScorer,
     Play,
-    Rounds,
-    Shapes,
-    drawn_by,
+    admitted,
     ratio,
-    words_of,
 )
 from dpoco.audit._laws import answer_chances, selection_law
+from dpoco.audit._playing import Rounds, finite
 from dpoco.experts import ShiftDetector
 from dpoco.random import Source
 
@@ -43,17 +40,10 @@ class _Answers(Family):
     """Base of mechanisms that hold nothing of the data: their state follows from their answers."""
 
     schedule = "published"
-    first_affected = 0
     everywhere = True
 
-    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        return None
-
-    def drawn(self, learner: Any) -> tuple[int, ...]:
-        return drawn_by(learner._engine.state())
-
     def check_records(self, old: Any, new: Any) -> None:
-        moved = np.abs(_finite(new[0]) - _finite(old[0])).max()
+        moved = np.abs(finite(new[0]) - finite(old[0])).max()
         if not moved <= self.learner.plan.sensitivity * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: a query moves by more than `sensitivity`, which is the caller's "
@@ -67,7 +57,7 @@ class _Answers(Family):
             if answer < 0:
                 break
             play.published.append(answer)
-            play.note(state=learner._engine.state(), query=_finite(record[0]))
+            play.note(state=learner._engine.state(), query=finite(record[0]))
             play.variates.append(self.drawn(learner))
             play.fresh.append(self.learner.guarantee.private)
         return play
@@ -86,20 +76,12 @@ class _Answers(Family):
                 return
 
 
-class Selections(_Answers):
-    """NoisyMax: the selected index and the public round determine the state."""
-
-    loop = "selections"
-
-    def shapes(self) -> Shapes:
-        return {"scores": (self.learner.plan.candidates,)}
-
-    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
-        return learner.select(record[0])
+class Selected(_Answers):
+    """Selections by promised scores: selected index and public round determine the state."""
 
     def check_records(self, old: Any, new: Any) -> None:
         super().check_records(old, new)
-        change = _finite(new[0]) - _finite(old[0])
+        change = finite(new[0]) - finite(old[0])
         if self.learner.plan.one_directional and change.max() > 0.0 > change.min():
             raise ValueError("no neighbours: scores move in both directions")
 
@@ -113,19 +95,14 @@ class Selections(_Answers):
         yield "the log odds of a selection", spent, granted(self.learner.guarantee, p.horizon)
 
 
-class ThresholdTests(_Answers):
-    """AboveThreshold: the answers and the threshold's one noise determine the state."""
-
-    loop = "tests"
-
-    def shapes(self) -> Shapes:
-        return {"excesses": ()}
+class Tested(_Answers):
+    """Threshold tests: the answers and the threshold's one noise determine the state."""
 
     def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
-        return int(learner.test(float(record[0]))) if learner.alarms_left else -1
+        return super().observe(learner, decision, record) if learner.alarms_left else -1
 
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
-        moved = _finite(theirs.parts[0]) - _finite(ours.parts[0])
+        moved = finite(theirs.parts[0]) - finite(ours.parts[0])
         if np.ptp(np.append(moved, 0.0)) > self.learner.plan.spread * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: queries are moved up and down by more than `spread` in all, which "
@@ -155,10 +132,6 @@ class ThresholdTests(_Answers):
         return {"the cap on alarms": self.learner.alarms_left == 0}
 
 
-def _finite(values: Any) -> FloatArray:
-    return np.where(np.isfinite(values), values, 0.0)
-
-
 # ---- selections of experts on epochs, with and without alarms ------------------------------------
 
 
@@ -166,7 +139,7 @@ class _State:
     """What a learner by epochs holds: everything but the count of clipped losses."""
 
     def __init__(self, learner: Any) -> None:
-        words = words_of(learner._engine.state()).copy()
+        words = np.frombuffer(learner._engine.state(), dtype="<u8").copy()
         words[_VIOLATIONS] = 0  # of raw data, and read by nobody
         self.whole = words.tobytes()
         words[_DECISION] = 0
@@ -204,8 +177,8 @@ def _ends_epoch(rounds: int, parameters: Any) -> bool:
     return _selected(rounds, parameters) > _selected(rounds - 1, parameters)
 
 
-class Epochs(ExpertFamily):
-    """EpochSelector, WindowSelector: losses of an epoch enter the one selection at its end."""
+class Epochs(Family):
+    """Selections of experts: losses of an epoch enter the one selection at its end."""
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
         state = _State(learner)
@@ -236,7 +209,7 @@ class Epochs(ExpertFamily):
 
 
 class EpochsWithAlarms(Epochs):
-    """ShiftDetector: a record is forgotten at the next alarm, and seen by one test until then."""
+    """Selections and alarms: a record is seen by one test, and forgotten at the next alarm."""
 
     schedule = "published"
 
@@ -304,7 +277,7 @@ class DrawnSelections(FiniteScorer):
         return tuple(learner.select(row) for row in self.streams[world].parts[0])
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        p, scores = self.learner.plan, _finite(self.streams[world].parts[0])
+        p, scores = self.learner.plan, finite(self.streams[world].parts[0])
         law = selection_law(law_of(p.noise), scores if p.largest else -scores, p.scale)
         return law, np.array(transcript)
 
@@ -329,7 +302,7 @@ class ThresholdAnswers(FiniteScorer):
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         p, rows = self.learner.plan, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
-        excesses = _finite(rows[: len(asked)]) - p.margin
+        excesses = finite(rows[: len(asked)]) - p.margin
         scales = p.threshold_noise_scale, p.query_noise_scale
         cells = np.tile([1.0, 0.0], (len(transcript), 1))  # silence after the last alarm
         cells[: len(asked)] = answer_cells(excesses, asked, scales, "exponential")
@@ -379,7 +352,7 @@ class EpochTranscripts(FiniteScorer):
         self._detector = isinstance(learner, ShiftDetector)
         self._detects = self._detector and p.detects
         self._scale = p.selection_scale if self._detector else p.scale
-        self._losses = [family.admitted(each.parts[0]) for each in self.streams]
+        self._losses = [admitted(learner, each.parts[0]) for each in self.streams]
         # Rounds that are followed by another one: in the last nothing is selected or tested.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 

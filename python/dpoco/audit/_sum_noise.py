@@ -16,7 +16,8 @@ from dpoco.audit._family import Scorer, Scores, draws_of, score_draws
 from dpoco.audit._laws import selection_law
 from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_of
 from dpoco.domains import Box, LpBall, Simplex
-from dpoco.mechanisms import continual_sum_settings
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 SILENT = "a release has no noise at all"
@@ -35,13 +36,19 @@ def whitened(
     return losses, ours
 
 
+def sum_alone(total: GaussianSum, claim: _core.Claim) -> _core.ContinualSum:
+    """Return a compiled sum with the noise of another one, for vectors that are not clipped."""
+    far = 1e-3 * total.limit * total.grid / total.longest_batch if total.grid > 0.0 else 1e12
+    vector = ClippedVector(total.summand.size, total.summand.norm, far, np.inf)
+    return _core.ContinualSum(replace(total, summand=vector, batch=1, growth=None), claim)
+
+
 def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> FloatArray:
     """Return the noise of the first sums, drawn once more by a sum alone, shape (count, d).
 
     `claim` is a copy of what the learner's own sum was given of the tape.
     """
-    settings = continual_sum_settings(family.mechanism, claim)
-    twin = _core.ContinualSum(settings, _core.RecordClipper(dimension, 1.0, 2.0, np.inf))
+    twin = sum_alone(family.mechanism, claim)
     out = np.empty((count, dimension))
     twin.run(np.zeros((count, dimension)), out)
     return out

@@ -15,32 +15,26 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import Change, ExpertFamily, Family, Play, Shapes, drawn_by, words_of
-from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss
-from dpoco.privacy.mechanisms.base import Nothing
+from dpoco.accounting.plan import Plan
+from dpoco.audit._family import Change, Family, Play
+from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.neighbours import Neighbours
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
 ROUNDING = 1e-9
 
 
-def add(leaf: FloatArray, total: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sum with a leaf added and what rounding lost of it, as the engines add."""
-    own = leaf + rest
-    after = total + own
-    added = after - total
-    return after, (total - (after - added)) + (own - added)
+class Unmoved(Family):
+    """Releases that depend on no record: all of them are the same on all streams."""
 
+    def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+        yield from ()
 
-def record_shapes(learner: Any) -> Shapes:
-    """Return names and shapes of the parts of a record for a learner's loss."""
-    d = learner.domain.dimension
-    if isinstance(learner.loss, CustomLoss):
-        raise TypeError("a custom loss has no records to replace")
-    if isinstance(learner.loss, QuadraticLoss):
-        return {"matrices": (d, d), "vectors": (d,)}
-    return {"features": (d,), "labels": ()} if learner.loss.glm else {"gradients": (d,)}
+    def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
+        if base.published != other.published:
+            yield "a release depends on a record, and none may"
 
 
 class Sums(Family):
@@ -51,6 +45,7 @@ class Sums(Family):
     """
 
     astray: ClassVar[str] = "what enters the sum is not a function of record and decisions alone"
+    needs: ClassVar[tuple[str, ...]] = ("leaf", "nonprivate_sum", "variates_drawn")
     several = True
     charges_leaves: ClassVar[bool] = False  # the movement of a record before others are added
 
@@ -70,10 +65,11 @@ class Sums(Family):
         """Return how many variates a round must have drawn."""
         return int(ended and learner.guarantee.private)
 
-    def slack(self, found: FloatArray, t: int) -> float:
-        """Return how far the sum may be from that of the leaves."""
-        scale = max(float(np.abs(found).max()), self.plan.sensitivity)
-        return float(ROUNDING * scale + (t + 1) * self.grid)
+    def slack(self, found: FloatArray) -> float:
+        """Return how far a sum may be from the one before and the leaves since."""
+        # Leaves may end on the other side of half a grid; a batch's are added in another order.
+        scale = max(float(np.abs(found).max()), self.sensitivity)
+        return float(ROUNDING * scale + 2.0 * self.grid)
 
     @property
     def plan(self) -> Any:
@@ -81,13 +77,18 @@ class Sums(Family):
         return self.learner.plan
 
     @property
-    def mechanism(self) -> Any:
-        """The description of what is released of one sum."""
-        return self.learner._mechanism
+    def sensitivity(self) -> float:
+        """How far one record moves the sum, in the norm that its noise is measured against."""
+        m = self.mechanism
+        if isinstance(m, GaussianSum):
+            return m.summand.movement(Neighbours(self.relation), m.order)
+        return float(self.plan.sensitivity)
 
     @property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
+        if isinstance(self.learner.plan, Plan):
+            return int(self.mechanism.batch)
         return int(getattr(self.learner.plan, "batch", 1))
 
     @property
@@ -109,7 +110,7 @@ class Sums(Family):
 
     def start(self, learner: Any, play: Play) -> None:
         total = self.exact(learner)
-        play.memory |= {"total": total, "rest": 0.0 * total, "pending": 0.0 * total}
+        play.memory |= {"total": total, "pending": 0.0 * total}
 
     def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
         play.note(leaf=self.leaf(learner, decision, record))
@@ -118,16 +119,14 @@ class Sums(Family):
             play.note(old=self.leaf(learner, decision, old))
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        grid, ended = self.grid, self.ended(learner, t, play)
-        total, rest, pending = (play.memory[name] for name in ("total", "rest", "pending"))
+        ended, (total, pending) = self.ended(learner, t, play), play.memory.values()
         pending += play.notes["leaf"][t]
-        over = np.rint(pending[ended] / grid) * grid if grid > 0.0 else pending[ended]
-        total[ended], rest[ended] = add(over, total[ended], rest[ended])
+        total[ended] += pending[ended]
         pending[ended] = 0.0
         found = self.exact(learner)
-        if not np.all(np.abs(total - found) <= self.slack(found, t)):
+        if not np.all(np.abs(total - found) <= self.slack(found)):
             play.findings.append(self.astray)
-            total[...], rest[...] = found, 0.0
+        total[...] = found  # roundings of earlier rounds are no later round's
         play.note(sum=found, released=answer)
         return self.wanted(learner, ended != [])
 
@@ -147,7 +146,7 @@ class Sums(Family):
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
-        yield "the sum", leaf, self.learner.plan.sensitivity
+        yield "the sum", leaf, self.sensitivity
         if self.charges_leaves:
             yield from self.spent(leaf)
         yield from self.moved(base, other, at)
@@ -158,21 +157,21 @@ class Sums(Family):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             size = self.size(gap)
             rounding = math.sqrt(gap.size) * self.grid
-            yield "the sum", size, self.learner.plan.sensitivity + rounding
+            yield "the sum", size, self.sensitivity + rounding
             yield from self.spent(size)
 
     def spent(self, moved: float) -> Iterator[Change]:
         """Yield the mu that a movement of the sum spends, and the guarantee's."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
-            spent = moved * m.factorisation.column(m.pushes) / self.plan.noise_scale
+            spent = moved * m.factorisation.column(m.pushes) / m.scale
             yield "mu of the releases", spent, mu
 
     def spent_by(self, other: Play) -> Iterator[Change]:
         # At equal releases, as the proof has it: what each record adds is compared with what the
         # old one would have added.
         moved = np.array(other.notes["leaf"]) - np.array(other.notes["old"])
-        sensitivity, m = self.learner.plan.sensitivity, self.mechanism
+        sensitivity, m = self.sensitivity, self.mechanism
         yield "the sum", max(self.size(row) for row in moved), sensitivity
         guarantee = self.learner.guarantee
         if guarantee.mu is None or not isinstance(m, GaussianSum) or m.order != 2.0:
@@ -183,84 +182,61 @@ class Sums(Family):
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
-        yield "mu of the releases", size / self.plan.noise_scale, guarantee.mu
-
-
-def sum_of(state: bytes, dimension: int) -> FloatArray:
-    """Return the sum without noise that a continual sum's state holds, after its round."""
-    return words_of(state)[2 : 2 + dimension].view(np.float64).copy()
+        yield "mu of the releases", size / m.scale, guarantee.mu
 
 
 class Vectors(Sums):
-    """ContinualSum: every vector enters the sum once, clipped."""
+    """Sums of the vectors that a learner is given, each clipped; every sum is released.
 
-    loop = "vectors"
-    astray = "what enters the sum is not the clipped vector alone"
+    On one tape the noise is the same, so releases differ by what sums do: from the round of the
+    record on by what it moves, and by nothing else.
+    """
 
-    def shapes(self) -> Shapes:
-        return {"vectors": (self.learner.plan.dimension,)}
-
-    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        return None
+    needs = ("variates_drawn",)
 
     def leaf(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> FloatArray:
-        p, row = learner.plan, record[0]
+        vector, row = self.mechanism.summand, record[0]
         largest = float(np.abs(row).max())
         if not np.all(np.isfinite(row)) or largest == 0.0:
             return np.zeros_like(row)
-        size = largest * _core.norm(np.ascontiguousarray(row / largest), p.norm)
-        inside: FloatArray = (row / largest) * (p.bound / (size / largest))
-        return row if size <= p.bound else inside
-
-    def observe(self, learner: Any, decision: Any, record: tuple[Any, ...]) -> Any:
-        return learner.push(record[0])
-
-    def publication(self, learner: Any, decision: Any) -> Any:
-        return None
-
-    def drawn(self, learner: Any) -> tuple[int, ...]:
-        return drawn_by(learner._engine.state())
+        size = largest * _core.norm(np.ascontiguousarray(row / largest), vector.norm)
+        inside: FloatArray = (row / largest) * (vector.bound / (size / largest))
+        return row if size <= vector.bound else inside
 
     def exact(self, learner: Any) -> FloatArray:
-        return sum_of(learner._engine.state(), learner.plan.dimension)
+        return np.zeros(self.mechanism.summand.size)
 
-    def wanted(self, learner: Any, ended: bool) -> int:
-        return int(learner.plan.noise_scale > 0.0)
+    def start(self, learner: Any, play: Play) -> None:
+        return
 
-    def slack(self, found: FloatArray, t: int) -> float:
-        # Our clipping may end on the other side of half a grid.
-        largest = max(self.learner.plan.bound, float(np.abs(found).max()))
-        return float(1e-12 * largest + self.grid * (1 + t))
+    def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
+        play.note(released=answer)
+        return int(self.mechanism.scale > 0.0)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        yield from self.moved(base, other, at)
-
-    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        yield from range(at, len(base.notes["sum"]))
+        moved = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
+        yield "the sum", moved, self.sensitivity
+        yield from self.spent(moved)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        scale = self.learner.plan.noise_scale
-        tolerance = 2.0 * release_grid(scale) if scale > 0.0 else 1e-9
-        for t in range(len(base.notes["sum"])):
-            sums = base.notes["sum"][t], other.notes["sum"][t]
-            a, b = (play.notes["released"][t] - play.notes["sum"][t] for play in (base, other))
-            if t < at and not np.array_equal(*sums):
-                yield "an earlier sum depends on a later record"
-                return
-            if not np.all(np.abs(a - b) <= tolerance + 1e-12 * np.abs(sums[0])):
-                yield "the noise depends on the record"
-                return
+        ours, theirs = (np.array(play.notes["released"]) for play in (base, other))
+        moved = np.array(base.notes["leaf"]) - np.array(other.notes["leaf"])
+        apart = (ours - theirs) - np.cumsum(moved, axis=0)
+        scale = self.mechanism.scale
+        steps = release_grid(scale) if scale > 0.0 else 0.0  # releases are rounded
+        sizes = self.mechanism.summand.bound + np.abs(ours).max(axis=1)
+        slack = 2.0 * steps + 2.0 * self.grid + 1e-12 * sizes
+        stray = np.flatnonzero(~(np.abs(apart).max(axis=1) <= slack))
+        if len(stray):
+            late = stray[0] >= at
+            yield self.astray if late else "an earlier sum depends on a later record"
 
 
 class Records(Sums):
-    """TreeFrankWolfe, PolyhedralFrankWolfe, NoisyFTRL and NoisyNewton."""
+    """Sums of what records add at decisions: gradients, curvatures, second moments."""
 
-    loop = "vectors"
     charges_leaves = True
     _decisions: tuple[FloatArray, FloatArray]  # of the batch before, and of the current one
-
-    def shapes(self) -> Shapes:
-        return record_shapes(self.learner)
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         decision = learner.decide()
@@ -288,16 +264,6 @@ class Records(Sums):
     @property
     def _is_quadratic(self) -> bool:
         return getattr(self.learner.plan, "statistics", "gradient") == "quadratic"
-
-    def slack(self, found: FloatArray, t: int) -> float:
-        if self.batch == 1 and self.growth is None and not self._is_quadratic:
-            return 0.0
-        # The engine adds a batch's leaves in another order of roundings, and shortens statistics:
-        # these may end on the other side of half a grid.
-        return super().slack(found, t)
-
-    def wanted(self, learner: Any, ended: bool) -> int:
-        return int(ended and learner.guarantee.private and not isinstance(self.mechanism, Nothing))
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         if self.batch > 1 or self.growth is not None:
@@ -328,16 +294,10 @@ def triangle(size: int) -> tuple[Any, Any, FloatArray]:
     return first, second, np.where(first == second, 1.0, math.sqrt(2.0))
 
 
-class Losses(ExpertFamily, Sums):
-    """PrefixHedge and LipschitzLearner: losses enter one continual sum."""
+class Losses(Sums):
+    """Sums of losses of experts, or of points of a net, that weights follow from."""
 
     astray = "what enters the sum is not a function of the losses alone"
-
-    def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
-        decision = learner.decide()
-        if isinstance(decision, int):
-            return decision
-        return int(np.all(learner.points == decision, axis=1).argmax())
 
     def publication(self, learner: Any, decision: Any) -> Any:
         return decision, learner.weights.tobytes()
@@ -357,9 +317,6 @@ class Losses(ExpertFamily, Sums):
     def wanted(self, learner: Any, ended: bool) -> int:
         # The next decision's variate is no noise.
         return 2 * int(ended and learner.guarantee.private)
-
-    def slack(self, found: FloatArray, t: int) -> float:
-        return 0.0
 
     def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
         # What is added does not depend on decisions: the sums stay as near for ever.

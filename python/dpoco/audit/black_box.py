@@ -20,16 +20,9 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import FloatArray, float_array, positive_int, real_in
 from dpoco.audit._events import Counts, Event, EventReport, best_event, members_of
-from dpoco.audit._family import (
-    Make,
-    Rounds,
-    check_neighbours,
-    family_if_known,
-    family_of,
-    known,
-    made,
-    parts_of,
-)
+from dpoco.audit._family import Make, check_neighbours, made
+from dpoco.audit._kinds import family_if_known
+from dpoco.audit._playing import Playing, Rounds, parts_of
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
@@ -253,7 +246,7 @@ class LearnerRuns:
     def _compiled(
         self, learner: Any, kind: str, stream: Any, count: int, source: Source
     ) -> NDArray[Any]:
-        family = family_of(learner)
+        family = Playing(learner)
         first, *others = family.rounds(stream).parts
         second, rounds = (others[0] if others else None), len(first)
         if rounds < 1:
@@ -366,8 +359,8 @@ def compiled_kind(learner: Any) -> str | None:
         return None
     if type(getattr(learner, "_engine", None)).__module__ != _core.__name__:
         return None
-    loop = family_of(learner).loop
-    return known(learner).class_name if loop == "vectors" else loop
+    own_play = Playing(learner)
+    return "ContinualSum" if own_play.plays == "sums" else own_play.loop
 
 
 def _counted(count: int, width: int) -> int:
@@ -380,17 +373,12 @@ def played(learner: Any, stream: Any, last: bool) -> list[Any]:
     """Return what a learner publishes, round by round in Python, or in the end."""
     if hasattr(learner, "fit"):
         return [np.array(learner.fit(*parts_of(stream)).theta)]
-    rounds, family = Rounds(parts_of(stream)), family_if_known(learner)
-    out = []
+    rounds, playing, out = Rounds(parts_of(stream)), Playing(learner), []
     for t in range(len(rounds)):
         record = rounds.record(t)
-        decision = learner.decide() if family is None else family.decide(learner, record)
-        answer = None
+        decision, answer = playing.decide(learner, record), None
         # What comes after the last round is played by nobody, but published by some.
         if decision is None or last or t + 1 < len(rounds):
-            if family is None:
-                learner.observe(*record)
-            else:
-                answer = family.observe(learner, decision, record)
+            answer = playing.observe(learner, decision, record)
         out.append(answer if decision is None else decision)
     return [np.array(getattr(learner, "last_decision", out[-1]))] if last else out

@@ -40,7 +40,7 @@ _BAD_CASES = ("no neighbour", "stream must", "make_learner must", "a replacement
 
 
 def audit_learner(
-    case: str | StandardCase,
+    case: str | type | StandardCase,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -56,8 +56,9 @@ def audit_learner(
 
     Parameters
     ----------
-    case : str or StandardCase
-        A name for `standard_case`, with the options below, or your own case, without these options.
+    case : str, type or StandardCase
+        A name or a class for `standard_case`, with the options below, or your own case, without
+        these options.
     epsilon, delta, horizon, dimension, published, participation : optional
         As for `standard_case`.
     trials : int, optional

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray, positive_int, real_in
-from dpoco.audit._family import Make, Scorer, Scores, made, scorer_of
+from dpoco.audit._family import Make, Scorer, Scores, made
+from dpoco.audit._kinds import scorer_of
 from dpoco.audit.report import Findings, headline, verdict_of
 from dpoco.random import Source
 

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, positive_int, real_in, whole_number
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.audit._family import Make, Rounds, family_of, made, parts_of
+from dpoco.audit._family import Make, made
+from dpoco.audit._kinds import family_of
+from dpoco.audit._playing import Rounds, parts_of
 from dpoco.audit.black_box import played
 from dpoco.audit.standard import StandardCase
 from dpoco.errors import StateError

@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.audit._family import Family, Make, Play, Rounds, family_of, made, same
+from dpoco.audit._family import Family, Make, Play, made
+from dpoco.audit._kinds import family_of
+from dpoco.audit._playing import Rounds, same
 from dpoco.audit._sums import ROUNDING
 from dpoco.audit.report import Findings, verdict_of
 from dpoco.random import Source

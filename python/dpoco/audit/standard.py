@@ -23,10 +23,11 @@ from dpoco._participation import Participation
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._family import Make, Rounds, calibrated_once, parts_of, same
+from dpoco.audit._family import Make, calibrated_once
+from dpoco.audit._playing import Rounds, parts_of, same
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
-from dpoco.learners import LEARNERS, learner_named
+from dpoco.learners import LEARNERS, learner_named, own_class
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
 from dpoco.random import Source
@@ -87,7 +88,7 @@ def standard_names() -> tuple[str, ...]:
 
 
 def standard_case(
-    name: str,
+    learner: str | type,
     *,
     epsilon: float = 1.0,
     delta: float | None = None,
@@ -100,8 +101,10 @@ def standard_case(
 
     Parameters
     ----------
-    name : str
-        One of `standard_names`, such as "tree-frank-wolfe"; the class's name does, too.
+    learner : str or type
+        One of `standard_names`, such as "tree-frank-wolfe", or the name of a class. Or a class of
+        yours whose constructor takes ``domain`` and ``loss``, ``experts`` or ``dimension``, and
+        ``horizon``, ``budget`` and ``source``.
     epsilon : float, default 1
         Budget, positive.
     delta : float, optional
@@ -134,16 +137,15 @@ def standard_case(
     -----
     One calibration, up to a second.
     """
-    instance("name", name, str, "a str")
-    entry = learner_named(name)
-    if entry.name not in CASES:
-        raise ValueError(
-            f"{entry.name} has no standard case; it is one of: {', '.join(standard_names())}. A "
-            "new learner is registered in CASES of dpoco/audit/standard.py"
-        )
-    kind, chosen, rule = CASES[entry.name], dict[str, int](), participation
-    if rule is not None and entry.plays not in ("records", "surface", "experts", "arms"):
-        raise ValueError(f"{entry.name} takes no participation")
+    if isinstance(learner, type):
+        listed, cls = own_class(learner), learner
+        name = cls.__name__ if listed is None else listed.name
+    else:
+        entry = learner_named(instance("learner", learner, str, "a str or a class"))
+        name, cls = entry.name, entry.load()
+    kind, chosen, rule = _kind(name, cls), dict[str, int](), participation
+    if rule is not None and "participation" not in signature(cls).parameters:
+        raise ValueError(f"{name} takes no participation")
     rounds, least = kind.horizon
     if rule is not None:
         rounds += ((rule.rounds or 2) - 1) * rule.separation
@@ -154,20 +156,18 @@ def standard_case(
     for what, asked, (default, least), most in limits:
         size = default if asked is None else positive_int(what, asked, maximum=most)
         if asked is not None and not default:
-            raise ValueError(f"{entry.name} has no {what} to choose")
+            raise ValueError(f"{name} has no {what} to choose")
         if size < least:
-            raise ValueError(f"{what} must be at least {least} for {entry.name}; got {size}")
+            raise ValueError(f"{what} must be at least {least} for {name}; got {size}")
         chosen[what] = size
     function = None
     if published is not None:
         choice("published", published, ("printed", "corrected"))
-        function = _published(entry.name, published == "corrected")
+        function = _published(name, published == "corrected")
     stated = kind.delta if delta is None else real_float("delta", delta)
     # An audit's budget protects nobody.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
-    problem = kind.build(
-        Asked(entry.load(), budget, chosen["horizon"], chosen["dimension"], function, rule)
-    )
+    problem = kind.build(Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule))
     at, *record = problem.replacements[0]
     stream = Rounds(parts_of(problem.stream))
     other, about, often = stream.replaced(at, record), problem.about, dict[str, int]()
@@ -182,13 +182,13 @@ def standard_case(
         each for each in problem.replacements if not same(stream.record(each[0]), each[1:])
     )
     return StandardCase(
-        name=entry.name,
-        learner=entry.class_name,
+        name=name,
+        learner=cls.__name__,
         make_learner=problem.make,
         stream=stream.stream,
         neighbour=neighbour,
         replacements=replacements,
-        claim=Claim.of(problem.make(Source.seeded(0)).guarantee),
+        claim=Claim.of(problem.make(Source()).guarantee),
         settings={
             "epsilon": budget.epsilon,
             "delta": budget.delta,
@@ -198,8 +198,20 @@ def standard_case(
         },
         about=about,
         trials=problem.trials,
-        exercises=EXERCISES[entry.load()],
+        exercises=EXERCISES.get(cls, ()),
     )
+
+
+def _kind(name: str, cls: Any) -> Kind:
+    """Return how a case is built; of a class without a case of its own, by its arguments."""
+    taken = signature(cls).parameters
+    found = CASES.get(name) or next((kind for of, kind in _OTHERS.items() if of in taken), None)
+    if found is None or not {"budget", "source"} <= taken.keys():
+        raise ValueError(
+            f"{name} has no standard case: its constructor takes no budget and source, or none of "
+            f"{', '.join(_OTHERS)}; cases by name are {', '.join(standard_names())}"
+        )
+    return found
 
 
 # ---- problems ------------------------------------------------------------------------------------
@@ -209,7 +221,7 @@ def standard_case(
 class Asked:
     """What a case is wanted for; a size of 0: there is none to choose."""
 
-    cls: type
+    cls: Any
     budget: Budget
     horizon: int
     size: int
@@ -226,6 +238,9 @@ class Asked:
             taken = signature(self.published).parameters
             known = {name: value for name, value in options.items() if name in taken}
             options["plan"] = self.published(*arguments, budget=self.budget, **known)
+        if "plan" not in signature(self.cls).parameters:  # made whole every time
+            make = partial(self.cls, *arguments, budget=self.budget, **options)
+            return lambda source: make(source=source)
         return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
 
 
@@ -467,3 +482,9 @@ CASES = {
     "noisy-max": Kind(_noisy_max, (2, 1), (10, 2), 0.0),
     "above-threshold": Kind(_above_threshold, (4, 3), (0, 0), 0.0),
 }  # fmt: skip
+# Of other people's classes, by an argument of the constructor.
+_OTHERS = {
+    "domain": Kind(_fit, (6, 3), (2, 1)),
+    "experts": Kind(_experts(), (6, 3), (2, 2)),
+    "dimension": Kind(_continual_sum, (6, 3), (2, 1)),
+}

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._clipping import context_flags
+from dpoco._clipping import Flags, context_flags
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, IntArray, float_array, imported, number
 from dpoco.errors import HorizonExceeded, RoundOrderError
-from dpoco.trace import NO_STREAM, Flags, ReadRecords
+from dpoco.trace import NO_STREAM, ReadRecords
 
 
 def _norms(contexts: FloatArray, bound: float, exponent: float) -> FloatArray:

@@ -24,7 +24,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
 from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
 from dpoco.cli import _support as shell
-from dpoco.cli._journals import is_journal, opened_copy
+from dpoco.cli._journal_files import is_journal, opened_copy
 from dpoco.cli._options import participation_of
 from dpoco.cli._plan_report import PLAN_SCHEMA
 from dpoco.cli._signing import about_file, describe_origin, open_envelope, read_public_key

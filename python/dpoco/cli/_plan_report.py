@@ -20,11 +20,13 @@ from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting._words import UNPROVED
+from dpoco.accounting.plan import Plan
 from dpoco.cli._support import SHOWN, console, say, table, told
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import Learner
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 PLAN_SCHEMA = "dpoco.plan/1"
 _LARGEST = 10**12
@@ -365,6 +367,8 @@ def _smallest_useful(
 def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
     """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
     scale = None
+    if isinstance(parameters, Plan):
+        scale = getattr(parameters.mechanism, "scale", None)
     for holder in (parameters, getattr(parameters, "arm", None)):
         for name in ("noise_scale", "scale", "first_scale", "selection_scale"):
             if scale is None:
@@ -382,6 +386,12 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
 
 def _sum_error(parameters: Any) -> dict[str, float]:
     """Noise of the noisiest sum at unit sensitivity and mu, and what none is below."""
+    total = getattr(parameters, "mechanism", None)
+    if isinstance(total, GaussianSum) and total.scale > 0.0:
+        return {
+            "sum_error": continual_sum.max_error(total.factorisation, total.pushes),
+            "least_sum_error": continual_sum.lower_bound(total.pushes),
+        }
     method = getattr(parameters, "correlation", None)
     if method is None or not parameters.noise_scale:
         return {}

@@ -19,8 +19,7 @@ from dpoco.cli._options import UNASKED, participation_of
 from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, games_of, learners_of
 from dpoco.cli._render import print_comparison, print_fit, print_report, shares_in_words
 from dpoco.cli._tables import ColumnOptions, Saved, TableOptions, read_saved, with_ranges
-from dpoco.evaluation import FitReport
-from dpoco.evaluation.playing import fit_game, play_game
+from dpoco.evaluation import FitReport, compare_private, compare_private_fit
 
 
 def started_learner(checkpoint: Path | None, resume: bool) -> Any:
@@ -328,9 +327,9 @@ def run_command(
                 "repeats": count, "seed": privacy.seed, "progress": show, "released": released,
             }  # fmt: skip
             report: Any = (
-                fit_game(game, budget, **common)
+                compare_private_fit(game, budget, **common)
                 if fits
-                else play_game(
+                else compare_private(
                     game, budget, snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
                     key=None if checkpoint is None else shell.state_key(),
                     skip_played=keep.skip_played, **common,

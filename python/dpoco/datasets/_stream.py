@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import Flags
 from dpoco._validation import (
     FloatArray,
     choice,
@@ -21,7 +22,6 @@ from dpoco._validation import (
     real_in,
 )
 from dpoco.datasets._coding import Coding, Schema
-from dpoco.trace import Flags
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,9 +173,9 @@ class Domain(ABC):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from dpoco.domains import from_dict
-
-        return from_dict, (self.to_dict(),)
+        arguments = self.to_dict()
+        del arguments["type"]
+        return type(self)._from_arguments, (arguments,)
 
 
 def _evaluable(value: Any) -> str:

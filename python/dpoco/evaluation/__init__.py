@@ -20,18 +20,10 @@ from dpoco.evaluation._comparators import (
     suboptimality,
 )
 from dpoco.evaluation._comparison import (
-    COMPARATORS,
     COMPARISON_SCHEMA,
     Comparison,
     ComparisonRow,
-    Regret,
     compare,
-    compare_private,
-    compare_private_bandit,
-    compare_private_experts,
-    compare_private_fit,
-    compare_private_lipschitz,
-    regret,
 )
 from dpoco.evaluation._offline import (
     LoggedBandit,
@@ -50,21 +42,27 @@ from dpoco.evaluation._runs import (
     play,
     prequential,
     repeat,
-    repeat_runs,
 )
 from dpoco.evaluation._traces import SavedTrace, load, save
-from dpoco.evaluation.games import class_rewards
+from dpoco.evaluation.games import (
+    Comparators,
+    Game,
+    class_rewards,
+    game_of_arms,
+    game_of_experts,
+    game_of_functions,
+    game_of_records,
+)
+from dpoco.evaluation.playing import compare_private, compare_private_fit
 from dpoco.evaluation.reports import FIT_SCHEMA, SCHEMA, Curves, FitReport, PlayedRuns, RunReport
 
-__all__ = ["COMPARATORS", "COMPARISON_SCHEMA", "FIT_SCHEMA", "SCHEMA", "BestSequence",
+__all__ = ["COMPARISON_SCHEMA", "FIT_SCHEMA", "SCHEMA", "BestSequence", "Comparators",
            "Comparison", "ComparisonRow", "ConstantPrediction", "Curves", "FitReport",
-           "FixedDecision", "FixedExpert", "Learner", "LoggedBandit", "OffPolicyEstimate",
-           "PlayedRuns", "PrequentialResult", "ProgressBar", "Regret", "ReplayResult",
-           "RunReport", "SavedTrace", "SeedTree", "Snapshot", "best_constant_prediction",
-           "best_expert", "best_fixed_decision", "best_switching_sequence",
-           "class_rewards", "compare", "compare_private", "compare_private_bandit",
-           "compare_private_experts", "compare_private_fit",
-           "compare_private_lipschitz", "interval_regret", "kl_divergence", "load",
-           "load_logged_bandit", "off_policy_value", "play", "prequential", "regret",
-           "repeat", "repeat_runs", "replay_log", "save", "suboptimality",
-           "total_variation"]  # fmt: skip
+           "FixedDecision", "FixedExpert", "Game", "Learner", "LoggedBandit", "OffPolicyEstimate",
+           "PlayedRuns", "PrequentialResult", "ProgressBar", "ReplayResult", "RunReport",
+           "SavedTrace", "SeedTree", "Snapshot", "best_constant_prediction", "best_expert",
+           "best_fixed_decision", "best_switching_sequence", "class_rewards", "compare",
+           "compare_private", "compare_private_fit", "game_of_arms", "game_of_experts",
+           "game_of_functions", "game_of_records", "interval_regret", "kl_divergence", "load",
+           "load_logged_bandit", "off_policy_value", "play", "prequential", "repeat", "replay_log",
+           "save", "suboptimality", "total_variation"]  # fmt: skip

@@ -163,50 +163,6 @@ class SeedTree:
         return f"SeedTree({', '.join(repr(name) for name in (self.seed, *self.path))})"
 
 
-def repeat_runs(
-    build: Callable[[Source], Any],
-    features: Any,
-    labels: Any = None,
-    *,
-    repeats: int,
-    seed: int | None = None,
-    persons: Any = None,
-    progress: Progress | None = None,
-) -> list[Trace]:
-    """Play the same stream several times, each time with independent noise.
-
-    Parameters
-    ----------
-    build : callable
-        Returns an unstarted learner that takes its noise from the given source.
-    features, labels : array_like
-        The stream, as the learner's ``run`` takes it; for learners of experts the losses, shape
-        (T, N), and nothing else.
-    repeats : int
-        Number of runs.
-    seed : int, optional
-        Makes all runs reproducible; run i does not depend on `repeats`. None: the operating
-        system's entropy.
-    persons : array_like of int, str or bytes with shape (T,), optional
-        The persons behind the rounds, if the learner enforces a participation.
-    progress : callable, optional
-        Called as ``progress(done, total)`` with rounds over all runs.
-
-    Returns
-    -------
-    list of Trace
-        Without decisions; for learners of experts `ExpertTrace`, which has them.
-
-    Notes
-    -----
-    For evaluation only: every run is a release of its own, and publishing several of them costs
-    several budgets.
-    """
-    count = positive_int("repeats", repeats, maximum=10**6)
-    data = (features,) if labels is None else (features, labels)
-    return play_all(build, [root_source(seed)] * count, data, progress, persons=persons)
-
-
 def repeat(
     build: Callable[[Source], Any],
     *data: Any,
@@ -248,9 +204,8 @@ def repeat(
     Notes
     -----
     Run i has the same bits whichever other runs are played, in which order, and in which process.
-    You may therefore split a long experiment over machines, or extend it later. `repeat_runs` also
-    takes fresh entropy by default and returns a list. Every run is a release of its own: publishing
-    several costs several budgets.
+    You may therefore split a long experiment over machines, or extend it later. Every run is a
+    release of its own: publishing several costs several budgets.
     """
     if isinstance(repeats, Iterable):
         numbers = [whole_number("numbers of runs", number) for number in repeats]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._clipping import admitted_losses, checked_range
-from dpoco._validation import FloatArray, float_array, whole_number
+from dpoco._clipping import Flags, admitted_losses, checked_range
+from dpoco._validation import FloatArray, float_array, positive_int, whole_number
 from dpoco.accounting import Budget
 from dpoco.bandits import HighDimensionalBandit
 from dpoco.datasets import Stream
@@ -24,10 +24,7 @@ from dpoco.domains import Domain
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
-from dpoco.trace import Flags, average_over, counted_rounds
-
-__all__ = ["Comparators", "Game", "game_of_arms", "game_of_experts",
-           "game_of_functions", "game_of_records"]  # fmt: skip
+from dpoco.trace import average_over, counted_rounds
 
 
 @dataclass(frozen=True)
@@ -100,13 +97,13 @@ class Game:
     records: Stream | None = None
     described: dict[str, Any] | None = None
     counted: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
-    _known: dict[Budget | None, Any] = field(default_factory=dict, repr=False)
+    _known: dict[Budget | None, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def fixes(self) -> tuple[str, ...]:
         """Names of the attributes that a learner must share with the one it continues."""
         arguments = list(inspect.signature(self.learner).parameters)
-        return (*arguments[: len(self.problem)], "parameters")
+        return (*arguments[: len(self.problem)], "plan")
 
     def build(self, budget: Budget | None, source: Source | None = None) -> Any:
         """Return an unstarted learner; it is calibrated once per budget."""
@@ -114,15 +111,15 @@ class Game:
         covered = "records" if "records" in arguments else "horizon"
         options = dict(self.options)
         if budget in self._known:
-            # What calibration took is in the parameters, and need not be given twice.
+            # What calibration took is in the plan, and need not be given twice.
             for name in getattr(self.learner, "_options", ()):
                 if arguments[name].default is not inspect.Parameter.empty:
                     options.pop(name, None)
-            options["parameters"] = self._known[budget]
+            options["plan"] = self._known[budget]
         made = self.learner(
             *self.problem, **{covered: self.horizon}, budget=budget, source=source, **options
         )
-        if "parameters" in arguments:
+        if "plan" in arguments:
             self._known[budget] = made.plan
         return made
 
@@ -136,18 +133,49 @@ def _facts(name: str, about: str, given: Mapping[str, Any] | None, **more: Any) 
     return {"name": name, "description": about, "scaling": "none", **(given or {}), **more}
 
 
+def _covered(horizon: int | None, rows: int) -> int:
+    return rows if horizon is None else positive_int("horizon", horizon)
+
+
 def game_of_records(
     learner: Callable[..., Any],
     stream: Stream,
     domain: Domain,
     loss: hindsight.GlmLoss,
     *,
-    horizon: int,
+    horizon: int | None = None,
+    persons: Sequence[Any] | None = None,
     **options: Any,
 ) -> Game:
     """Return the game of a learner of convex losses, or of a one-time fit, on a stream.
 
-    It is compared with the best fixed decision and the best constant prediction.
+    Parameters
+    ----------
+    learner : class
+        A learner of records of `dpoco.oco` or `dpoco.frank_wolfe`, or
+        `dpoco.frank_wolfe.SufficientStatistics`.
+    stream : Stream
+        Rows past the horizon are left out.
+    domain, loss
+        The problem; a generalised linear loss.
+    horizon : int, optional
+        Rounds (for a one-time fit: records) that the guarantee covers; of a learner that is to be
+        continued, its own. Default: the stream's length.
+    persons : array_like of int, str or bytes with shape (T,), optional
+        The persons behind the rows, if the learner enforces a participation.
+    **options
+        Further arguments of the learner: participation, noise, sum_method, batch, ...
+
+    Returns
+    -------
+    Game
+        For `compare_private`, or `compare_private_fit`. Its comparators are the best fixed decision
+        and the best constant prediction.
+
+    Raises
+    ------
+    TypeError
+        For a loss that is not a generalised linear one.
     """
     if not loss.glm:
         raise TypeError("a comparison on records needs a generalised linear loss")
@@ -170,9 +198,9 @@ def game_of_records(
         )
 
     return Game(
-        learner, (domain, loss), horizon, options, (stream.features, stream.labels), comparators,
-        domain.to_dict(), loss.to_dict(), stream.summary(), stream.nonprivate_flags,
-        records=stream, counted=counted,
+        learner, (domain, loss), _covered(horizon, len(stream)), options,
+        (stream.features, stream.labels), comparators, domain.to_dict(), loss.to_dict(),
+        stream.summary(), stream.nonprivate_flags, persons, records=stream, counted=counted,
     )  # fmt: skip
 
 
@@ -180,14 +208,34 @@ def game_of_experts(
     learner: Callable[..., Any],
     losses: Any,
     *,
-    horizon: int,
+    horizon: int | None = None,
+    persons: Sequence[Any] | None = None,
     stream: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Game:
-    """Return the game of a learner of experts on losses, shape (T, N).
+    """Return the game of a learner of experts.
 
-    It is compared with the best expert, and with one drawn anew each round, uniformly, in
-    expectation.
+    Parameters
+    ----------
+    learner : class
+        Of `dpoco.experts`.
+    losses : array_like of shape (T, N)
+        Losses of all experts; rounds past the horizon are left out.
+    horizon, persons, **options
+        As for `game_of_records`.
+    stream : dict, optional
+        Public facts about the stream for the report: ``name``, ``description``, ``scaling``.
+
+    Returns
+    -------
+    Game
+        Its comparators are the best expert, ``best_fixed`` of a report, and a uniformly random one,
+        in expectation, ``best_constant``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For losses of another shape.
     """
     rows = float_array("losses", losses, (None, None))
     if rows.size == 0:
@@ -209,10 +257,11 @@ def game_of_experts(
         )  # fmt: skip
 
     return Game(
-        learner, (experts,), horizon, options, (rows,), comparators,
+        learner, (experts,), _covered(horizon, len(rows)), options, (rows,), comparators,
         {"type": "experts", "experts": experts},
         {"type": "losses of experts", "loss_range": list(loss_range)},
-        _facts("losses", "Losses of experts", stream, dimension=experts), counted=counted,
+        _facts("losses", "Losses of experts", stream, dimension=experts), persons=persons,
+        counted=counted,
     )  # fmt: skip
 
 
@@ -252,18 +301,58 @@ def game_of_arms(
     contexts: Any,
     rewards: Any,
     *,
-    horizon: int,
+    horizon: int | None = None,
+    persons: Sequence[Any] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
     domain: Domain | None = None,
     stream: Mapping[str, Any] | None = None,
     nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> Game:
-    """Return the game of a contextual bandit on contexts, (T, d), and rewards of all arms, (T, K).
+    """Return the game of a contextual bandit.
 
+    A learner sees only the reward of its own arm; the comparators see all rewards.
+
+    Parameters
+    ----------
+    learner : class
+        `dpoco.bandits.LinUCB` or `dpoco.bandits.HighDimensionalBandit`.
+    contexts : array_like of shape (T, d)
+        One context a round; rounds past the horizon are left out.
+    rewards : array_like of shape (T, K)
+        Rewards of all arms, for example from `class_rewards`.
+    horizon, persons
+        As for `game_of_records`.
+    reward_range : tuple of two floats, default (0, 1)
+        Public range of the rewards, declared to the learner. Values outside are clipped, and a
+        missing one counts as the middle of the range (0 with a logistic link).
+    domain : Domain, optional
+        Set of the coefficients of an arm; only for `HighDimensionalBandit`, which requires it.
+    stream : dict, optional
+        Public facts about the stream for the report: ``name``, ``description``, ``scaling``.
+    nonprivate_flags : mapping of str to ndarray of bool, optional
+        Earlier changes to the stream, of shape (T,) or (T, columns), for the report's
+        ``nonprivate_records``, as in `dpoco.datasets.Stream`.
+    **options
+        Further arguments of the learner. ``context_bound`` is required; ``reward_bound`` is set.
+
+    Returns
+    -------
+    Game
+        Losses are the largest reward of the range minus the reward. Its comparators are the linear
+        policy that least squares fit in hindsight, ``best_fixed`` of a report; the best single arm,
+        ``best_constant``; and a uniformly random arm, in expectation. The best of all linear
+        policies is hard to find: regret against the fitted one may be negative.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+
+    Notes
+    -----
     Learners declare rewards in [-b, b]. The rewards are shifted so that their range is symmetric,
-    and no noise is wasted. With a logistic link they are in [0, 1] as they are. The comparators are
-    the linear policy that least squares fit, the best single arm, and a random one.
+    and no noise is wasted. With a logistic link they are in [0, 1] as they are.
     """
     if (learner is HighDimensionalBandit) != isinstance(domain, Domain):
         raise TypeError("domain belongs to HighDimensionalBandit, which needs one")
@@ -308,11 +397,12 @@ def game_of_arms(
 
     policies = {"type": "policies", "arms": arms, "dimension": dimension}
     return Game(
-        learner, (arms, dimension if domain is None else domain), horizon, options, (seen, table),
-        comparators, policies if domain is None else {**policies, "coefficients": domain.to_dict()},
+        learner, (arms, dimension if domain is None else domain), _covered(horizon, len(seen)),
+        options, (seen, table), comparators,
+        policies if domain is None else {**policies, "coefficients": domain.to_dict()},
         {"type": "largest reward - reward", "reward_range": [low, high]},
         _facts("contexts", "Contexts and rewards", stream, dimension=dimension, arms=arms),
-        nonprivate_flags or {}, counted=counted,
+        nonprivate_flags or {}, persons, counted=counted,
     )  # fmt: skip
 
 
@@ -320,15 +410,39 @@ def game_of_functions(
     losses: Sequence[Callable[[FloatArray], Any]],
     domain: Domain,
     *,
-    horizon: int,
+    horizon: int | None = None,
+    persons: Sequence[Any] | None = None,
     stream: Mapping[str, Any] | None = None,
     nonprivate_flags: Flags | None = None,
     **options: Any,
 ) -> Game:
-    """Return the game of `dpoco.oco.LipschitzLearner` on functions from points to losses.
+    """Return the game of `dpoco.oco.LipschitzLearner`.
 
-    It is compared with the best point of the learner's net, whose ``gap`` bounds how far its
-    average loss is above that of the best decision, and with the middle of the domain.
+    Parameters
+    ----------
+    losses : sequence of callable
+        One loss per round, a function from points, shape (N, d), to their losses, shape (N,).
+        Rounds past the horizon are left out.
+    domain
+        The learner's domain, of one or two dimensions.
+    horizon, persons
+        As for `game_of_records`.
+    stream, nonprivate_flags
+        As for `game_of_arms`.
+    **options
+        Further arguments of the learner; ``lipschitz`` is required.
+
+    Returns
+    -------
+    Game
+        Its comparators are the best point of the learner's net, ``best_fixed`` of a report, whose
+        ``gap`` bounds how far its average loss is above that of the best decision, for losses that
+        satisfy ``lipschitz``; and the middle of the domain, ``best_constant``.
+
+    Raises
+    ------
+    ValueError
+        Without losses.
     """
     rows = list(losses)
     if not rows:
@@ -360,10 +474,10 @@ def game_of_functions(
         )  # fmt: skip
 
     return Game(
-        LipschitzLearner, (domain,), horizon, options, (rows,), comparators, domain.to_dict(),
-        {"type": "Lipschitz losses", "lipschitz": float(options["lipschitz"])},
+        LipschitzLearner, (domain,), _covered(horizon, len(rows)), options, (rows,), comparators,
+        domain.to_dict(), {"type": "Lipschitz losses", "lipschitz": float(options["lipschitz"])},
         _facts("losses", "Lipschitz losses", stream, dimension=int(domain.dimension)),
-        nonprivate_flags or {}, counted=counted,
+        nonprivate_flags or {}, persons, counted=counted,
     )  # fmt: skip
 
 

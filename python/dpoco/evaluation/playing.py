@@ -6,13 +6,14 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco._clipping import Flags
 from dpoco._encryption import EncryptionKey, given_key
 from dpoco._learner import Progress
 from dpoco._participation import Participation
@@ -29,7 +30,7 @@ from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
-from dpoco.trace import Flags, RecordShares, average_over, beyond_flags, counted_rounds
+from dpoco.trace import RecordShares, average_over, beyond_flags, counted_rounds
 
 Step = Callable[[str, int, int], None]
 
@@ -92,7 +93,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def play_game(
+def compare_private(
     game: Game,
     budget: Budget,
     *,
@@ -106,10 +107,54 @@ def play_game(
     skip_played: bool = False,
     released: Callable[[Any], None] | None = None,
 ) -> RunReport:
-    """Play the private runs, the run without noise and the comparators, and report.
+    """Play a private learner together with what it should be compared with.
 
-    Arguments are those of `compare_private`; `released` is called with the first private learner
-    after its run.
+    The comparators are the same learner without noise, and those of the game: what is best in
+    hindsight. The report is for evaluation: it is **not private**.
+
+    Parameters
+    ----------
+    game : Game
+        From `game_of_records`, `game_of_experts`, `game_of_arms` or `game_of_functions`.
+    budget : Budget
+        Budget of one run. Each repetition spends it again. With a participation the budget covers
+        all rounds of a person.
+    repeats : int, default 1
+        Number of private runs, with independent noise.
+    seed : int, optional
+        Makes the report reproducible except for its timing, and voids the guarantee. None: the
+        operating system's entropy.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``.
+    snapshot : callable, optional
+        Called with a `Snapshot` of the first private run at rounds 1, 2, 4, 8, ... and at its end.
+    checkpoint : path-like, optional
+        State file of the private learner, written during the run, at its end, and on an
+        interrupt. Only with ``repeats=1``.
+    key : EncryptionKey, optional
+        Encrypts the checkpoint; default: what `resume` was loaded with.
+    resume : learner, optional
+        A learner from `dpoco.load`, which continues where it stopped. The game's rows are new
+        rounds for it, and the report is about these; the learner without noise starts with them. It
+        must have been built for the same problem.
+    skip_played : bool, default False
+        The game also holds the rounds that `resume` has played: as many rows are skipped. The
+        learner without noise plays these rows, too.
+    released : callable, optional
+        Called with the first private learner after its run.
+
+    Returns
+    -------
+    RunReport
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments, for a `resume` of another problem or without rounds left, for a game
+        without rows for it, and for an enforced participation without persons; nothing has been
+        played.
+    CalibrationError
+        If no noise scale meets the budget.
     """
     started = time.perf_counter()
     count = positive_int("repeats", repeats, maximum=10**6)
@@ -238,13 +283,6 @@ def _without_noise(seed: int | None) -> Source | None:
     return None if seed is None else running.SeedTree(seed).child("without noise").source()
 
 
-def horizon_of(horizon: int | None, rounds: int, resume: Any = None) -> int:
-    """Return the rounds a guarantee covers; unless given, the saved learner's, or all there are."""
-    if horizon is None:
-        horizon = rounds if resume is None else resume.horizon
-    return positive_int("horizon", horizon)
-
-
 def _played_rows(first: int, given: int, horizon: int, skip_played: bool) -> slice:
     """Return the rows to play, for a learner after `first` rounds; they are at least one."""
     if first >= horizon:
@@ -352,7 +390,7 @@ def fits_of(
     return models, tuple(losses), seconds
 
 
-def fit_game(
+def compare_private_fit(
     game: Game,
     budget: Budget,
     *,
@@ -361,12 +399,39 @@ def fit_game(
     progress: Step | None = None,
     released: Callable[[Any], None] | None = None,
 ) -> FitReport:
-    """Fit a one-time fit with and without noise, and report; as `play_game`."""
+    """Fit a one-time fit to a whole stream, and evaluate the decision that it releases.
+
+    The comparators are the same method without noise, the best possible decision, and predicting
+    zero. There are no rounds: every decision is evaluated on the records of its fit, all of which
+    it saw beforehand, so it has no regret. The report is for evaluation: it is **not private**.
+
+    Parameters
+    ----------
+    game : Game
+        From `game_of_records`; its horizon is the number of records to fit.
+    budget : Budget
+        Budget of one fit. Each repetition spends it again.
+    repeats, seed, progress, released
+        As for `compare_private`; progress is in gradients.
+
+    Returns
+    -------
+    FitReport
+
+    Raises
+    ------
+    ValueError, TypeError
+        For bad arguments.
+    CalibrationError
+        If no noise scale meets the budget.
+    """
     started = time.perf_counter()
-    count = positive_int("repeats", repeats, maximum=10**6)
+    fits = positive_int("repeats", repeats, maximum=10**6)
     root = running.root_source(seed)
     domain, loss = game.problem
-    given, rows = len(game.data[0]), slice(game.horizon)
+    given = len(game.data[0])
+    count = min(given, game.horizon)
+    game, rows = replace(game, horizon=count), slice(count)
     features, labels = (column[rows] for column in game.data)
     tell = (lambda *_: None) if progress is None else progress
 
@@ -374,7 +439,7 @@ def fit_game(
         data = features, labels
         return fits_of(partial(game.build, spent), sources, data, partial(tell, phase))
 
-    models, private, seconds = fitted("private", budget, *[root] * count)
+    models, private, seconds = fitted("private", budget, *[root] * fits)
     if released is not None:
         released(models[0])
     (free,), nonprivate, free_seconds = fitted("without noise", None, _without_noise(seed))
@@ -387,8 +452,8 @@ def fit_game(
         {key: flags[rows] for key, flags in game.nonprivate_flags.items()},
     )
     return FitReport(
-        stream={**game.stream, "rounds": len(features)},
-        settings=_settings(game, budget, count, seed, records=len(features)),
+        stream={**game.stream, "rounds": count},
+        settings=_settings(game, budget, fits, seed, records=count),
         **_stated(game, models[0]),
         private=private,
         nonprivate=nonprivate,
@@ -399,6 +464,6 @@ def fit_game(
             "nonprivate_seconds": free_seconds[0],
             "total_seconds": time.perf_counter() - started,
         },
-        rows={"skipped": 0, "played": len(features), "beyond_horizon": given - len(features)},
+        rows={"skipped": 0, "played": count, "beyond_horizon": given - count},
         nonprivate_records=records,
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, NoReturn
+
+from numpy.typing import NDArray
 
 from dpoco import _literals as literals
 from dpoco._encryption import KEY_BYTES, EncryptionKey, given_key
@@ -21,11 +23,11 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.errors import JournalFenced, RoundOrderError, StateError
 from dpoco.journal._accounts import Accounts, check_forkable, checked_size, renew
 from dpoco.journal._keys import KeyFile, KeyRing, Mark, default_key, mark_path
-from dpoco.journal._releases import alike, learner_of, payload_of
+from dpoco.journal._releases import alike, learner_of, payload_of, round_number
 from dpoco.journal._rows import Rows
 from dpoco.journal._store import SqliteStore, Store
 from dpoco.journal._stream import Stream
-from dpoco.journal._transaction import Transaction, round_number
+from dpoco.journal._transaction import Pipeline, Transaction
 
 
 class Journal:
@@ -439,6 +441,15 @@ class Journal:
         if shared is not None and shared[0] == threading.get_ident():
             return nullcontext(shared[1])
         return Transaction(self)
+
+    def _pipelined(
+        self,
+        stream: Stream,
+        batches: Iterable[tuple[Any, ...]],
+        first_round: int | None,
+        together: int,
+    ) -> Iterator[NDArray[Any]]:
+        return Pipeline(stream, self, first_round, together).run(batches)
 
     def forget(self, name: str, before_round: int) -> int:
         """Delete releases and digests of old rounds, and return the first round kept.

@@ -26,7 +26,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,11 +34,8 @@ from dpoco._encryption import KEY_BYTES, UnreadableError, checked_key, refuse_re
 from dpoco._state import write_atomically
 from dpoco._validation import FloatArray
 from dpoco.errors import StateError
+from dpoco.journal._releases import DIGEST_BYTES, Head
 
-if TYPE_CHECKING:
-    from dpoco.journal._releases import Head
-
-DIGEST_BYTES = 16
 _LONG = 16384
 _PLACE = struct.Struct("<QQQQQ")
 

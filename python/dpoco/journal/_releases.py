@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._families import continued, header_of
 from dpoco._state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
+from dpoco._validation import LARGEST_HORIZON, whole_number
 from dpoco.errors import StateError
-from dpoco.journal._keys import DIGEST_BYTES
 
+DIGEST_BYTES = 16
 _FORMAT = 2
 _HEAD = struct.Struct("<I16sQ16sQ16s")
 _KEY = struct.Struct("<I16s")
@@ -367,3 +368,8 @@ def decoded(data: bytes, rounds: int) -> NDArray[Any]:
         raise StateError("the journal is corrupt: releases cannot be read") from None
     rows.flags.writeable = False
     return rows
+
+
+def round_number(name: str, value: Any) -> int:
+    """Return `value` as the number of a round, from 0 on, or raise naming the argument."""
+    return whole_number(name, value, 0, LARGEST_HORIZON)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from dpoco._participation import Digests, Person
 from dpoco._tickets import Ticket, TicketBook
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError, StateError
-from dpoco.journal._keys import DIGEST_BYTES, StreamDigests, with_people
+from dpoco.journal._keys import StreamDigests, with_people
+from dpoco.journal._protocols import Home
 from dpoco.journal._releases import (
     CONTEXT,
+    DIGEST_BYTES,
     Recipe,
     StateRow,
     StreamRow,
@@ -24,11 +26,8 @@ from dpoco.journal._releases import (
     encoded,
     learner_of,
     payload_of,
+    round_number,
 )
-from dpoco.journal._transaction import Pipeline, round_number
-
-if TYPE_CHECKING:
-    from dpoco.journal._journal import Journal
 
 _SEARCHED = 1024  # rounds that are searched at once for that of a ticket
 _WRITTEN = 128  # bytes a round, about, that storing all people may take in the long run
@@ -46,7 +45,7 @@ class Stream:
     _since = -1  # rounds whose people are stored as a whole, in so many bytes
     _size = 0
 
-    def __init__(self, journal: Journal, row: StreamRow, learner: Any = None) -> None:
+    def __init__(self, journal: Home, row: StreamRow, learner: Any = None) -> None:
         self._journal, self._row = journal, row
         self._context: Any = None
         self._under_current: StreamDigests | None = None
@@ -306,7 +305,7 @@ class Stream:
         A writer that was fenced off notices this at the next commit. What it played since then is
         discarded, and nobody saw it.
         """
-        return Pipeline(self, first_round, together).run(batches)
+        return self._journal._pipelined(self, batches, first_round, together)
 
     def release(self, round: int) -> Any:
         """Return the stored release of a round; for the current round, if it is already decided.
@@ -366,7 +365,8 @@ class Stream:
         ValueError
             If the name is taken.
         """
-        return self._journal._fork(self, name)
+        fork: Stream = self._journal._fork(self, name)
+        return fork
 
     # -- facts ------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,21 @@ from numpy.typing import NDArray
 from dpoco._families import Parts
 from dpoco._participation import Digests, Person
 from dpoco._tickets import Ticket
-from dpoco._validation import LARGEST_HORIZON, float_array, positive_int, whole_number
+from dpoco._validation import float_array, positive_int
 from dpoco.errors import RoundOrderError, StateError
-from dpoco.journal._keys import DIGEST_BYTES, with_people
-from dpoco.journal._releases import CONTEXT, Chunk, StateRow, decoded, encoded, kept_form
-
-if TYPE_CHECKING:
-    from dpoco.journal._journal import Journal
-    from dpoco.journal._stream import Stream
+from dpoco.journal._keys import with_people
+from dpoco.journal._protocols import Home
+from dpoco.journal._releases import (
+    CONTEXT,
+    DIGEST_BYTES,
+    Chunk,
+    StateRow,
+    decoded,
+    encoded,
+    kept_form,
+    round_number,
+)
+from dpoco.journal._stream import Stream
 
 
 @dataclass
@@ -98,7 +105,7 @@ class Transaction:
     released. Learners that have moved are dropped, and the next use loads them from the journal.
     """
 
-    def __init__(self, journal: Journal, line: object | None = None) -> None:
+    def __init__(self, journal: Home, line: object | None = None) -> None:
         self._journal = journal
         self._line = line
         self._works: list[Work] = []
@@ -355,9 +362,10 @@ class Transaction:
 class Pipeline:
     """One transaction that is being played, and one that is being written: see `process_many`."""
 
-    def __init__(self, stream: Stream, first_round: int | None, together: int) -> None:
-        self._stream = stream
-        self._journal = stream._journal
+    def __init__(
+        self, stream: Stream, journal: Home, first_round: int | None, together: int
+    ) -> None:
+        self._stream, self._journal = stream, journal
         self._first = None if first_round is None else round_number("first_round", first_round)
         self._together = positive_int("together", together)
         self._played = Transaction(self._journal, self)
@@ -421,8 +429,3 @@ class Pipeline:
             self._result = pool.submit(self._written._write_apart)
         for work in over._works if over is not None else ():
             yield work.decisions
-
-
-def round_number(name: str, value: Any) -> int:
-    """Return `value` as the number of a round, from 0 on, or raise naming the argument."""
-    return whole_number(name, value, 0, LARGEST_HORIZON)

@@ -19,7 +19,7 @@ from dpoco import _core
 from dpoco._validation import FloatArray, IntArray
 from dpoco.local._bounds import bayes_bound, tempered_bound
 from dpoco.local._messages import RoundSpec
-from dpoco.local._queries import Query, questions_of
+from dpoco.local._queries import Query
 from dpoco.local._randomizers import BitRandomizer, subset_randomizer
 from dpoco.local._settings import Settings
 
@@ -85,7 +85,7 @@ class Posterior:
         if settings.channel == "subset" and settings.subset_size is not None:
             return settings.round_spec(round, "subset", subset_size=settings.subset_size)
         if queries is None:
-            queries = questions_of(settings, round, matrix, weights, self.mixing(round) or 1.0)
+            queries = settings.questions(round, matrix, weights, self.mixing(round) or 1.0)
         means = [query.means(matrix) for query in queries]
         if settings.channel == "auto":
             size = self.chosen(matrix, weights, means)

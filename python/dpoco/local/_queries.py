@@ -16,18 +16,13 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, float_array, label_index, number, positive_int
-from dpoco.local._bounds import loss_ranges
-
-if TYPE_CHECKING:
-    from dpoco.local._settings import Settings
-
 
 _LARGEST_COUNT = 2**31 - 1
 # Families of threshold queries that depend on public coins and K alone.
@@ -322,7 +317,7 @@ def pair_query(hypotheses: int, first: int, second: int) -> ThresholdQuery:
     return ThresholdQuery(coefficients)
 
 
-def _adaptive(
+def adaptive(
     seed: int, round: int, slot: int, matrix: FloatArray, weights: FloatArray
 ) -> ThresholdQuery:
     """Ask what splits the weights best; one time in ten, about a random pair instead.
@@ -336,30 +331,6 @@ def _adaptive(
     if coins.below(10) == 0:
         return pair_query(count, *coins.pair(count))
     return ThresholdQuery(_core.local_adaptive_query(weights, matrix)[0])
-
-
-def questions_of(
-    settings: Settings, round: int, matrix: FloatArray, weights: FloatArray | None, mixing: float
-) -> tuple[Query, ...]:
-    """Return a round's queries of the settings' family; `weights` for "adaptive" alone."""
-    count, labels = matrix.shape
-    family, seed = settings.query, settings.public_seed
-    ranges = None
-    if family == "loss":
-        ranges = loss_ranges(matrix if settings.range == "exact" else count, mixing)
-    asked: list[Query] = []
-    for slot in range(settings.bits):
-        if family == "adaptive":
-            assert weights is not None
-            asked.append(_adaptive(seed, round, slot, matrix, weights))
-        elif family == "hadamard" and labels > 1:
-            asked.append(hadamard(seed, round, slot, labels))
-        elif ranges is not None:
-            asked.append(loss(seed, round, slot, mixing, ranges))
-        else:  # of one label there is nothing to ask, whatever the question
-            own = family if family in COIN_FAMILIES else "bisection"
-            asked.append(threshold(own, seed, round, slot, count))
-    return tuple(asked)
 
 
 def all_questions(family: str, count: int, labels: int) -> Iterator[Query] | None:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco import _core
 from dpoco._state import pack, unpack, write_atomically
 from dpoco._validation import FloatArray, positive_int, real_float, real_in
 from dpoco.accounting.guarantee import Guarantee
@@ -194,8 +195,6 @@ class Server:
         raise NotImplementedError
 
     def _to_bytes(self) -> bytes:
-        from dpoco import __version__
-
         body, arrays = self._stored()
         body = {
             "arguments": self._arguments,
@@ -204,7 +203,7 @@ class Server:
             **body,
         }
         arrays |= {_RULE + name: array for name, array in self._rule.state().items()}
-        header = {"kind": self._kind, "library": __version__, "object": body}
+        header = {"kind": self._kind, "library": _core.__version__, "object": body}
         payload = io.BytesIO()
         np.savez(payload, allow_pickle=False, **arrays)
         return pack(header, payload.getvalue())

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from dpoco._validation import choice, positive_float, positive_int, real_in
+from dpoco._validation import FloatArray, choice, positive_float, positive_int, real_in
+from dpoco.local._bounds import loss_ranges
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._messages import RoundSpec, checked_epsilon
+from dpoco.local._queries import COIN_FAMILIES, Query, adaptive, hadamard, loss, threshold
 from dpoco.local._randomizers import BitRandomizer, best_subset_size, subset_randomizer
 from dpoco.privacy.mechanisms.local_report import Bits, Subset
 
@@ -87,6 +89,29 @@ class Settings:
             "auto": "one bit about a public question, or a random subset of labels around the "
             "own one",
         }[self.channel]
+
+    def questions(
+        self, round: int, matrix: FloatArray, weights: FloatArray | None, mixing: float
+    ) -> tuple[Query, ...]:
+        """Return a round's queries of the family; `weights` for "adaptive" alone."""
+        count, labels = matrix.shape
+        family, seed = self.query, self.public_seed
+        ranges = None
+        if family == "loss":
+            ranges = loss_ranges(matrix if self.range == "exact" else count, mixing)
+        asked: list[Query] = []
+        for slot in range(self.bits):
+            if family == "adaptive":
+                assert weights is not None
+                asked.append(adaptive(seed, round, slot, matrix, weights))
+            elif family == "hadamard" and labels > 1:
+                asked.append(hadamard(seed, round, slot, labels))
+            elif ranges is not None:
+                asked.append(loss(seed, round, slot, mixing, ranges))
+            else:  # of one label there is nothing to ask, whatever the question
+                own = family if family in COIN_FAMILIES else "bisection"
+                asked.append(threshold(own, seed, round, slot, count))
+        return tuple(asked)
 
     def round_spec(self, round: int, channel: str, **fields: Any) -> RoundSpec:
         """Return the specification of a round, with what its channel has besides."""

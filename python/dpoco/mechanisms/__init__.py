@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dpoco.accounting.above_threshold import AboveThresholdParameters
 from dpoco.accounting.noisy_max import NoisyMaxParameters
-from dpoco.accounting.sum_release import ContinualSumParameters
 from dpoco.mechanisms._mechanisms import (
     AboveThreshold,
     ContinualSum,
@@ -15,5 +14,5 @@ from dpoco.mechanisms._mechanisms import (
 )
 
 __all__ = ["AboveThreshold", "AboveThresholdParameters", "ContinualSum",
-           "ContinualSumParameters", "NoisyMax", "NoisyMaxParameters", "clipper_of",
+           "NoisyMax", "NoisyMaxParameters", "clipper_of",
            "continual_sum_settings", "sum_entries"]  # fmt: skip

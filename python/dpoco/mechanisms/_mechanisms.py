@@ -13,12 +13,22 @@ from dpoco import _literals as literals
 from dpoco._calibrated import Certified
 from dpoco._participation import Participation
 from dpoco._state import is_own
-from dpoco._validation import FloatArray, float_array, number, positive_int, real_float
-from dpoco.accounting import Budget, above_threshold, noisy_max, sum_release
+from dpoco._validation import (
+    FloatArray,
+    constructor_arguments,
+    float_array,
+    number,
+    positive_int,
+    real_float,
+    whole_if_float,
+)
+from dpoco.accounting import Budget, Guarantee, above_threshold, noisy_max, sum_release
 from dpoco.accounting.above_threshold import AboveThresholdParameters
+from dpoco.accounting.continual_sum import name_of
 from dpoco.accounting.noisy_max import NoisyMaxParameters
-from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.accounting.sum_release import ContinualSumParameters
+from dpoco.accounting.plan import Plan
+from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
+from dpoco.accounting.sum_release import SumPlan
 from dpoco.errors import HorizonExceeded
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot
@@ -40,7 +50,9 @@ class Mechanism(Certified):
         return 1  # nothing is allocated before the caller brings scores or queries
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self._plan, name)!r}" for name in self._shown)
+        plan = self._plan
+        facts = self._fixed(plan) if isinstance(plan, Plan) else vars(plan)
+        shown = ", ".join(f"{name}={facts[name]!r}" for name in self._shown)
         return f"{type(self).__name__}({shown})\n  {self._guarantee!r}"
 
 
@@ -113,7 +125,7 @@ class ContinualSum(Mechanism):
         memory. "blt": its streaming approximation with five buffers. "blt_normalised": the same
         with smaller draws later on, since fewer sums remain; it has 3 to 6 % less noise at the
         noisiest round of a known horizon. "auto" (default) takes the smallest worst-case error at
-        equal privacy: "blt_normalised", or "blt" for an unknown horizon; see `plan`.
+        equal privacy: "blt_normalised", or "blt" for an unknown horizon; see ``plan.mechanism``.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float, optional
@@ -129,8 +141,8 @@ class ContinualSum(Mechanism):
         the program itself; only Gaussian noise. "float": doubles, whose rounding is not part of the
         proof. "auto" (default): "lattice" if it is available and makes the noise at most 1 %
         larger.
-    plan : ContinualSumParameters, optional
-        Plan to use instead of calibration. They must agree with `budget` and with every other
+    plan : Plan, optional
+        Plan to use instead of calibration. It must agree with `budget` and with every other
         argument that you pass.
     source : Source, optional
         Source of randomness; None: the operating system.
@@ -153,9 +165,8 @@ class ContinualSum(Mechanism):
     27.6
     """
 
-    plan: ContinualSumParameters
+    plan: SumPlan
     _mechanism: GaussianSum
-    _accountant: ClassVar[ModuleType] = sum_release
     _noise: ClassVar[str] = "fresh"
     _shown = ("dimension", "horizon", "method", "bound", "norm")
 
@@ -173,14 +184,46 @@ class ContinualSum(Mechanism):
         relation: literals.Relation = "replace",
         participation: Participation | None = None,
         numerics: literals.Numerics = DEFAULT_NUMERICS,
-        plan: ContinualSumParameters | None = None,
+        plan: SumPlan | None = None,
         source: Source | None = None,
     ) -> None:
-        self._begin(
-            ContinualSum, dimension=dimension, horizon=horizon, budget=budget, bound=bound,
-            norm=norm, method=method, noise=noise, norm_order=norm_order, relation=relation,
-            participation=participation, numerics=numerics, plan=plan, source=source,
-        )  # fmt: skip
+        horizon = whole_if_float(horizon)
+        given = constructor_arguments(locals())
+
+        def calibrate(allowed: Budget | None) -> SumPlan:
+            return sum_release.calibrate(
+                dimension, horizon=horizon, budget=allowed, bound=bound, norm=norm, method=method,
+                noise=noise, norm_order=norm_order, relation=relation, numerics=numerics,
+                participation=participation,
+            )  # fmt: skip
+
+        self._build(given, calibrate)
+
+    @staticmethod
+    def _fixed(plan: SumPlan) -> dict[str, Any]:
+        total, vector = plan.mechanism, plan.mechanism.summand
+        if not isinstance(total, GaussianSum) or not isinstance(vector, ClippedVector):
+            raise TypeError("plan must be one of a sum of clipped vectors")
+        return {
+            "dimension": vector.dimension,
+            "horizon": total.pushes,
+            "bound": vector.bound,
+            "norm": vector.norm,
+            "method": name_of(total.factorisation),
+            "norm_order": total.order,
+            "numerics": numerics_of(total),
+        }
+
+    @staticmethod
+    def _covered(plan: SumPlan) -> int:
+        return plan.mechanism.pushes
+
+    def _certify(self, plan: SumPlan, seeded: bool = False) -> Guarantee:
+        relation, budget = self._arguments["relation"], self._arguments["budget"]
+        return sum_release.guarantee(plan, relation=relation, budget=budget, seeded=seeded)
+
+    def _noise_note(self) -> None:
+        """Say nothing: whether a sum is useful is not known here."""
 
     def _declare(self, claim: _core.Claim) -> None:
         people: Participation | None = self._arguments.get("participation")
@@ -188,22 +231,15 @@ class ContinualSum(Mechanism):
             raise ValueError("a sum takes no persons: participation must have enforced=False")
         self._direct = int(is_own(type(self)))
 
-    def _saved_arguments(self) -> dict[str, Any]:
-        saved = super()._saved_arguments()
-        if saved["participation"] is None:  # as states were written before there was any
-            del saved["participation"]
-        return saved
-
     def _entries(self) -> dict[str, float]:
         return sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.ContinualSum:
-        total = self._mechanism
-        return _core.ContinualSum(continual_sum_settings(total, claim), clipper_of(total.summand))
+        return _core.ContinualSum(self._mechanism, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
-        return int(header["plan"]["dimension"])
+        return int(header["plan"]["mechanism"]["summand"]["dimension"])
 
     @_core.direct
     def push(self, value: Any) -> FloatArray:
@@ -227,7 +263,7 @@ class ContinualSum(Mechanism):
         ValueError, TypeError
             Wrong shape or dtype.
         """
-        vector = float_array("value", value, (self.plan.dimension,))
+        vector = float_array("value", value, (self._mechanism.summand.size,))
         self._check_active()
         self._check_alone()
         released: FloatArray = self._engine.push(vector)
@@ -243,7 +279,7 @@ class ContinualSum(Mechanism):
         HorizonExceeded
             If fewer than T rounds are left; nothing is pushed.
         """
-        d = self.plan.dimension
+        d = self._mechanism.summand.size
         rows = float_array("values", values, (None, d))
         self._check_active()
         out = np.empty_like(rows)
@@ -263,7 +299,9 @@ class ContinualSum(Mechanism):
 
     def variance(self, t: int) -> float:
         """Return the exact variance of each coordinate of the noise in the sum of round t >= 1."""
-        return self.plan.variance(positive_int("t", t, maximum=self.horizon))
+        return float(
+            sum_release.variance(self._mechanism, positive_int("t", t, maximum=self.horizon))
+        )
 
 
 class NoisyMax(Mechanism):

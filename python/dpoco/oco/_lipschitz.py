@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains
 from dpoco import _literals as literals
+from dpoco._clipping import Flags
 from dpoco._learner import OnlineLearner, Progress, emptied
 from dpoco._participation import Participation
 from dpoco._tickets import Ticket
@@ -26,7 +27,7 @@ from dpoco.mechanisms import continual_sum_settings, sum_entries
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
-from dpoco.trace import Flags, Trace
+from dpoco.trace import Trace
 
 __all__ = ["LipschitzLearner", "LipschitzParameters"]
 

@@ -14,16 +14,13 @@ from dpoco.plotting._drawing import new_figure
 from dpoco.plotting._privacy import plot_audit, plot_noise, plot_privacy
 from dpoco.plotting._runs import (
     plot_decisions,
-    plot_dynamic_regret,
     plot_loss,
     plot_prequential,
     plot_regret,
-    plot_regret_per_round,
     plot_run_report,
     plot_switches,
 )
 
-__all__ = ["new_figure", "plot_audit", "plot_comparison", "plot_decisions",
-           "plot_dynamic_regret", "plot_fit_report", "plot_loss", "plot_noise",
-           "plot_prequential", "plot_privacy", "plot_regret",
-           "plot_regret_per_round", "plot_run_report", "plot_switches"]  # fmt: skip
+__all__ = ["new_figure", "plot_audit", "plot_comparison", "plot_decisions", "plot_fit_report",
+           "plot_loss", "plot_noise", "plot_prequential", "plot_privacy", "plot_regret",
+           "plot_run_report", "plot_switches"]  # fmt: skip

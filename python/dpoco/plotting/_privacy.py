@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpoco._validation import FloatArray, IntArray, positive_float, positive_int
-from dpoco.accounting import Guarantee, continual_sum
+from dpoco.accounting import Guarantee, continual_sum, sum_release
 from dpoco.accounting.generalized_gaussian import coordinate_variance
+from dpoco.accounting.plan import Plan
 from dpoco.plotting import _drawing as drawing
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -302,6 +304,13 @@ def plot_noise(
 def deviations(source: Any, rounds: IntArray) -> FloatArray:
     """Return the standard deviation of a coordinate's noise at the end of rounds, shape (n,)."""
     p = getattr(source, "plan", source)
+    total = p.mechanism if isinstance(p, Plan) else None
+    if isinstance(total, GaussianSum) and total.growth is None:
+        at = np.minimum(rounds // total.batch, total.pushes)  # some leave out the last round
+        found = np.zeros(len(rounds))
+        if total.scale > 0.0:
+            found[at > 0] = np.sqrt(sum_release.variance(total, at[at > 0]))
+        return found
     method = getattr(p, "correlation", None)
     if method is not None:
         batch = getattr(p, "batch", 1)
@@ -328,7 +337,8 @@ def deviations(source: Any, rounds: IntArray) -> FloatArray:
 
 
 def _horizon(source: Any) -> int | None:
-    horizon = getattr(getattr(source, "plan", source), "horizon", None)
+    p = getattr(source, "plan", source)
+    horizon = getattr(source if isinstance(p, Plan) else p, "horizon", None)
     return None if horizon is None or not math.isfinite(horizon) else int(horizon)
 
 

@@ -75,6 +75,7 @@ def plot_regret(
     *,
     comparator: Any = None,
     bounds: Mapping[str, float | None] | None = None,
+    per_round: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the regret so far: total loss minus that of a comparator.
@@ -83,15 +84,18 @@ def plot_regret(
     ----------
     runs : RunReport, Comparison, or mapping from label to Trace or sequence of Traces
         As in `plot_loss`; traces of bandits, too.
-    comparator : array_like of shape (d,), FixedDecision, or callable
+    comparator : array_like of shape (d,), FixedDecision, BestSequence, or callable
         Comparator of the traces: anything that ``trace.regret`` takes, or a function of a trace
         that returns its regret so far, shape (T,). A report has its own: the best fixed decision,
         the best expert, or a linear policy. So has a comparison with a result of
-        `dpoco.evaluation.best_fixed_decision` or `best_expert`.
+        `dpoco.evaluation.best_fixed_decision` or `best_expert`. Thin vertical lines mark the
+        switches of a `BestSequence`, if they are few.
     bounds : mapping from label to float, optional
         Bounds on the expected regret of the whole run: dashed, with a triangle at the last round,
         which they are for. A bound far above the lines appears only in the legend; None is no
-        bound.
+        bound. With `per_round`, bounds on the regret per round.
+    per_round : bool, default False
+        Divide by the number of rounds so far, which are then on a logarithmic axis.
     ax : matplotlib Axes, optional
         Default: axes of a new figure.
 
@@ -104,10 +108,11 @@ def plot_regret(
     ImportError
         Without matplotlib.
     ValueError
-        If `comparator` is missing for traces or given for a report, or for a bound of an unknown
-        player.
+        If `comparator` is missing for traces or given for a report, if traces differ in length or
+        there are none, or for a bound of an unknown player.
     """
-    comparator = _own_comparator(runs, comparator)
+    if comparator is None and isinstance(runs, Comparison):
+        comparator = runs.comparator.get("decision")  # that the comparison was made with
     if isinstance(runs, RunReport) != (comparator is None):
         raise ValueError("comparator belongs to traces; a report has its own")
     compared, places = drawing.BEST_FIXED, None
@@ -118,37 +123,39 @@ def plot_regret(
         lines = [line.map(lambda values: values - baseline) for line in lines]
         places = (0, 1, 3)  # the colours they have in `plot_loss`
     else:
-        rounds, lines = drawing.lines_of(runs, regret_against(comparator))
-    name = drawing.plain(compared)
-    gap = " " if len(name) < 24 else "\n"  # the height of the axes
-    label = "regret" if callable(comparator) else f"regret against the{gap}{name}"
-    return drawing.finish(regret_axes(ax, lines, rounds, bounds, places), label)
-
-
-def _own_comparator(runs: Any, comparator: Any) -> Any:
-    """Return the decision that a comparison was made with, unless another one is given."""
-    own = runs.comparator.get("decision") if isinstance(runs, Comparison) else None
-    return own if comparator is None else comparator
-
-
-def regret_axes(
-    ax: Axes | None,
-    lines: Sequence[Line],
-    rounds: NDArray[np.int64],
-    bounds: Mapping[str, float | None] | None,
-    places: Sequence[int] | None = None,
-) -> Axes:
-    """Draw regret so far and its bounds; `places` are the indices of the lines' looks."""
-    axes = drawing.axes_for(ax)
+        rounds, lines = drawing.lines_of(runs, _regret_against(comparator))
+    axes, limit = drawing.axes_for(ax), None
+    if per_round:
+        lines = [line.map(lambda values: values / rounds) for line in lines]
+        low, limit = _early_range(lines, rounds)
+        drawing.logarithmic_rounds(axes, rounds[-1])
+        axes.set_ylim(low, limit)
+    else:
+        drawing.linear_rounds(axes, rounds[-1])
     for index, line in zip(places or range(len(lines)), lines, strict=True):
         drawing.draw(axes, index, line, rounds)
-    drawing.draw_bounds(axes, lines, bounds, rounds)
+    drawing.draw_bounds(axes, lines, bounds, rounds, limit=limit)
     axes.axhline(0.0, color=drawing.GREY, linewidth=0.8, zorder=1)
-    drawing.linear_rounds(axes, rounds[-1])
-    return axes
+    if isinstance(comparator, BestSequence):
+        drawing.mark_switches(axes, comparator.decisions)
+        compared = f"best {comparator.limit}-switch sequence"
+    what = "regret per round so far" if per_round else "regret"
+    name = drawing.plain(compared)
+    gap = " " if len(name) < 24 or isinstance(comparator, BestSequence) else "\n"  # fits the axes
+    known = per_round or callable(comparator)
+    return drawing.finish(axes, what if known else f"regret against the{gap}{name}")
 
 
-def regret_against(comparator: Any) -> Callable[[Any], FloatArray]:
+def _early_range(lines: Sequence[Line], rounds: NDArray[np.int64]) -> tuple[float, float]:
+    """Return the range of values that shows all lines but in the first thousandth of the rounds."""
+    middles = [line.middle[rounds >= rounds[-1] / 1000.0] for line in lines]
+    top = max(*(middle.max() for middle in middles), 0.0)
+    low = min(*(middle.min() for middle in middles), 0.0)
+    top = top if top - low > 1e-9 else low + 1.0
+    return low - 0.05 * (top - low), top + 0.15 * (top - low)
+
+
+def _regret_against(comparator: Any) -> Callable[[Any], FloatArray]:
     """Return the function from a trace to its regret so far, shape (T,)."""
 
     def so_far(trace: Any) -> FloatArray:
@@ -162,65 +169,13 @@ def regret_against(comparator: Any) -> Callable[[Any], FloatArray]:
     return so_far
 
 
-def plot_regret_per_round(
-    runs: Comparison | Mapping[str, Runs],
-    *,
-    comparator: Any = None,
-    bounds: Mapping[str, float | None] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw each player's average regret so far, and the proven bound for the last round.
-
-    Parameters
-    ----------
-    runs : Comparison, or mapping from label to Trace or sequence of Traces
-        As in `plot_regret`.
-    comparator : array_like of shape (d,), FixedDecision, or callable
-        As in `plot_regret`.
-    bounds : mapping from label to float, optional
-        Bounds on the expected regret per round of the whole run: dashed, with a triangle at the
-        last round, in the player's colour. A bound above the plotted range appears only in the
-        legend.
-    ax : matplotlib Axes, optional
-        Default: axes of a new figure.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ImportError
-        Without matplotlib.
-    ValueError
-        If traces differ in length or there are none, or for a bound of an unknown player.
-    """
-    comparator = _own_comparator(runs, comparator)
-    rounds, lines = drawing.lines_of(runs, regret_against(comparator))
-    lines = [line.map(lambda values: values / rounds) for line in lines]
-    axes = drawing.axes_for(ax)
-    shown = rounds >= rounds[-1] / 1000.0
-    middles = [line.middle[shown] for line in lines]
-    top = max(*(middle.max() for middle in middles), 0.0)
-    low = min(*(middle.min() for middle in middles), 0.0)
-    top = top if top - low > 1e-9 else low + 1.0
-    limit = top + 0.15 * (top - low)
-    for index, line in enumerate(lines):
-        drawing.draw(axes, index, line, rounds)
-    drawing.draw_bounds(axes, lines, bounds, rounds, limit=limit)
-    axes.axhline(0.0, color=drawing.GREY, linewidth=0.8, zorder=1)
-    drawing.logarithmic_rounds(axes, rounds[-1])
-    axes.set_ylim(low - 0.05 * (top - low), limit)
-    return drawing.finish(axes, "regret per round so far")
-
-
 def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> Figure:
     """Draw a report: average loss on the left, regret on the right.
 
     Parameters
     ----------
     report : RunReport
-        Result of `dpoco.evaluation.compare_private` or a similar function.
+        Result of `dpoco.evaluation.compare_private`.
     ax : two matplotlib Axes, optional
         Default: a new figure, 11 x 5 inches.
 
@@ -252,48 +207,6 @@ def plot_run_report(report: RunReport, *, ax: Sequence[Axes] | None = None) -> F
         f"{report.stream['name']}: {report.rounds:,} rounds, "
         f"epsilon = {promised['epsilon']:.3g}, delta = {promised['delta']:.2g}{band}",
     )
-
-
-def plot_dynamic_regret(
-    runs: Comparison | Mapping[str, ExpertRuns],
-    *,
-    comparator: BestSequence | Any,
-    bounds: Mapping[str, float | None] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the regret so far against a sequence of experts.
-
-    Parameters
-    ----------
-    runs : mapping from label to ExpertTrace or sequence of ExpertTraces
-        Repetitions are shown as their median in a band from the smallest to the largest.
-    comparator : BestSequence or array_like of int
-        For example from `dpoco.evaluation.best_switching_sequence`; one expert, or one for each
-        round. Every trace is compared with it on the losses of its own game. Thin vertical lines
-        mark its switches, if they are few.
-    bounds : mapping from label to float, optional
-        Bounds on the expected regret of the whole run, as in `plot_regret`.
-    ax : matplotlib Axes, optional
-        Default: axes of a new figure.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ImportError
-        Without matplotlib: ``pip install "dpoco[plot]"``.
-    ValueError, TypeError
-        If traces differ in length, there are none, or comparator or bounds do not fit them.
-    """
-    decisions = sequence_of(comparator)
-    rounds, lines = drawing.lines_of(runs, regret_against(decisions))
-    axes = regret_axes(ax, lines, rounds, bounds)
-    drawing.mark_switches(axes, decisions)
-    named = isinstance(comparator, BestSequence)
-    what = f"the best {comparator.limit}-switch sequence" if named else "a sequence of experts"
-    return drawing.finish(axes, f"regret against {what}")
 
 
 def plot_decisions(
@@ -336,7 +249,7 @@ def plot_decisions(
     length = drawing.common_length({"": traces})
     behind = None
     if comparator is not None:
-        given = sequence_of(comparator)
+        given = _sequence_of(comparator)
         if given.shape not in ((), (length,)):
             raise ValueError(f"comparator must have shape () or ({length},); got {given.shape}")
         behind = np.broadcast_to(given, (length,))
@@ -369,7 +282,7 @@ def _timeline(axes: Axes, length: int, *sides: str) -> None:
     drawing.bare(axes, *sides, grid=False)
 
 
-def sequence_of(comparator: Any) -> IntArray:
+def _sequence_of(comparator: Any) -> IntArray:
     decisions = np.asarray(getattr(comparator, "decisions", comparator))
     if decisions.dtype.kind not in "iu" or decisions.ndim > 1:
         raise TypeError("comparator must be one expert, or one for each round")
@@ -461,7 +374,7 @@ def plot_switches(
             1.01, row, f"{middle:,.0f}", transform=axes.get_yaxis_transform(), va="center"
         )  # fmt: skip
     if comparator is not None:
-        drawing.mark_switches(axes, sequence_of(comparator))
+        drawing.mark_switches(axes, _sequence_of(comparator))
     axes.text(1.01, 1.0, "switches", transform=axes.transAxes, va="bottom", fontsize="small")
     axes.set_yticks(
         range(len(grouped)), [textwrap.fill(drawing.plain(label), _NAME) for label in grouped]

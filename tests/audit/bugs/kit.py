@@ -13,6 +13,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import dpoco
+
 __all__ = ["Bug", "Check", "Patch", "from_tests", "maker", "noticed", "other", "remade", "silent"]
 
 Check = Callable[[Any], bool]  # of a subject: whether something is wrong with it
@@ -119,12 +121,14 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
     @functools.cache
     def built(kind: Any) -> Any:
         promise = honest().guarantee
+        if isinstance(honest().plan, dpoco.Plan):
+            return type(kind.__name__, (kind,), {"_certify": lambda *_, **__: promise})
         own = {**vars(cls._accountant), "guarantee": lambda *_, **__: promise}
         accountant = SimpleNamespace(**own)
         return type(kind.__name__, (kind,), {"_accountant": accountant, **UNGUARDED})
 
     def make(source: Any, kind: Any = None, **changes: Any) -> Any:
-        parameters = replace(honest().plan, **changes)
+        parameters = changed(honest().plan, **changes)
         restated = {k: v for k, v in options.items() if k not in changes}
         return built(kind or cls)(
             *problem, **{**restated, "budget": None, "plan": parameters, "source": source}
@@ -132,6 +136,13 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
 
     make.honest = honest  # type: ignore[attr-defined]
     return make
+
+
+def changed(plan: Any, **changes: Any) -> Any:
+    """Return a plan with other numbers in its mechanism, or parameters with others."""
+    if not isinstance(plan, dpoco.Plan):
+        return replace(plan, **changes)
+    return replace(plan, mechanism=replace(plan.mechanism, **changes))
 
 
 def other(subject: Any, **changes: Any) -> Any:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.descriptions import unchecked
 
 import dpoco
 from dpoco import _core
-from dpoco.audit._sums import sum_of
 from dpoco.mechanisms import ContinualSum
 from dpoco.random import Source
 
 from .checks import difference_attack, drift, likelihood, replay
 from .kit import Bug, maker, other, remade
+
+
+def sum_of(state: bytes, dimension: int) -> Any:
+    """Return the sum without noise in the state of a continual sum: the words after its round."""
+    return np.frombuffer(state, dtype="<f8")[2 : 2 + dimension].copy()
+
 
 T = 8
 GAUSS = dpoco.Budget.from_dict({"epsilon": 3.0, "delta": 1e-2})  # without a warning
@@ -42,8 +49,8 @@ def the_long_sum() -> Any:
 
 def scaled(factor: float) -> Any:
     def plant(subject: Any) -> Any:
-        scale = subject.make.honest().plan.noise_scale
-        return remade(noise_scale=factor * scale)(subject)
+        scale = subject.make.honest().plan.mechanism.scale
+        return remade(scale=factor * scale)(subject)
 
     return plant
 
@@ -52,12 +59,11 @@ def clipper(bound: float, norm: float) -> Any:
     """An engine that admits more than the parameters say."""
 
     def engine(learner: Any, source: Any) -> Any:
-        build, own = _core.RecordClipper, (bound, norm)
-        _core.RecordClipper = lambda d, b, q, l2: build(d, own[0] * b, own[1], l2)
-        try:
-            return learner._build_engine({"key": source._key, "stream": 1})
-        finally:
-            _core.RecordClipper = build
+        total = learner._mechanism
+        vector = replace(total.summand, bound=bound * total.summand.bound, norm=norm)
+        return _core.ContinualSum(
+            unchecked(total, summand=vector), {"key": source._key, "stream": 1}
+        )
 
     return remade(engine=engine)
 
@@ -80,7 +86,7 @@ class ClippedAfterwards(ContinualSum):
 
     def push(self, value: Any) -> Any:
         released = np.asarray(super().push(value))
-        far = np.linalg.norm(released) / (self.plan.bound * (self.round + 8))
+        far = np.linalg.norm(released) / (self._mechanism.summand.bound * (self.round + 8))
         return released / max(1.0, far)
 
 
@@ -104,7 +110,7 @@ class SameNoise(ContinualSum):
 
     def push(self, value: Any) -> Any:
         released = super().push(value)
-        total = sum_of(self._engine.state(), self.plan.dimension)
+        total = sum_of(self._engine.state(), self._mechanism.summand.size)
         if self.first is None:
             self.first = released - total
         return total + self.first
@@ -114,7 +120,7 @@ class Restarted(ContinualSum):
     """Builds its engine anew in every round, from the same key and stream."""
 
     def push(self, value: Any) -> Any:
-        total = sum_of(self._engine.state(), self.plan.dimension)
+        total = sum_of(self._engine.state(), self._mechanism.summand.size)
         self._engine = SUM(Source.seeded(77))._engine
         return super().push(np.asarray(value) + total)
 
@@ -130,14 +136,14 @@ class NodeNoise(ContinualSum):
 
     def push(self, value: Any) -> Any:
         super().push(value)  # the engine keeps the sum and counts the draws
-        total = sum_of(self._engine.state(), self.plan.dimension)
-        t, noise = self.round, np.zeros(self.plan.dimension)
+        total = sum_of(self._engine.state(), self._mechanism.summand.size)
+        t, noise = self.round, np.zeros(self._mechanism.summand.size)
         for level in range(t.bit_length()):
             if t >> level & 1:
                 node = self.place(level, (t >> level) - 1)
                 if node not in self.nodes:
                     self.nodes[node] = self.draws.normal(
-                        scale=self.plan.noise_scale, size=noise.size
+                        scale=self._mechanism.scale, size=noise.size
                     )
                 noise = noise + self.nodes[node]
         return total + noise
@@ -213,7 +219,7 @@ class LouderForLarge(ContinualSum):
 
     def push(self, value: Any) -> Any:
         released = super().push(value)
-        total = sum_of(self._engine.state(), self.plan.dimension)
+        total = sum_of(self._engine.state(), self._mechanism.summand.size)
         row = np.asarray(value)
         return released + (released - total if row[0] < 0.0 else 0.0)
 

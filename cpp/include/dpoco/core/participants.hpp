@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "dpoco/core/archive.hpp"
@@ -88,6 +89,34 @@ class Participants {
   // Who passed in the last separation - 1 rounds, by round; where only the separation binds.
   std::vector<Person> ring_;
   std::uint64_t next_ = 0;  // the first round that the ring has not come to
+};
+
+// Lets through at most `records` records of a person in one interval of a stream, in as many
+// intervals and as far apart as a rule for rounds says (docs/privacy/statistics.md).
+class IntervalParticipants {
+ public:
+  // Throws std::invalid_argument for a rule without a largest number of rounds.
+  IntervalParticipants(const Participants::Rule& rule, std::uint64_t records);
+
+  void require_room(std::span<const Person> people) const { intervals_.require_room(people); }
+  // Whether each of these records passes; all are in one interval, and intervals do not decrease.
+  void admit(std::uint64_t interval, std::span<const Person> people, std::uint8_t* passed);
+
+  [[nodiscard]] std::uint64_t people() const noexcept { return intervals_.people(); }
+
+  void write(Archive& archive) const;
+  void read(ArchiveReader& reader);
+
+ private:
+  struct Hash {
+    std::size_t operator()(const Person& person) const noexcept { return person.low; }
+  };
+
+  Participants intervals_;
+  std::uint64_t records_;
+  std::uint64_t interval_ = 0;
+  // Records that people of this interval may still bring.
+  std::unordered_map<Person, std::uint64_t, Hash> left_;
 };
 
 }  // namespace dpoco

@@ -3,8 +3,9 @@
 Proofs: vectors ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``; second
 moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``; gradients with curvature
 ``docs/privacy/noisy_newton.md``; losses of experts
-``docs/privacy/prefix_hedge.md``; losses on nets ``docs/privacy/lipschitz.md``; gradients of many
-examples ``docs/privacy/deep_learning.md``.
+``docs/privacy/prefix_hedge.md``; losses on nets ``docs/privacy/lipschitz.md``; records of an
+interval ``docs/privacy/statistics.md``; gradients of many examples
+``docs/privacy/deep_learning.md``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
 __all__ = ["AnySummand", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmGradient",
-           "GradientAndCurvature",
-           "NetDifferences", "SecondMoments", "Summand", "smoothness_constant"]  # fmt: skip
+           "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments", "Summand",
+           "smoothness_constant"]  # fmt: skip
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
 _ROUNDING = 1.0 + 1e-12
@@ -34,12 +35,15 @@ class Summand(Description):
         Exponent of the norm that noise of an order other than 2 is measured against.
     enforced : bool
         Whether the engine keeps the bounds; else they are a promise.
+    records : int
+        Records of one person in a round, each of which is rounded by itself on a lattice.
     widest_view : {"others", "everyone"}
         Who may see all that is released with such sums.
     """
 
     norm = 2.0
     enforced = True
+    records = 1
 
     def __post_init__(self) -> None:
         """Refuse what is no norm."""
@@ -250,6 +254,47 @@ class CentredLosses(Summand):
 
 
 @dataclass(frozen=True)
+class IntervalTotals(Summand):
+    """Totals of any number of records, of which one person brings at most `records`.
+
+    A round is an interval of the stream. A record changes at most one cell of each block, by at
+    most the block's unit.
+
+    Attributes
+    ----------
+    cells : tuple of int
+        Cells of each block.
+    units : tuple of float
+        Largest change of a cell, for each block.
+    records : int
+        Records of one person that count in an interval.
+    """
+
+    kind = "interval_totals"
+    cells: tuple[int, ...]
+    units: tuple[float, ...]
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse blocks without cells or units, and what no double can hold."""
+        super().__post_init__()
+        if not 0 < len(self.cells) == len(self.units):
+            raise ValueError(f"{self.kind} needs a unit for every block of cells")
+        if not all(1e-100 <= unit <= 1e100 for unit in self.units):
+            raise ValueError(f"a unit of {self.kind} is too large or too small")
+
+    @property
+    def size(self) -> int:
+        """Cells of all blocks."""
+        return sum(self.cells)
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return `near.sides` times the longest total of one person's records."""
+        length = math.sqrt(math.fsum(unit * unit for unit in self.units))
+        return near.sides * self.records * length * _ROUNDING
+
+
+@dataclass(frozen=True)
 class NetDifferences(Summand):
     """A transform of losses on a net of `counts` points an axis, over a box of these `sides`.
 
@@ -314,7 +359,7 @@ class NetDifferences(Summand):
 
 
 AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvature | SecondMoments
-              | CentredLosses | NetDifferences)  # fmt: skip
+              | CentredLosses | IntervalTotals | NetDifferences)  # fmt: skip
 
 
 def smoothness_constant(order: float, q: float, dimension: int) -> float:

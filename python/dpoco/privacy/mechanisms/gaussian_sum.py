@@ -9,7 +9,8 @@ factorisation) (inflation) (movement of the summand) / scale, for adaptive strea
 variation of the draws' tails. In integers, rounding is part of mu.
 
 Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
-``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/deep_learning.md``.
+``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/statistics.md``,
+``docs/privacy/deep_learning.md``.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class GaussianSum(Mechanism):
     one_round = True
     reacting = True
     proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise",
-              "deep_learning")  # fmt: skip
+              "statistics", "deep_learning")  # fmt: skip
     summand: AnySummand
     factorisation: AnyFactorisation
     pushes: int = limits(zero=True)
@@ -198,9 +199,10 @@ class GaussianSum(Mechanism):
         moved = self.summand.movement(near, self.order)
         if self.grid == 0.0:
             return self.summand.inflation(self.order) * moved * column
-        # Each entry is rounded by at most half a grid on either side; a batch is added in doubles.
+        # Each entry is rounded by at most half a grid on either side, of every record of a person
+        # in an interval; a batch is added in doubles.
         size = self.summand.size
-        leaf = math.sqrt(size) * self.grid
+        leaf = self.summand.records * math.sqrt(size) * self.grid
         length = float(self.longest_batch)
         if length > 1.0:  # growing ones are added with what rounding has lost
             leaf += moved * 2.0**-53 * (length * (length + 1.0 if self.growth is None else 5.0))

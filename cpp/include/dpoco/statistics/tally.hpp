@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace dpoco::statistics {
+
+// What a record adds to its cell of a block.
+enum class Entry {
+  one,      // the unit
+  present,  // the unit, if its column is a finite number
+  value,    // the unit times the number, scaled to [-1, 1]
+  bin,      // the unit, in the bin of the number: below the first edge, ..., from the last edge on
+  code,     // the unit, in the cell of this number
+};
+
+// A block of a total has `cells` cells a group, of which a record changes one at most, by `unit` at
+// most (docs/privacy/statistics.md).
+struct Block {
+  Entry entry = Entry::one;
+  std::size_t column = 0;  // of the record, except for `one`
+  std::size_t cells = 1;
+  double unit = 1.0;  // in multiples of the grid
+  double low = -1.0;  // numbers of `value` are clipped to [low, high],
+  double high = 1.0;
+  double middle = 0.0;  // then shifted and divided
+  double half = 1.0;
+  std::vector<double> edges;  // of `bin`, increasing
+};
+
+// Columns of records: numbers, NaN where there is none.
+struct Columns {
+  std::vector<const double*> numbers;
+  const std::int32_t* group = nullptr;   // of each record; nullptr: all are in the first
+  const std::uint8_t* passed = nullptr;  // whether it counts; nullptr: all do
+  std::size_t records = 0;
+};
+
+// Adds records up to integers, one pass over the records for each block. Every entry is rounded to
+// an integer and added by itself, with saturation: totals of streams that differ in one record
+// differ by no more than this record, however many others there are, and partial totals add up to
+// the same integers in any order.
+class Tally {
+ public:
+  // Throws std::invalid_argument for units beyond 2^50, and for no cells.
+  Tally(std::vector<Block> blocks, std::size_t groups);
+
+  // Cells of all blocks; each block has those of all groups, one group after the other.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] std::size_t columns() const noexcept { return columns_; }
+  void add(const Columns& records, std::span<std::int64_t> cells) const;
+
+ private:
+  std::vector<Block> blocks_;
+  std::size_t groups_;
+  std::size_t size_ = 0;
+  std::size_t columns_ = 0;
+};
+
+}  // namespace dpoco::statistics

@@ -1,0 +1,87 @@
+"""Plans: what learners and mechanisms are built from, settled before there are any data.
+
+Privacy follows from the mechanism and nothing else. A plan that somebody else wrote is certified
+like a calibrated one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from dpoco.accounting._records import read_record
+from dpoco.errors import StateError
+from dpoco.privacy.mechanisms import read_mechanism
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.records import Description, read, written
+
+__all__ = ["Plan"]
+
+M = TypeVar("M", bound=Mechanism)
+T = TypeVar("T", bound="Description | None")
+F = TypeVar("F", bound="Description | None")
+_FIELDS = frozenset(("mechanism", "tuning", "forecast"))
+
+
+@dataclass(frozen=True)
+class Plan(Generic[M, T, F]):
+    """What a budget buys: a mechanism, what is made of its releases, and what to expect.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        What the engine enforces and draws, with all its numbers: the engine is built from it, and
+        the guarantee computed from it.
+    tuning : Description or None
+        Numbers of post-processing only: steps, ridges, rounds to play. No guarantee depends on
+        them.
+    forecast : Description or None
+        The bound on the regret that the planner minimised, and its terms. It is for information:
+        the guarantee computes its own.
+    """
+
+    mechanism: M
+    tuning: T
+    forecast: F
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary that `from_dict` restores exactly."""
+        parts = {name: written(getattr(self, name)) for name in sorted(_FIELDS)}
+        return {"kind": "dpoco.plan", "version": 1, **parts}
+
+    @classmethod
+    def from_dict(
+        cls,
+        record: Mapping[str, Any],
+        tuning: type[Description] | None = None,
+        forecast: type[Description] | None = None,
+    ) -> Plan[Any, Any, Any]:
+        """Return the plan written by `to_dict`.
+
+        Parameters
+        ----------
+        record
+            The dictionary.
+        tuning, forecast
+            What these parts are; None is for plans without.
+
+        Raises
+        ------
+        StateError
+            If it is anything else.
+        """
+        body = read_record(record, kind="dpoco.plan", version=1, fields=_FIELDS)
+
+        def part(name: str, kind: type[Description] | None) -> Description | None:
+            if kind is not None:
+                return read(body[name], (kind,))
+            if body[name] is not None:
+                raise StateError(f"a plan of this class has no {name}")
+            return None
+
+        try:
+            own = part("tuning", tuning), part("forecast", forecast)
+            return cls(read_mechanism(body["mechanism"]), *own)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as error:
+            raise StateError("malformed record of a plan") from error

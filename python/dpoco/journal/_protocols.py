@@ -1,0 +1,69 @@
+"""What streams and transactions know of their journal, and streams of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from dpoco._tickets import Ticket
+from dpoco.journal._rows import Rows
+
+
+class Played(Protocol):
+    """Rounds of one call, in a transaction."""
+
+    @property
+    def decisions(self) -> NDArray[Any]:
+        """Their releases, once they are committed."""
+
+
+class Rounds(Protocol):
+    """A transaction, as a call of a stream uses it."""
+
+    def process(
+        self, stream: Any, *batch: Any, first_round: int | None = None, person: Any = None
+    ) -> Played:
+        """Play rounds."""
+
+    def redeem(self, stream: Any, ticket: Ticket, *record: Any, person: Any = None) -> None:
+        """Play the round of a ticket's record."""
+
+    def _issue(self, stream: Any, context: Any) -> tuple[Any, Ticket]: ...
+    def _decide(self, stream: Any, context: Any) -> int: ...
+    def _observe_reward(
+        self, stream: Any, record: tuple[Any, ...], turn: int | None, person: Any
+    ) -> None: ...
+    def _skip(self, stream: Any, turn: int | None, person: Any) -> None: ...
+    def _touch(self, stream: Any) -> None: ...
+
+
+class Home(Protocol):
+    """A journal, as its streams and transactions use it."""
+
+    _rows: Rows
+    _siblings: dict[str, Any]
+    _recompute: bool
+    _line: object | None
+    _owner: int
+    _shared: tuple[int, Any] | None
+
+    def transaction(self) -> AbstractContextManager[Rounds]:
+        """Return a transaction for rounds of any number of streams."""
+
+    def _part(self) -> AbstractContextManager[Rounds]: ...
+    def _guard(self, *, committed: bool = False) -> AbstractContextManager[None]: ...
+    def _check_process(self) -> None: ...
+    def _enter(self, line: object | None = None) -> None: ...
+    def _leave(self, *, failed: bool) -> None: ...
+    def _commit(self) -> None: ...
+    def _fork(self, parent: Any, name: str) -> Any: ...
+    def _pipelined(
+        self,
+        stream: Any,
+        batches: Iterable[tuple[Any, ...]],
+        first_round: int | None,
+        together: int,
+    ) -> Iterator[NDArray[Any]]: ...

@@ -1,0 +1,29 @@
+"""Running statistics of streams: counts, means, histograms and quantiles, private at every moment.
+
+A `Monitor` publishes statistics of a stream interval by interval, under one guarantee for all
+releases. Start with the guide: ``docs/guide/statistics.md``; the proof is on
+``docs/privacy/statistics.md``.
+"""
+
+from __future__ import annotations
+
+from dpoco.statistics._estimates import Estimates
+from dpoco.statistics._monitor import Monitor
+from dpoco.statistics._partition import Partition, Tally
+from dpoco.statistics._plan import MonitorPlan, Row
+from dpoco.statistics._release import Cell, Release
+from dpoco.statistics._statistics import (
+    Categories,
+    Count,
+    Histogram,
+    Mean,
+    Quantiles,
+    Share,
+    Statistic,
+    Sum,
+)
+from dpoco.statistics._views import HalfLife, Last, View
+
+__all__ = ["Categories", "Cell", "Count", "Estimates", "HalfLife", "Histogram", "Last", "Mean",
+           "Monitor", "MonitorPlan", "Partition", "Quantiles", "Release", "Row", "Share",
+           "Statistic", "Sum", "Tally", "View"]  # fmt: skip

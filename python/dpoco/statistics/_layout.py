@@ -1,0 +1,140 @@
+"""The layout of all statistics in one vector: blocks, groups, weights, and what is read off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from dpoco import _core
+from dpoco._validation import FloatArray, positive_float
+from dpoco.privacy.mechanisms.bounds import IntervalTotals
+from dpoco.statistics._estimates import Estimates
+from dpoco.statistics._statistics import (
+    OTHER,
+    Block,
+    Name,
+    NoisyBlock,
+    Statistic,
+    public_values,
+)
+
+__all__ = ["Column", "Layout"]
+
+Groups = tuple[tuple[str, tuple[Name, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that statistics read.
+
+    Attributes
+    ----------
+    name : str
+        Its name in records.
+    values : tuple or None
+        Public values of a column of categories; None for numbers.
+    """
+
+    name: str
+    values: tuple[Name, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where statistics lie in the vector that is summed: each block for all groups in turn.
+
+    Attributes
+    ----------
+    statistics : tuple of (str, Statistic)
+        By name.
+    weights : tuple of float
+        Of each statistic; a statistic of twice the weight has half the noise.
+    by : tuple of (str, tuple)
+        Columns that records are grouped by, with their public values.
+    grid : float
+        Spacing that what a record adds is rounded to.
+    """
+
+    statistics: tuple[tuple[str, Statistic], ...]
+    weights: tuple[float, ...]
+    by: Groups = ()
+    grid: float = 2.0**-20
+
+    @classmethod
+    def of(
+        cls,
+        statistics: Mapping[str, Statistic],
+        weights: Mapping[str, float] | None,
+        by: Mapping[str, Sequence[Name]] | None,
+    ) -> Layout:
+        """Return the layout of a monitor's arguments, or raise for what is none."""
+        if not isinstance(statistics, Mapping) or not statistics:
+            raise TypeError("statistics must be a mapping of names to statistics, at least one")
+        for name, statistic in statistics.items():
+            if not isinstance(name, str) or not name or not isinstance(statistic, Statistic):
+                raise TypeError(f"statistics must map names to statistics; see {name!r}")
+        given = dict(weights or {})
+        unknown = [name for name in given if name not in statistics]
+        if unknown:
+            raise ValueError(f"weights are for statistics; {unknown[0]!r} is none")
+        shares = [positive_float("weights", given.get(name, 1.0)) for name in statistics]
+        length = math.sqrt(math.fsum(share**2 for share in shares))
+        groups = tuple((name, public_values("by", values)) for name, values in (by or {}).items())
+        return cls(tuple(statistics.items()), tuple(x / length for x in shares), groups)
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """Labels of the groups; one, "", without `by`."""
+        if not self.by:
+            return ("",)
+        values = ((*map(str, values), OTHER) for _, values in self.by)
+        return tuple(", ".join(each) for each in product(*values))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that statistics read, each once."""
+        read = (Column(s.column or name, s.names) for name, s in self.statistics if s.reads)
+        return tuple(dict.fromkeys(read))
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[Block, float, int], ...]:
+        """Blocks in order, with the unit that a record adds and the column it reads."""
+        found = []
+        for (name, statistic), weight in zip(self.statistics, self.weights, strict=True):
+            own = Column(statistic.column or name, statistic.names)
+            at = self.columns.index(own) if statistic.reads else 0
+            found += [(block, weight * block.share, at) for block in statistic.blocks()]
+        return tuple(found)
+
+    def summand(self, records: int) -> IntervalTotals:
+        """Return the description of an interval's total, for so many records of one person."""
+        groups = len(self.groups)
+        cells = tuple(block.cells * groups for block, _, _ in self.blocks)
+        return IntervalTotals(cells, tuple(unit for _, unit, _ in self.blocks), records)
+
+    def compiled(self, units: Sequence[float]) -> _core.Tally:
+        """Return what adds records to integers, with the units of a description."""
+        rows = [
+            (block.entry, at, block.cells, unit / self.grid, list(block.scale), list(block.edges))
+            for (block, _, at), unit in zip(self.blocks, units, strict=True)
+        ]
+        return _core.Tally(rows, len(self.groups))
+
+    def estimates(self, vector: FloatArray, deviation: float) -> dict[str, Estimates]:
+        """Return the numbers of all statistics in a noisy vector whose cells have one deviation."""
+        groups, at, noisy = len(self.groups), 0, []
+        for block, unit, _ in self.blocks:
+            cells = vector[at : at + groups * block.cells].reshape(groups, block.cells)
+            if block.entry != "value":  # all records add the same, rounded
+                unit = round(unit / self.grid) * self.grid
+            noisy.append(NoisyBlock(cells / unit, deviation / unit))
+            at += groups * block.cells
+        found, first = {}, 0
+        for name, statistic in self.statistics:
+            last = first + len(statistic.blocks())
+            found[name] = statistic.estimates(noisy[first:last])
+            first = last
+        return found

@@ -1,0 +1,617 @@
+"""A monitor: the statistics of a stream, interval by interval, under one guarantee."""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco import _core
+from dpoco._participation import Participation, Person
+from dpoco._state import Stateful
+from dpoco._validation import FloatArray, choice, instance, positive_int, require_memory
+from dpoco.accounting import Budget, Guarantee
+from dpoco.accounting.statement import state, stated_delta
+from dpoco.errors import HorizonExceeded, StateError
+from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.privacy.mechanisms.bounds import IntervalTotals
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.records import read, written
+from dpoco.random import Source
+from dpoco.statistics import _plan as planning
+from dpoco.statistics._clock import Clock
+from dpoco.statistics._columns import length_of, take
+from dpoco.statistics._layout import Layout
+from dpoco.statistics._partition import Partition, Tally
+from dpoco.statistics._plan import ENDLESS, MonitorPlan
+from dpoco.statistics._release import Release
+from dpoco.statistics._statistics import Count, Name, Statistic, from_dict
+from dpoco.statistics._views import HalfLife, Last, View, parse_view, view_name
+
+__all__ = ["Monitor"]
+
+_BUFFERED = 4096  # records of `add` that are added up at once
+_UNBOUNDED = 1e100  # records are bounded before they are added up
+_CLIPPED = "The program clips every record to its declared ranges and categories."
+_ARRIVAL = (
+    "A record counts in the interval in which it arrives, and nobody's record is delayed or "
+    "refused because of another's."
+)
+_ENDS = {
+    "clock": "Intervals end by a public clock; the operator releases empty ones and missed ones, "
+    "too.",
+    "caller": "The operator decides when an interval ends without looking at the data.",
+    "records": "An interval ends after a fixed number of records: a protected record is emptied in "
+    "place, and counts towards this number.",
+}
+
+
+class Monitor(Stateful):
+    """Counts, sums, means, shares, histograms and quantiles of a stream, interval by interval.
+
+    Parameters
+    ----------
+    statistics : mapping of str to Statistic
+        What is published, by name: `Count`, `Sum`, `Mean`, `Share`, `Histogram`, `Categories`,
+        `Quantiles`. A statistic reads the column of its name, unless it has a ``column``.
+    every : str, offset, int or None
+        Length of an interval: a time such as "1h", "1D" or "MS", as pandas has them; or a number of
+        records. None: the caller ends intervals with `release`. This and all following arguments
+        are keyword-only.
+    releases : int or None
+        Largest number of intervals. None: a stream without end, planned for 1,048,576 intervals;
+        only views whose noise stays bounded are possible.
+    budget : Budget or None
+        Guarantee of all releases together; None adds no noise and gives no guarantee.
+    participation : Participation, optional
+        In how many intervals one person may come, and how far apart. The budget then covers all
+        her records. None: each record is protected by itself.
+    records_per_interval : int, default 1
+        Largest number of records of one person in an interval; further ones count as empty.
+    views : sequence of View
+        What is computed of the intervals: "interval", "total", `Last` and `HalfLife`. Views cost no
+        privacy; they decide which factorisation is used. Default: ``("interval",)``.
+    by : mapping of str to sequence, optional
+        Columns to group by, with their public values. All other values form the group "other".
+    weights : mapping of str to float, optional
+        Weights of statistics, default 1: twice the weight is half the noise.
+    start : time-like, optional
+        When the first interval begins. None: with the interval of the first record, whose time then
+        counts as public.
+    relation : {"zero_out", "replace"}
+        Neighbouring streams: a person leaves or joins ("zero_out", default), or has other records,
+        which costs twice the noise.
+    source : Source, optional
+        Source of randomness; None: the operating system.
+
+    Notes
+    -----
+    Each record is rounded to integers and added by itself, so that any number of records costs the
+    same, and the noise is drawn once an interval. Memory does not grow with the number of intervals
+    except for the people of a participation. Proof: ``docs/privacy/statistics.md``.
+
+    Examples
+    --------
+    >>> import dpoco
+    >>> from dpoco.statistics import Count, Mean, Monitor
+    >>> monitor = Monitor(
+    ...     {"visits": Count(), "latency": Mean(0.0, 1000.0)}, every=None, releases=24,
+    ...     budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> monitor.add_many({"latency": [120.0, 80.0, 95.0] * 1000})
+    []
+    >>> release = monitor.release()
+    >>> 2900 < release.value("visits") < 3100
+    True
+    """
+
+    _mechanism: GaussianSum
+    _guarantee: Guarantee
+    _noise: ClassVar[str] = "fresh"
+
+    def __init__(
+        self,
+        statistics: Mapping[str, Statistic],
+        *,
+        every: Any,
+        releases: int | None,
+        budget: Budget | None,
+        participation: Participation | None = None,
+        records_per_interval: int = 1,
+        views: Sequence[View] = ("interval",),
+        by: Mapping[str, Sequence[Name]] | None = None,
+        weights: Mapping[str, float] | None = None,
+        start: Any = None,
+        relation: Literal["zero_out", "replace"] = "zero_out",
+        source: Source | None = None,
+    ) -> None:
+        arguments = {
+            "statistics": statistics, "every": every, "releases": releases, "budget": budget,
+            "participation": participation, "records_per_interval": records_per_interval,
+            "views": views, "by": by, "weights": weights, "start": start, "relation": relation,
+            "source": source,
+        }  # fmt: skip
+        origin = Source() if source is None else instance("source", source, Source, "a Source")
+        self._set_up(arguments, None, origin.is_seeded, origin._claim())
+
+    def _set_up(
+        self, arguments: dict[str, Any], parameters: Any, seeded: bool, claim: _core.Claim
+    ) -> None:
+        self._arguments, self._is_seeded = arguments, seeded
+        budget: Budget | None = arguments["budget"]
+        if budget is not None:
+            instance("budget", budget, Budget, "a dpoco.Budget or None").require_delta()
+        self._layout = Layout.of(arguments["statistics"], arguments["weights"], arguments["by"])
+        releases = arguments["releases"]
+        self._horizon = ENDLESS if releases is None else positive_int("releases", releases)
+        self._views = _checked_views(arguments["views"], releases)
+        self._set_intervals(arguments["every"], arguments["start"])
+        self._near = self._neighbours()
+        records = positive_int("records_per_interval", arguments["records_per_interval"])
+        summand = self._layout.summand(records)
+        require_memory({"the statistics": 12.0 * summand.size})
+        if parameters is None:
+            factor, self._ratios = planning.choose(self._views, self._near, self._horizon)
+            total = planning.plan_sum(summand, factor, self._near, self._horizon, budget)
+        else:
+            total = parameters
+            if total.summand != summand or total.pushes != self._horizon:
+                raise StateError("state is corrupt: it describes another sum")
+        self._mechanism = total
+        self._guarantee = self._stated(budget, seeded)
+        if budget is not None:
+            self._guarantee.require(budget)
+        require_memory(sum_entries(total))
+        self._build(claim)
+
+    def _set_intervals(self, every: Any, start: Any) -> None:
+        self._clock: Clock | None = None
+        self._every: int | None = None
+        if isinstance(every, int) and not isinstance(every, bool):
+            self._every = positive_int("every", every)
+            if any(isinstance(each, Count) for _, each in self._layout.statistics):
+                raise ValueError("every interval has the same number of records: Count is constant")
+        elif every is not None:
+            self._clock = Clock(every, start)
+        if start is not None and self._clock is None:
+            raise ValueError("start is for intervals by the clock")
+
+    def _neighbours(self) -> Neighbours:
+        relation = choice("relation", self._arguments["relation"], CHANGES)
+        people: Participation | None = self._arguments["participation"]
+        if people is None:
+            if self._arguments["records_per_interval"] != 1:
+                raise ValueError("records_per_interval is for people: pass participation, too")
+            return Neighbours(relation)
+        instance("participation", people, Participation, "a dpoco.Participation or None")
+        people.check(self._horizon)
+        most = people.largest(self._horizon)
+        return Neighbours(relation, rounds=most, separation=people.separation)
+
+    def _stated(self, budget: Budget | None, seeded: bool) -> Guarantee:
+        people: Participation | None = self._arguments["participation"]
+        ends = "clock" if self._clock else "caller" if self._every is None else "records"
+        names = ", ".join(name for name, _ in self._layout.statistics)
+        found = state(
+            self._mechanism,
+            Neighbours(self._near.change),
+            released=f"statistics of {self._horizon} intervals: {names}",
+            horizon=self._horizon,
+            delta=stated_delta(budget, self._horizon),
+            reference="adaptive Gaussian composition; docs/privacy/statistics.md",
+            seeded=seeded,
+            conditions=(_CLIPPED, _ENDS[ends], _ARRIVAL),
+        )
+        return found if people is None else people.of(found)
+
+    def _build(self, claim: _core.Claim) -> None:
+        """Build everything that records change."""
+        total, size = self._mechanism, self._mechanism.summand.size
+        if total.grid > 0.0:
+            self._layout = replace(self._layout, grid=total.grid)
+        self._limit = total.limit or 2**53
+        secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
+        self._part = self._partition(secret)
+        clipper = _core.RecordClipper(size, _UNBOUNDED, np.inf, np.inf)
+        self._engine = _core.ContinualSum(continual_sum_settings(total, claim), clipper)
+        widths = [view.intervals for view in self._views if isinstance(view, Last)]
+        self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
+        self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
+        self._numbers = array("d")
+        self._codes: list[int] = []
+        self._people: list[Person] = []
+        self.position: Any = None
+
+    def _partition(self, secret: bytes | None) -> Partition:
+        summand = self._mechanism.summand
+        assert isinstance(summand, IntervalTotals)
+        people: Participation | None = self._arguments["participation"]
+        kept = people if people is not None and people.enforced else None
+        return Partition(self._layout, summand.units, kept, self._horizon, summand.records, secret)
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def add(
+        self, record: Mapping[str, Any], *, time: Any = None, person: Person = None
+    ) -> list[Release]:
+        """Count a record in the running interval.
+
+        Parameters
+        ----------
+        record : mapping
+            Values by column. Missing and non-finite numbers add nothing to their statistic; numbers
+            out of range are clipped.
+        time : time-like
+            For intervals by the clock: a datetime, a timestamp, or text in ISO 8601. A time that
+            goes back counts in the running interval. Keyword-only.
+        person : int, str or bytes
+            Whose record it is, if people are limited. Keyword-only.
+
+        Returns
+        -------
+        list of Release
+            Of the intervals that ended before this record; mostly none.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For missing columns, and values of another type; nothing is counted.
+        HorizonExceeded
+            If the record lies behind the last interval; nothing is counted or drawn.
+        """
+        numbers, code = self._part.reader.record(record)
+        self._part.check_person(person is not None)
+        if self._part.limiter is not None:
+            self._part.limiter.check(person)
+        interval = self._interval_of(time)
+        ended = self._close(interval)
+        self._numbers.extend(numbers)
+        self._codes.append(code)
+        if person is not None:
+            self._people.append(person)
+        if len(self._codes) >= _BUFFERED:
+            self._flush()
+        if self._every is not None and self._part.records + len(self._codes) >= self._every:
+            ended.append(self._end())
+        return ended
+
+    def add_many(self, records: Any, *, time: Any = None, person: Any = None) -> list[Release]:
+        """Count many records, in their order: the same as `add` for each, but faster.
+
+        Parameters
+        ----------
+        records : table
+            A pandas, polars or Arrow table, a structured array, a mapping of columns to arrays, or
+            a sequence of mappings.
+        time : str or array_like of shape (n,)
+            Times of the records, or the column that holds them, for intervals by the clock.
+        person : str or array_like of shape (n,)
+            Persons of the records, or the column that holds them, if people are limited.
+
+        Returns
+        -------
+        list of Release
+            Of all intervals that ended.
+
+        Raises
+        ------
+        ValueError, TypeError, HorizonExceeded
+            As for `add`; nothing is counted.
+        """
+        with self._alone():
+            count = length_of(records, time, person)
+            columns, group = self._part.reader.table(records, count)
+            digests = self._part.digests(records, person, count)
+            intervals = self._intervals_of(records, time, count)
+            return self._play(columns, group, digests, intervals)
+
+    def _play(
+        self,
+        columns: list[FloatArray],
+        group: NDArray[np.int32] | None,
+        digests: bytes,
+        intervals: NDArray[np.int64],
+    ) -> list[Release]:
+        """Count records that are checked, part by part of one interval."""
+        ended: list[Release] = []
+        starts = np.flatnonzero(np.diff(intervals, prepend=-1)).tolist()
+        for start, stop in zip(starts, [*starts[1:], len(intervals)], strict=True):
+            if self._every is None:
+                ended += self._close(int(intervals[start]))
+            part = slice(start, stop)
+            self._flush()
+            own = [column[part] for column in columns]
+            codes = None if group is None else group[part]
+            named = digests[16 * start : 16 * stop]
+            self._part.add(self.round, own, codes, named, stop - start)
+            if self._every is not None and self._part.records >= self._every:
+                ended.append(self._end())
+        return ended
+
+    def advance(self, now: Any) -> list[Release]:
+        """End all intervals by the clock that are over, and return their releases.
+
+        Call it when no record comes: intervals without records are released, too.
+
+        Parameters
+        ----------
+        now : time-like
+            The present time.
+
+        Raises
+        ------
+        HorizonExceeded
+            If more intervals are over than are left; nothing is drawn.
+        """
+        with self._alone():
+            if self._clock is None:
+                raise TypeError("advance is for intervals by the clock")
+            self._check_active()
+            interval = int(self._clock.intervals(self._clock.times([now]))[0])
+            return self._close(interval, last=self._horizon)
+
+    def release(self) -> Release:
+        """End the running interval and return its release.
+
+        For monitors that were made with ``every=None``, and at the end of the data.
+
+        Raises
+        ------
+        HorizonExceeded
+            After `releases` intervals; nothing is drawn.
+        """
+        with self._alone():
+            return self._end()
+
+    # -- many machines --------------------------------------------------------------------------
+
+    def partition(self) -> Partition:
+        """Return what adds up a part of the records on another machine or in another process.
+
+        It can be pickled. All records of a person must come to one partition, if people are
+        limited: partitions do not know how often people came to the others.
+        """
+        return self._partition(None)
+
+    def merge(self, tally: Tally) -> None:
+        """Add the sums of a partition to the running interval: the same bits as its records.
+
+        Raises
+        ------
+        ValueError
+            For a tally of another interval, or of another monitor's layout.
+        HorizonExceeded
+            After the last interval.
+        """
+        with self._alone():
+            self._check_left(tally.interval)
+            if tally.interval != self.round:
+                raise ValueError(f"the tally must be of interval {self.round}")
+            self._part.merge(tally)
+
+    # -- intervals --------------------------------------------------------------------------------
+
+    def _interval_of(self, time: Any) -> int:
+        """Return the interval that a record of `add` counts in, or raise if none is left."""
+        if (time is None) != (self._clock is None):
+            raise TypeError("time is for intervals by the clock, which need it")
+        interval = self.round
+        if self._clock is not None:
+            found = int(self._clock.intervals(self._clock.times([time]))[0])
+            interval = max(interval, found)
+        self._check_left(interval)
+        return interval
+
+    def _intervals_of(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
+        """Return the interval of each record, not decreasing, shape (count,)."""
+        if (time is None) != (self._clock is None):
+            raise TypeError("time is for intervals by the clock, which need it")
+        first = self.round
+        found = np.full(count, first, dtype=np.int64)
+        if self._clock is not None:
+            times = self._clock.times(take(records, time) if isinstance(time, str) else time)
+            if times.shape != (count,):
+                raise ValueError(f"time must have shape ({count},); got {times.shape}")
+            found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
+        elif self._every is not None:
+            done = self._part.records + len(self._codes)
+            found = first + (done + np.arange(count)) // self._every
+        if count:
+            self._check_left(int(found[-1]))
+        return found
+
+    def _check_left(self, interval: int) -> None:
+        self._check_active()
+        if interval >= self._horizon:
+            raise HorizonExceeded(f"all {self._horizon} intervals are used up")
+
+    def _close(self, interval: int, last: int | None = None) -> list[Release]:
+        """End all intervals before this one."""
+        if last is not None and interval > last:
+            raise HorizonExceeded(f"all {self._horizon} intervals are used up")
+        return [self._end() for _ in range(interval - self.round)]
+
+    def _flush(self) -> None:
+        """Add up the records that `add` has taken."""
+        count = len(self._codes)
+        if count == 0:
+            return
+        digests = b""
+        if self._part.limiter is not None:
+            digests = self._part.limiter.digests(self._people, count)
+        rows = np.frombuffer(self._numbers, dtype=np.float64).reshape(count, -1)
+        columns = [np.ascontiguousarray(column) for column in rows.T]
+        codes = np.array(self._codes, dtype=np.int32) if self._layout.by else None
+        self._part.add(self.round, columns, codes, digests, count)
+        self._numbers, self._codes, self._people = array("d"), [], []
+
+    def _end(self) -> Release:
+        """End the running interval."""
+        self._check_left(self.round)
+        self._flush()
+        interval = self.round
+        cells = self._part.tally(interval).cells
+        kept = np.clip(cells, -self._limit, self._limit) * self._layout.grid
+        total: FloatArray = self._engine.push(kept)
+        vectors = {view_name(view): self._seen(view, total) for view in self._views}
+        self._past.append(total)
+        begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
+        if self._clock is not None:
+            self._clock.forget(interval)
+        deviations = {
+            view_name(view): planning.deviation(self._mechanism, view, interval + 1)
+            for view in self._views
+        }
+        return Release(interval, begin, end, vectors, deviations, self._layout)
+
+    def _seen(self, view: View, total: FloatArray) -> FloatArray:
+        """Return a view of the total that is about to be released."""
+        if view == "total":
+            return total
+        if isinstance(view, Last):
+            full = len(self._past) >= view.intervals
+            return total - self._past[-view.intervals] if full else total
+        newest = total - self._past[-1] if self._past else total
+        if isinstance(view, HalfLife):
+            newest = self._faded[view] = view.damping * self._faded[view] + newest
+        return newest
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    @property
+    def round(self) -> int:
+        """Intervals that have been released."""
+        return int(self._engine.round)
+
+    @property
+    def horizon(self) -> int:
+        """Number of intervals that the guarantee covers."""
+        return self._horizon
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of all releases together, whichever views are computed from them."""
+        return self._guarantee
+
+    @cached_property
+    def _ratios(self) -> dict[View, float]:
+        return planning.choose(self._views, self._near, self._horizon)[1]
+
+    def plan(self) -> MonitorPlan:
+        """Return how accurate each number will be, which does not depend on any record."""
+        return planning.describe(self._layout, self._mechanism, self._views, self._ratios)
+
+    def __repr__(self) -> str:
+        names = ", ".join(name for name, _ in self._layout.statistics)
+        return f"Monitor({names})\n  {self._guarantee!r}"
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def clone(self) -> Monitor:
+        """Return an unstarted monitor with the same arguments and its own noise."""
+        return type(self)(**self._arguments)
+
+    def _is_started(self) -> bool:
+        return self.round > 0 or self._part.records > 0 or bool(self._codes)
+
+    def _header(self) -> dict[str, Any]:
+        a = self._arguments
+        every = a["every"] if self._clock is None else self._clock.every.freqstr
+        arguments = {
+            "statistics": [[name, each.to_dict()] for name, each in self._layout.statistics],
+            "every": every,
+            "releases": a["releases"],
+            "budget": None if a["budget"] is None else a["budget"].to_dict(),
+            "participation": None if a["participation"] is None else a["participation"].to_dict(),
+            "records_per_interval": a["records_per_interval"],
+            "views": [view_name(view) for view in self._views],
+            "by": [[name, list(values)] for name, values in self._layout.by],
+            "weights": a["weights"] and dict(a["weights"]),
+            "relation": a["relation"],
+        }
+        mechanism = written(self._mechanism)
+        return {"arguments": arguments, "mechanism": mechanism, "seeded": self._is_seeded}
+
+    @classmethod
+    def _assemble(cls, header: dict[str, Any]) -> Monitor:
+        a = header["arguments"]
+        budget, people = a["budget"], a["participation"]
+        arguments = {
+            **a,
+            "statistics": {name: from_dict(record) for name, record in a["statistics"]},
+            "budget": None if budget is None else Budget.from_dict(budget),
+            "participation": None if people is None else Participation.from_dict(people),
+            "views": [parse_view(text) for text in a["views"]],
+            "by": {name: tuple(values) for name, values in a["by"]},
+            "start": None,
+            "source": None,
+        }
+        self = cls.__new__(cls)
+        total = read(header["mechanism"], (GaussianSum,))
+        self._set_up(arguments, total, bool(header["seeded"]), {"key": bytes(32), "stream": 0})
+        return self
+
+    @classmethod
+    def _header_dimension(cls, header: dict[str, Any]) -> int:
+        return int(sum(header["mechanism"]["summand"]["cells"]))
+
+    def _payload(self) -> bytes:
+        import json
+
+        self._flush()
+        clock = None if self._clock is None else self._clock.state()
+        words = {"records": self._part.records, "position": self.position, "clock": clock}
+        size, limiter = self._mechanism.summand.size, self._part.limiter
+        arrays = {
+            "engine": np.frombuffer(self._engine.state(), dtype=np.uint8),
+            "people": np.frombuffer(b"" if limiter is None else limiter.state(), dtype=np.uint8),
+            "words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8),
+            "cells": self._part.cells,
+            "past": np.array(self._past).reshape(len(self._past), size),
+            "faded": np.array(list(self._faded.values())).reshape(len(self._faded), size),
+        }
+        out = io.BytesIO()
+        np.savez(out, **arrays)  # type: ignore[arg-type]
+        return out.getvalue()
+
+    def _go_on(self, payload: bytes) -> None:
+        import json
+
+        try:
+            with np.load(io.BytesIO(payload), allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
+            words = json.loads(arrays["words"].tobytes())
+            self._engine.restore(arrays["engine"].tobytes())
+            if self._part.limiter is not None:
+                self._part.limiter.restore(arrays["people"].tobytes())
+            if self._clock is not None:
+                self._clock.restore(words["clock"])
+            tally = Tally(self.round, arrays["cells"], int(words["records"]))
+            self._part.merge(tally)
+            self._past.extend(arrays["past"])
+            for view, row in zip(self._faded, arrays["faded"], strict=True):
+                self._faded[view] = row
+            self.position = words["position"]
+        except StateError:
+            raise
+        except Exception as error:
+            raise StateError(f"state is corrupt ({type(error).__name__})") from None
+
+
+def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, ...]:
+    found = (views,) if isinstance(views, (str, Last, HalfLife)) else tuple(views)
+    known = all(
+        view in ("interval", "total") or isinstance(view, (Last, HalfLife)) for view in found
+    )
+    if not found or not known or len(set(found)) < len(found):
+        raise ValueError("views must be 'interval', 'total', Last(n) or HalfLife(n), each once")
+    if releases is None and "total" in found:
+        raise ValueError("the noise of totals grows without end: pass releases, or another view")
+    return found  # type: ignore[return-value]

@@ -1,0 +1,202 @@
+"""The plan of a monitor: which factorisation, how much noise, and what each view will look like.
+
+The factorisation is the one whose worst view is best: of all candidates, for every view, the ratio
+of its noise to the least noise of any candidate; the candidate with the smallest largest ratio is
+taken. Only public numbers decide. Source: ``docs/privacy/statistics.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dpoco.accounting import Budget, continual_sum
+from dpoco.accounting.lattice import noisy_on_lattice
+from dpoco.accounting.truncation import charged_gaussian_mu
+from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.bounds import IntervalTotals
+from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.statistics._layout import Layout
+from dpoco.statistics._views import HalfLife, Last, View, damped, row_norms, view_name, worst_row
+
+__all__ = ["ENDLESS", "MonitorPlan", "Row", "choose", "plan_sum"]
+
+# Intervals that a stream without end is planned for: more than a century of hours.
+ENDLESS = 2**20
+# C = I, as a sum with a buffer that does nothing.
+INDEPENDENT = Buffered((0.5,), (1e-12,))
+# Records of an interval that the integers have room for, the largest that costs next to no noise.
+ROOMS = (10**9, 10**8, 10**7, 10**6, 10**5, 10**4, 10**3)
+_LARGEST_COST = 0.01
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one statistic will look like in one view.
+
+    Attributes
+    ----------
+    view, statistic : str
+        Their names.
+    deviation : float
+        Largest standard deviation of the noise of a count of records, over all intervals.
+    ratio : float
+        Noise of the view, divided by the least that any candidate for it alone has.
+    useful_from : float
+        Records of a group from which on the statistic is within about 10 % of its range.
+    """
+
+    view: str
+    statistic: str
+    deviation: float
+    ratio: float
+    useful_from: float
+
+
+@dataclass(frozen=True)
+class MonitorPlan:
+    """How accurate a monitor will be, before it has seen any record.
+
+    Attributes
+    ----------
+    total : GaussianSum
+        What is released: bounds, factorisation and scale of the noise.
+    rows : tuple of Row
+        One for each view and statistic.
+    room : float
+        Records of one interval and group that are counted in full: beyond, cells stay at this.
+    """
+
+    total: GaussianSum
+    rows: tuple[Row, ...]
+    room: float
+
+    def __str__(self) -> str:
+        """Return a table."""
+        lines = [f"{'view':14} {'statistic':18} {'noise of a count':>16} {'useful from':>16}"]
+        for row in self.rows:
+            records = f"{row.useful_from:,.0f} records"
+            lines.append(
+                f"{row.view:14} {row.statistic:18} {row.deviation:16,.1f} {records:>16}"
+                f"   {row.ratio:.2f} x best"
+            )
+        lines.append(
+            f"{self.total.pushes:,} intervals, {self.total.factorisation.kind}, up to "
+            f"{self.room:,.0f} records an interval"
+        )
+        return "\n".join(lines)
+
+
+def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator[Buffered]:
+    """Yield the factorisations to compare: independent, for totals, and damped for each view."""
+    if list(views) == ["total"]:
+        found = continual_sum.choose_buffers(pushes, near)
+        yield _factor(found, pushes)
+        return
+    yield INDEPENDENT
+    base = _factor(continual_sum.planned("blt", pushes, near), pushes)
+    yield base
+    for view in views:
+        if isinstance(view, (Last, HalfLife)):
+            for faster in (0.5, 1.0, 2.0):
+                yield damped(base, view.damping**faster)
+
+
+def _factor(method: continual_sum.Method, pushes: int) -> Buffered:
+    factor = continual_sum.factorisation(method, pushes)
+    assert isinstance(factor, Buffered)
+    return factor
+
+
+def choose(
+    views: Sequence[View], near: Neighbours, pushes: int
+) -> tuple[Buffered, dict[View, float]]:
+    """Return the factorisation whose worst view is best, and the ratio of every view.
+
+    Parameters
+    ----------
+    views : sequence of View
+        What is asked for.
+    near : Neighbours
+        How often one person comes.
+    pushes : int
+        Number of intervals.
+    """
+    known = [c for c in dict.fromkeys(candidates(views, near, pushes)) if c.fits(pushes)]
+    if not known:
+        raise CalibrationError(f"no factorisation fits {pushes} intervals on a lattice")
+    noise = {
+        c: [c.column(pushes, near) * worst_row(c, view, pushes) for view in views] for c in known
+    }
+    least = [min(each) for each in zip(*noise.values(), strict=True)]
+    ratios = {c: [own / best for own, best in zip(noise[c], least, strict=True)] for c in known}
+    chosen = min(known, key=lambda c: max(ratios[c]))
+    return chosen, dict(zip(views, ratios[chosen], strict=True))
+
+
+def plan_sum(
+    summand: IntervalTotals,
+    factor: Buffered,
+    near: Neighbours,
+    pushes: int,
+    budget: Budget | None,
+) -> GaussianSum:
+    """Return the sum with the least noise that meets the budget, in integers with room.
+
+    Without a budget there is no noise.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise meets it, or only noise on a lattice that is too coarse.
+    """
+    plain = GaussianSum(summand, factor, pushes=pushes)
+    if budget is None:
+        return plain
+    mu = charged_gaussian_mu(budget, plain.tails(exact=True))
+    least = plain.reach(near) / mu
+    largest = max(summand.units)
+    found: GaussianSum | None = None
+    for room in ROOMS:
+        try:
+            found = noisy_on_lattice(plain, near, mu, room * largest)
+        except CalibrationError:
+            continue
+        if found.scale <= (1.0 + _LARGEST_COST) * least:
+            return found
+    return noisy_on_lattice(plain, near, mu) if found is None else found
+
+
+def describe(
+    layout: Layout, total: GaussianSum, views: Sequence[View], ratios: dict[View, float]
+) -> MonitorPlan:
+    """Return the plan of a sum that is chosen."""
+    rows = []
+    for view in views:
+        noise = total.scale * worst_row(_of(total), view, total.pushes)
+        for (name, statistic), weight in zip(layout.statistics, layout.weights, strict=True):
+            deviation = noise / weight
+            rows.append(
+                Row(view_name(view), name, deviation, ratios[view], statistic.needed(deviation))
+            )
+    assert isinstance(total.summand, IntervalTotals)
+    room = total.limit * total.grid / max(total.summand.units) if total.grid else math.inf
+    return MonitorPlan(total, tuple(rows), room)
+
+
+def deviation(total: GaussianSum, view: View, interval: int) -> float:
+    """Return the standard deviation of a cell's noise in a view after so many intervals."""
+    return total.scale * float(row_norms(_of(total), view, total.pushes)[interval - 1])
+
+
+def _of(total: GaussianSum) -> Buffered:
+    assert isinstance(total.factorisation, Buffered)
+    return total.factorisation
+
+
+def without_noise(total: GaussianSum) -> GaussianSum:
+    """Return the sum without noise and without integers."""
+    return replace(total, scale=0.0, grid=0.0, limit=0)

@@ -1,0 +1,231 @@
+"""What a monitor publishes at the end of an interval, in all forms."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpoco._validation import FloatArray, imported, real_in
+from dpoco.statistics._estimates import Estimates
+from dpoco.statistics._layout import Layout
+
+__all__ = ["Cell", "Release"]
+
+
+class Cell(NamedTuple):
+    """One published number.
+
+    Attributes
+    ----------
+    view, statistic, group, label : str
+        What it is: the view, the statistic, the group ("" without groups), and the bin, category or
+        quantile ("" for a single number).
+    value : float or None
+        None if the noise hides it.
+    deviation : float or None
+        Standard deviation of the noise; exact for counts and sums, to first order for others.
+    low, high : float
+        Ends of the interval of the level that was asked for.
+    """
+
+    view: str
+    statistic: str
+    group: str
+    label: str
+    value: float | None
+    deviation: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """The statistics at the end of an interval: all of it may be published.
+
+    Attributes
+    ----------
+    interval : int
+        Number of the interval, from 0 on.
+    begin, end : str or None
+        When it began and ended, in ISO 8601, for intervals by the clock.
+    vectors : mapping of str to ndarray
+        The noisy cells of each view, in the order of the monitor's layout.
+    deviations : mapping of str to float
+        Standard deviation of the noise of each view's cells.
+    layout : Layout
+        What the cells are.
+    """
+
+    interval: int
+    begin: str | None
+    end: str | None
+    vectors: Mapping[str, FloatArray]
+    deviations: Mapping[str, float]
+    layout: Layout
+
+    @cached_property
+    def estimates(self) -> dict[str, dict[str, Estimates]]:
+        """Numbers and error bars, by view and statistic."""
+        return {
+            view: self.layout.estimates(vector, self.deviations[view])
+            for view, vector in self.vectors.items()
+        }
+
+    def value(
+        self, statistic: str, view: str | None = None, *, group: str = "", label: str = ""
+    ) -> float | None:
+        """Return one number; None if the noise hides it.
+
+        Parameters
+        ----------
+        statistic, view : str
+            Names; default: the first view.
+        group, label : str
+            Of the cell; default: the only one. Keyword-only.
+
+        Raises
+        ------
+        KeyError
+            If there is no such number.
+        """
+        return self._cell(statistic, view, group, label, 0.95).value
+
+    def bounds(
+        self,
+        statistic: str,
+        view: str | None = None,
+        *,
+        group: str = "",
+        label: str = "",
+        level: float = 0.95,
+    ) -> tuple[float, float]:
+        """Return an interval that covers the number without noise with probability `level`.
+
+        It covers the noise only, not how well the records stand for others. Arguments as of
+        `value`; `level` in (0, 1).
+        """
+        cell = self._cell(statistic, view, group, label, level)
+        return cell.low, cell.high
+
+    def _cell(self, statistic: str, view: str | None, group: str, label: str, level: float) -> Cell:
+        chosen = next(iter(self.vectors)) if view is None else view
+        for cell in self._cells_of(chosen, statistic, _quantile(level)):
+            if (cell.group, cell.label) == (group, label):
+                return cell
+        raise KeyError(f"{statistic!r} has no group {group!r} and label {label!r}")
+
+    def cells(
+        self, level: float = 0.95, *, simultaneous: bool = False, integers: bool = False
+    ) -> list[Cell]:
+        """Return all numbers.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Probability with which an interval covers the number without noise, in (0, 1).
+        simultaneous : bool, default False
+            Whether all intervals of this release cover together with probability `level`
+            (Bonferroni).
+        integers : bool, default False
+            Whether counts are rounded to integers from 0 on.
+        """
+        count = sum(e.values.size for own in self.estimates.values() for e in own.values())
+        z = _quantile(level, count if simultaneous else 1)
+        found: list[Cell] = []
+        for view, own in self.estimates.items():
+            for statistic in own:
+                found += self._cells_of(view, statistic, z, integers)
+        return found
+
+    def _cells_of(self, view: str, statistic: str, z: float, integers: bool = False) -> list[Cell]:
+        own = self.estimates[view][statistic]
+        low, high = own.bounds(z)
+        values = own.values
+        if integers and own.whole:
+            values, low, high = (np.maximum(np.rint(x), 0.0) for x in (values, low, high))
+        columns = (values.ravel(), own.deviations.ravel(), low.ravel(), high.ravel())
+        names = product(self.layout.groups, own.labels)
+        return [
+            Cell(view, statistic, group, label, _known(value), _known(deviation), least, most)
+            for (group, label), value, deviation, least, most in zip(
+                names, *(column.tolist() for column in columns), strict=True
+            )
+        ]
+
+    def to_dict(self, level: float = 0.95, **options: bool) -> dict[str, Any]:
+        """Return a JSON-able dictionary; arguments as of `cells`."""
+        cells = [cell._asdict() for cell in self.cells(level, **options)]
+        when = {"interval": self.interval, "begin": self.begin, "end": self.end}
+        return {"kind": "dpoco.release", **when, "level": level, "cells": cells}
+
+    def to_json(self, level: float = 0.95, **options: bool) -> str:
+        """Return one line of JSON; arguments as of `cells`."""
+        return json.dumps(self.to_dict(level, **options), allow_nan=False)
+
+    def to_frame(self, level: float = 0.95, **options: bool) -> Any:
+        """Return a pandas data frame with a row for each number; arguments as of `cells`."""
+        pandas = imported("pandas", "to_frame", "files")
+        frame = pandas.DataFrame(self.cells(level, **options), columns=list(Cell._fields))
+        for at, name in enumerate(("interval", "begin", "end")):
+            frame.insert(at, name, getattr(self, name))
+        return frame
+
+    def open_metrics(self, prefix: str = "dpoco") -> str:
+        """Return text in the format OpenMetrics, as Prometheus reads it.
+
+        A number that the noise hides is NaN. Each has its standard deviation beside it, with
+        ``_deviation`` behind the name.
+        """
+        lines: list[str] = []
+        for statistic, _ in self.layout.statistics:
+            name = re.sub(r"[^a-zA-Z0-9_]", "_", f"{prefix}_{statistic}")
+            cells = [c for c in self.cells() if c.statistic == statistic]
+            for suffix, field in (("", "value"), ("_deviation", "deviation")):
+                lines.append(f"# TYPE {name}{suffix} gauge")
+                for cell in cells:
+                    value = getattr(cell, field)
+                    labels = {"view": cell.view, "group": cell.group, "label": cell.label}
+                    written = ",".join(f'{k}="{_escaped(v)}"' for k, v in labels.items() if v)
+                    lines.append(f"{name}{suffix}{{{written}}} {'NaN' if value is None else value}")
+        return "\n".join([*lines, "# EOF", ""])
+
+    def __str__(self) -> str:
+        """Return one line: the first view, with one standard deviation of noise."""
+        view = next(iter(self.vectors))
+        parts = []
+        for cell in self.cells():
+            if cell.view != view:
+                continue
+            name = " ".join(part for part in (cell.statistic, cell.group, cell.label) if part)
+            if cell.value is None or cell.deviation is None:
+                parts.append(f"{name} unknown")
+            else:
+                parts.append(f"{name} {cell.value:.4g} +- {cell.deviation:.2g}")
+        return f"{self.begin or self.interval}  {view}: {', '.join(parts)}"
+
+    def __repr__(self) -> str:
+        """Return the line of `str`."""
+        return f"<Release {self}>"
+
+
+def _quantile(level: float, cells: int = 1) -> float:
+    """Return how many deviations an interval of this level has to either side."""
+    outside = (1.0 - real_in("level", level, "(0, 1)")) / (2.0 * cells)
+    return -NormalDist().inv_cdf(outside)
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,464 @@
+"""A monitor's calls: intervals, records of all kinds, people, states, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import hashlib
+import json
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpoco
+from dpoco import (
+    Budget,
+    CalibrationError,
+    EncryptionKey,
+    HorizonExceeded,
+    Participation,
+    StateError,
+)
+from dpoco.random import Source
+from dpoco.statistics import (
+    Categories,
+    Count,
+    HalfLife,
+    Histogram,
+    Last,
+    Mean,
+    Monitor,
+    Quantiles,
+    Share,
+    Sum,
+)
+
+BUDGET = Budget(1.0, 1e-6)
+ALL = {
+    "n": Count(),
+    "paid": Sum(0.0, 50.0),
+    "latency": Mean(0.0, 1000.0),
+    "failed": Share(),
+    "sizes": Histogram((0.0, 10.0, 20.0), column="size"),
+    "browser": Categories(("firefox", "chrome")),
+    "tail": Quantiles((0.5, 0.95), tuple(range(0, 1001, 100)), column="latency"),
+}
+
+
+def exact(statistics=ALL, **options):
+    return Monitor(statistics, **{"every": None, "releases": 50, "budget": None} | options)
+
+
+def noisy(statistics=ALL, **options):
+    given = {"every": None, "releases": 50, "budget": BUDGET, "source": Source.seeded(3)}
+    return Monitor(statistics, **given | options)
+
+
+def columns(n, seed=1):
+    rng = np.random.default_rng(seed)
+    return {
+        "paid": rng.uniform(-5.0, 80.0, n),
+        "latency": np.where(rng.random(n) < 0.1, np.nan, rng.gamma(2.0, 150.0, n)),
+        "failed": rng.random(n) < 0.2,
+        "size": rng.normal(10.0, 8.0, n),
+        "browser": rng.choice(["firefox", "chrome", "lynx"], n, p=[0.5, 0.3, 0.2]),
+        "country": rng.choice(["DE", "FR", "US", "AT"], n),
+        "user": rng.integers(0, 30, n),
+    }
+
+
+def records_of(table):
+    names = list(table)
+    return [dict(zip(names, row, strict=True)) for row in zip(*table.values(), strict=True)]
+
+
+def test_values_are_those_of_the_records():
+    table = columns(5000)
+    monitor = exact()
+    assert monitor.add_many(table) == []
+    found = monitor.release()
+    n, latency = 5000, np.clip(table["latency"], 0.0, 1000.0)
+    assert found.value("n") == pytest.approx(n)
+    assert found.value("paid") == pytest.approx(np.clip(table["paid"], 0.0, 50.0).sum(), rel=1e-6)
+    assert found.value("latency") == pytest.approx(np.nanmean(latency), rel=1e-5)
+    assert found.value("failed") == pytest.approx(table["failed"].mean())
+    for low, high, label in [(-9e9, 0, "< 0"), (0, 10, "[0, 10)"), (20, 9e9, ">= 20")]:
+        count = ((table["size"] >= low) & (table["size"] < high)).sum()
+        assert found.value("sizes", label=label) == pytest.approx(count)
+    assert found.value("browser", label="other") == pytest.approx(
+        (table["browser"] == "lynx").sum()
+    )
+    median = np.nanmedian(latency)
+    assert found.value("tail", label="0.5") == pytest.approx(median, abs=15.0)
+    assert found.bounds("n") == pytest.approx((n, n))
+
+
+def tables():
+    table = columns(300)
+    frame = pd.DataFrame(table)
+    structured = frame.to_records(index=False)
+    holes = frame.convert_dtypes()
+    return {
+        "columns": table,
+        "frame": frame,
+        "nullable": holes,
+        "arrow": pa.Table.from_pandas(frame, preserve_index=False),
+        "batch": pa.RecordBatch.from_pandas(frame, preserve_index=False),
+        "structured": np.asarray(structured),
+        "mappings": records_of(table),
+    }
+
+
+@pytest.mark.parametrize("kind", ["columns", "frame", "nullable", "arrow", "batch", "structured",
+                                  "mappings", "one by one"])  # fmt: skip
+def test_records_of_all_kinds_give_the_same_bits(kind):
+    by = {"country": ["DE", "FR"]}
+    expected, found = noisy(by=by), noisy(by=by)
+    expected.add_many(columns(300))
+    if kind == "one by one":
+        for record in records_of(columns(300)):
+            assert found.add(record) == []
+    else:
+        found.add_many(tables()[kind])
+    one, other = expected.release(), found.release()
+    assert np.array_equal(one.vectors["interval"], other.vectors["interval"])
+    assert one.layout.groups == ("DE", "FR", "other")
+
+
+def test_polars_tables():
+    polars = pytest.importorskip("polars")
+    expected, found = exact(), exact()
+    expected.add_many(columns(100))
+    found.add_many(polars.DataFrame(columns(100)))
+    one, other = expected.release(), found.release()
+    assert np.array_equal(one.vectors["interval"], other.vectors["interval"])
+    with pytest.raises(ValueError, match="no column 'latency'"):
+        found.add_many(polars.DataFrame(columns(100)).drop("latency"))
+
+
+ODD = [None, math.nan, math.inf, -math.inf, 10**400, np.float32(3), pd.NA, True]
+
+
+@pytest.mark.parametrize("value", ODD, ids=[str(i) for i in range(len(ODD))])
+def test_no_value_decides_over_an_exception(value):
+    statistics = {"x": Mean(0.0, 1.0), "y": Share(), "z": Categories(("a",)), "s": Sum(-1.0, 1.0)}
+    record = dict.fromkeys(statistics, value)
+    one, many = exact(statistics, by={"g": ["a"]}), exact(statistics, by={"g": ["a"]})
+    one.add(record | {"g": value})
+    many.add_many([record | {"g": value}])
+    found, other = one.release(), many.release()
+    assert np.array_equal(found.vectors["interval"], other.vectors["interval"])
+    assert np.all(np.isfinite(found.vectors["interval"]))
+
+
+def test_missing_values_move_no_mean():
+    monitor = exact({"x": Mean(0.0, 10.0)})
+    monitor.add_many({"x": [9.0] * 50 + [math.nan] * 50})
+    assert monitor.release().value("x") == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Mean(1.0, 1.0), "low must be below high"),
+        (lambda: Sum(0.0, 0.0), "low must be below high"),
+        (lambda: Mean(3.0, 1.0), "low must be below high"),
+        (lambda: Mean(0.0, math.inf), "must be finite"),
+        (lambda: Sum(-1.7e308, 1.7e308), "low must be below high"),
+        (lambda: Histogram((1.0, 0.0)), "increasing"),
+        (lambda: Histogram((0.0, math.nan)), "must be finite"),
+        (lambda: Quantiles(0.5, (0.0, 1.0)), "at least 3"),
+        (lambda: Quantiles(1.0, (0.0, 1.0, 2.0)), "in \\(0, 1\\)"),
+        (lambda: Categories(("a", "a")), "must differ"),
+        (lambda: Categories("abc"), "single text"),
+        (lambda: exact({}), "at least one"),
+        (lambda: exact({"n": 3}), "map names to statistics"),
+        (lambda: exact(views=["hourly"]), "views must be"),
+        (lambda: exact(views=["total"], releases=None), "grows without end"),
+        (lambda: exact(weights={"m": 1.0}), "'m' is none"),
+        (lambda: exact(weights={"n": 0.0}), "weights must be positive"),
+        (lambda: exact(every=10), "Count is constant"),
+        (lambda: exact(every="soon"), "length of time"),
+        (lambda: exact(start="2026-01-01"), "start is for"),
+        (lambda: exact(every="MS", start="2026-01-02"), "where an interval"),
+        (lambda: exact(records_per_interval=2), "pass participation"),
+        (lambda: exact(participation=Participation(2, separation=51)), "at most the horizon"),
+        (lambda: exact(budget=Budget(1.0, 0.0)), "delta"),
+        (lambda: exact(relation="add"), "relation"),
+        (lambda: Last(1), "intervals"),
+        (lambda: HalfLife(0.0), "intervals"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(make, message):
+    with pytest.raises((ValueError, TypeError, CalibrationError), match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_records_of_another_shape_count_nothing():
+    monitor = exact()
+    good = records_of(columns(2))
+    monitor.add(good[0])
+    for bad in ({"paid": 1.0}, good[1] | {"latency": "12"}, good[1] | {"paid": [1.0]}):
+        with pytest.raises((ValueError, TypeError)):
+            monitor.add(bad)
+    table = columns(3)
+    for wrong in (table | {"latency": ["a", "b", "c"]}, table | {"size": [1.0]}, {}):
+        with pytest.raises((ValueError, TypeError)):
+            monitor.add_many(wrong)
+    with pytest.raises(TypeError, match="time is for"):
+        monitor.add(good[0], time="2026-01-01")
+    with pytest.raises(TypeError, match="person would be ignored"):
+        monitor.add(good[0], person=3)
+    assert monitor.release().value("n") == pytest.approx(1.0)
+
+
+def test_the_last_interval_is_the_last():
+    monitor = exact(releases=2)
+    monitor.release()
+    monitor.add_many(columns(5))
+    assert monitor.release().value("n") == pytest.approx(5.0)
+    for call in (monitor.release, lambda: monitor.add(records_of(columns(1))[0])):
+        with pytest.raises(HorizonExceeded, match="all 2 intervals"):
+            call()
+    assert monitor.round == 2
+
+
+def test_intervals_by_the_clock_release_empty_ones_too():
+    monitor = exact({"n": Count()}, every="1h", start="2026-01-01T00:00", releases=10)
+    assert monitor.add({}, time="2026-01-01T00:10") == []
+    assert monitor.add({}, time=dt.datetime(2026, 1, 1, 0, 59)) == []
+    ended = monitor.add({}, time=pd.Timestamp("2026-01-01T03:00"))
+    assert [r.value("n") for r in ended] == pytest.approx([2.0, 0.0, 0.0])
+    assert [r.begin for r in ended] == [f"2026-01-01T0{h}:00:00" for h in range(3)]
+    assert ended[-1].end == "2026-01-01T03:00:00"
+    # A time that goes back counts in the running interval.
+    assert monitor.add({}, time="2026-01-01T01:00") == []
+    (last,) = monitor.advance("2026-01-01T04:30")
+    assert last.value("n") == pytest.approx(2.0)
+    with pytest.raises(HorizonExceeded):
+        monitor.advance("2026-01-02")
+    with pytest.raises(HorizonExceeded):
+        monitor.add({}, time="2026-01-01T10:00")
+    assert monitor.round == 4
+    assert len(monitor.advance("2026-01-01T10:00")) == 6
+
+
+def test_many_records_by_the_clock_are_those_one_by_one():
+    rng = np.random.default_rng(4)
+    times = pd.Timestamp("2026-03-01", tz="Europe/Berlin") + pd.to_timedelta(
+        np.sort(rng.uniform(0.0, 30.0, 500)) + rng.normal(0.0, 0.5, 500), unit="h"
+    )
+    table = pd.DataFrame(columns(500)).assign(when=times)
+    options = {"every": "1h", "start": "2026-02-28T22:00+01:00", "by": {"country": ["DE"]}}
+    one, many = noisy(**options), noisy(**options)
+    ended = []
+    for record in table.to_dict("records"):
+        ended += one.add(record, time=record["when"])
+    found = many.add_many(table[:123], time="when") + many.add_many(table[123:], time=times[123:])
+    assert len(found) == len(ended) == one.round == many.round > 28
+    for left, right in zip(ended, found, strict=True):
+        assert np.array_equal(left.vectors["interval"], right.vectors["interval"])
+        assert (left.begin, left.end) == (right.begin, right.end)
+
+
+@pytest.mark.parametrize(
+    ("every", "start", "lengths"),
+    [
+        ("1D", "2026-03-28", [24, 23, 24]),  # the clock is put forward
+        ("1D", "2026-10-24", [24, 25, 24]),
+        ("1h", "2026-03-29 00:00", [1, 1, 1]),
+        ("MS", "2026-02-01", [28 * 24, 31 * 24 - 1, 30 * 24]),
+    ],
+)
+def test_days_and_months_are_those_of_the_calendar(every, start, lengths):
+    begin = pd.Timestamp(start, tz="Europe/Berlin")
+    monitor = exact({"n": Count()}, every=every, start=begin)
+    late = begin + pd.Timedelta(hours=sum(lengths))
+    ended = monitor.advance(late)
+    hours = [(pd.Timestamp(r.end) - pd.Timestamp(r.begin)) / pd.Timedelta("1h") for r in ended]
+    assert hours == lengths
+
+
+def test_mixed_time_zones_are_refused():
+    monitor = exact({"n": Count()}, every="1h")
+    with pytest.raises(ValueError, match="with a time zone or all without"):
+        monitor.add_many({}, time=["2026-01-01T00:00", "2026-01-01T00:00+01:00"])
+    monitor.add({}, time="2026-01-01T00:10+01:00")
+    for wrong in ("2026-01-01T00:20", "yesterday at noon", None, pd.NaT):
+        with pytest.raises((ValueError, TypeError), match="time"):
+            monitor.add({}, time=wrong)
+    (ended,) = monitor.advance("2026-01-01T01:30+01:00")
+    assert (ended.begin, ended.value("n")) == ("2026-01-01T00:00:00+01:00", pytest.approx(1.0))
+
+
+def test_memory_does_not_grow_with_intervals():
+    monitor = exact({"n": Count()}, every="1min", start="2026-01-01", releases=10_000)
+    sizes = []
+    for hour in range(150):
+        monitor.advance(pd.Timestamp("2026-01-01") + pd.Timedelta(hours=hour))
+        sizes.append(len(monitor._clock._bounds))
+    assert max(sizes) <= 4096
+    assert monitor.round == 149 * 60
+
+
+def test_intervals_by_a_number_of_records():
+    monitor = exact({"x": Mean(0.0, 1.0)}, every=3)
+    ended = monitor.add_many({"x": [0.0] * 3 + [1.0] * 5})
+    assert [r.value("x") for r in ended] == pytest.approx([0.0, 1.0], abs=1e-6)
+    assert [len(monitor.add({"x": 0.5})) for _ in range(4)] == [1, 0, 0, 1]
+    assert "emptied in place" in " ".join(exact(every=3, statistics={"x": Share()},
+                                                budget=BUDGET).guarantee.conditions)  # fmt: skip
+
+
+def test_people_count_as_often_as_they_may():
+    rule = Participation(2, separation=2)
+    monitor = exact({"n": Count()}, participation=rule, records_per_interval=2, releases=6)
+    seen = []
+    for _ in range(6):
+        monitor.add_many({}, person=np.array([1, 1, 1, 2]))
+        monitor.add({}, person=1)
+        seen.append(monitor.release().value("n"))
+    assert seen == pytest.approx([3.0, 0.0, 3.0, 0.0, 0.0, 0.0])
+    with pytest.raises(HorizonExceeded):
+        monitor.add({}, person=1)
+    other = exact({"n": Count()}, participation=rule)
+    other.add({}, person="anna")
+    for wrong in (3, b"anna", None, 1.5, True):
+        with pytest.raises(TypeError):
+            other.add({}, person=wrong)
+    assert other.release().value("n") == pytest.approx(1.0)
+
+
+def test_a_caller_may_keep_the_rule():
+    rule = Participation(2, enforced=False)
+    monitor = exact({"n": Count()}, participation=rule, budget=BUDGET)
+    assert not monitor.guarantee.certified
+    assert "the caller keeps each person" in " ".join(monitor.guarantee.conditions)
+
+
+VIEWS = ["interval", "total", Last(3), HalfLife(2.0)]
+
+
+KEY = EncryptionKey(hashlib.sha256(b"a test's key").digest())
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
+def test_a_state_goes_on_bit_for_bit(tmp_path, key):
+    def fresh():
+        return Monitor(
+            ALL, every="1h", start="2026-01-01T00:00+01:00", releases=30, budget=BUDGET,
+            participation=Participation(5, separation=2), records_per_interval=2, views=VIEWS,
+            by={"country": ["DE", "FR"]}, weights={"n": 2.0}, source=Source.seeded(5),
+        )  # fmt: skip
+
+    table = columns(2000)
+    hours = np.sort(np.random.default_rng(6).uniform(0.0, 20.0, 2000))
+    times = pd.Timestamp("2026-01-01T00:00+01:00") + pd.to_timedelta(hours, unit="h")
+    whole, path = fresh(), tmp_path / "monitor.dpoco"
+    expected = whole.add_many(table, time=times, person="user")
+    parts, found = fresh(), []
+    for start in range(0, 2000, 170):
+        part = {name: column[start : start + 170] for name, column in table.items()}
+        found += parts.add_many(part, time=times[start : start + 170], person="user")
+        parts.position = {"row": start + 170}
+        parts.save(path, key=key)
+        parts = dpoco.load(path, Monitor, key=key)
+        assert parts.position == {"row": start + 170}
+    assert len(found) == len(expected) == 19
+    for one, other in zip(expected, found, strict=True):
+        assert one.to_json() == other.to_json()
+    assert parts.guarantee == whole.guarantee
+    assert str(parts.plan()) == str(whole.plan())
+
+
+def test_records_of_add_are_in_the_state(tmp_path):
+    monitor = noisy()
+    for record in records_of(columns(7)):
+        monitor.add(record)
+    monitor.save(tmp_path / "state")
+    again = dpoco.load(tmp_path / "state")
+    assert np.array_equal(
+        monitor.release().vectors["interval"], again.release().vectors["interval"]
+    )
+
+
+def test_damaged_states_are_refused(tmp_path):
+    monitor = noisy()
+    monitor.add_many(columns(10))
+    monitor.save(tmp_path / "state")
+    data = (tmp_path / "state").read_bytes()
+    for at in (40, len(data) // 2, len(data) - 40):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        (tmp_path / "broken").write_bytes(broken)
+        (tmp_path / "broken").chmod(0o600)
+        with pytest.raises(StateError):
+            dpoco.load(tmp_path / "broken")
+
+
+def test_copies_share_no_noise():
+    monitor = noisy()
+    monitor.add_many(columns(3))
+    with pytest.raises(StateError, match="clone"):
+        copy.copy(monitor)
+    copied = pickle.loads(pickle.dumps(monitor))
+    with pytest.raises(StateError, match="suspended"):
+        copied.release()
+    fresh = Monitor(ALL, every=None, releases=5, budget=BUDGET).clone()
+    assert fresh.round == 0
+
+
+def test_releases_in_all_forms():
+    monitor = noisy(by={"country": ["DE"]}, views=["interval", "total"])
+    monitor.add_many(columns(3000))
+    found = monitor.release()
+    cells = found.cells()
+    assert len(cells) == 2 * 2 * (1 + 1 + 1 + 1 + 4 + 3 + 2)
+    frame = found.to_frame()
+    assert list(frame.columns[:5]) == ["interval", "begin", "end", "view", "statistic"]
+    assert len(frame) == len(cells)
+    record = json.loads(found.to_json())
+    assert record["cells"][0]["value"] == cells[0].value
+    wide = found.cells(simultaneous=True)
+    assert all(b.low <= a.low and a.high <= b.high for a, b in zip(cells, wide, strict=True))
+    counts = [c for c in found.cells(integers=True) if c.statistic in ("n", "sizes", "browser")]
+    assert all(c.value >= 0.0 and c.value == int(c.value) for c in counts)
+    text = found.open_metrics()
+    assert text.endswith("# EOF\n")
+    assert "# TYPE dpoco_n gauge" in text
+    assert 'dpoco_browser{view="interval",group="DE",label="firefox"} ' in text
+    assert str(found).startswith("0  interval: n DE ")
+    assert "\n" not in str(found)
+    with pytest.raises(KeyError, match="no group"):
+        found.value("n")
+    with pytest.raises(ValueError, match="level"):
+        found.bounds("n", group="DE", level=1.0)
+
+
+def test_an_empty_interval_says_unknown():
+    monitor = noisy({"x": Mean(0.0, 1.0)})
+    found = monitor.release()
+    assert found.value("x") is None
+    assert found.bounds("x") == (0.0, 1.0)
+    assert "unknown" in str(found)
+    assert json.loads(found.to_json())["cells"][0]["value"] is None
+    assert 'dpoco_x{view="interval"} NaN' in found.open_metrics()
+
+
+def test_weights_trade_noise():
+    plain = {row.statistic: row.deviation for row in noisy().plan().rows}
+    heavy = {row.statistic: row.deviation for row in noisy(weights={"n": 2.0}).plan().rows}
+    assert heavy["n"] < plain["n"]
+    assert heavy["paid"] == pytest.approx(2.0 * heavy["n"])
+
+
+def test_many_records_saturate_and_do_not_wrap():
+    tally = dpoco._core.Tally([("one", 0, 1, 2.0**50, [], [])], 1)
+    cells = np.array([2**61 - 2**50 - 1], dtype=np.int64)
+    tally.add([], None, None, 5, cells)
+    assert cells[0] == 2**61

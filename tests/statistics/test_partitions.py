@@ -1,0 +1,63 @@
+"""Sums of parts of a stream: the same bits as of the whole."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from tests.statistics.test_monitor import columns, noisy
+
+from dpoco import HorizonExceeded, Participation
+from dpoco.statistics import Count, Tally
+
+BY = {"country": ["DE", "FR"]}
+
+
+def parts_of(table, parts):
+    return [{n: c[table["user"] % parts == i] for n, c in table.items()} for i in range(parts)]
+
+
+@pytest.mark.parametrize("arrow", [False, True])
+@pytest.mark.parametrize("people", [None, Participation(3, separation=2)])
+def test_any_partition_gives_the_same_bits(people, arrow):
+    options = {"by": BY, "participation": people, "records_per_interval": 4 if people else 1}
+    person = "user" if people else None
+    whole, merged = noisy(**options), noisy(**options)
+    workers = [pickle.loads(pickle.dumps(merged.partition())) for _ in range(3)]
+    for interval in range(6):
+        table = columns(400, seed=interval)
+        whole.add_many(table, person=person)
+        tallies = []
+        for worker, part in zip(workers, parts_of(table, 3), strict=True):
+            worker.add_many(part, person=person)
+            tallies.append(pickle.loads(pickle.dumps(worker.tally(interval))))
+        if arrow:
+            tallies = [Tally.from_arrow(each.to_arrow())[0] for each in tallies]
+        merged.merge(tallies[2].merge(tallies[0]))
+        merged.merge(tallies[1])
+        one, other = whole.release(), merged.release()
+        assert np.array_equal(one.vectors["interval"], other.vectors["interval"])
+
+
+def test_people_in_two_partitions_count_twice():
+    monitor = noisy({"n": Count()}, participation=Participation(1), budget=None)
+    for worker in (monitor.partition(), monitor.partition()):
+        worker.add_many({}, person=[7])
+        monitor.merge(worker.tally())
+    assert monitor.release().value("n") == pytest.approx(2.0)
+
+
+def test_tallies_of_another_interval_are_refused():
+    monitor, other = noisy(releases=2), noisy({"n": Count()})
+    worker = monitor.partition()
+    with pytest.raises(ValueError, match="interval 0"):
+        monitor.merge(worker.tally(1))
+    with pytest.raises(ValueError, match="at least 2"):
+        worker.tally(0)
+    with pytest.raises(ValueError, match="same interval and layout"):
+        monitor.merge(other.partition().tally())
+    with pytest.raises(HorizonExceeded):
+        monitor.merge(worker.tally(2))
+    with pytest.raises(TypeError, match="stays in its process"):
+        pickle.dumps(worker)
