@@ -143,7 +143,7 @@ class NoisyGradients:
         if budget is not None:
             self.guarantee.require(budget)
         self._seeded = origin.is_seeded
-        # The engine bounds sums of a batch, a little above the longest; it sees no single gradients.
+        # The engine sees no single gradients: it bounds sums, a little above those of a batch.
         longest = ClippedVector(dimension, 2.0, clip * batch_size * (1.0 + 2.0**-21), math.inf)
         held = replace(self.mechanism, summand=longest)
         self._engine = _core.ContinualSum(held, origin._claim())
