@@ -37,7 +37,7 @@ def first_run(folder: Path) -> str:
     from dpoco.evaluation import RunReport
 
     with tempfile.TemporaryDirectory() as own:
-        command = [sys.executable, "-m", "dpoco", "run", "--seed", "1"]
+        command = [sys.executable, "-m", "dpoco", "run", "--set", "seed=1"]
         subprocess.run(command, cwd=own, check=True, stdout=subprocess.DEVNULL)
         record = json.loads(Path(own, "results", "report.json").read_text(encoding="utf-8"))
     axes = plotting.plot_loss(

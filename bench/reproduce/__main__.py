@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from bench.reproduce.comparisons import comparisons
@@ -14,32 +14,44 @@ from bench.reproduce.plots import plot_figure_5_1, plot_table_5_1, plot_training
 from bench.reproduce.table import format_markdown, table_5_1
 from bench.reproduce.training import Training, figure_5_2, figure_5_3
 
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
 
 app = typer.Typer(
     help="Rerun published tables and figures at the budget they state.\n\n"
     "Example: python -m bench.reproduce table-5.1 --quick",
     no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 _DPI = 75  # a PNG below 100 kB
 
 
 @app.command("table-5.1")
-@shell.documented_options
 def table_command(
-    horizon: str | None = None,
-    dimension: str | None = None,
-    p: str | None = None,
-    seeds: int = 10,
-    seed: int = 0,
-    target: str = "dense",
-    learning_runs: int = 40,
-    baselines: bool = False,
-    baseline_seconds: float = 20.0,
-    figure: Path | None = None,
-    quick: bool = False,
+    horizon: Annotated[
+        str | None, shell.option("Some of 1000,2000,5000,10000. [default: all]", metavar="T,T,...")
+    ] = None,
+    dimension: Annotated[
+        str | None, shell.option("Some of 5,10,20. [default: all]", metavar="D,D,...")
+    ] = None,
+    p: Annotated[str | None, shell.option("1.5 or inf. [default: both]", metavar="P,P")] = None,
+    seeds: Annotated[int, shell.option("Runs per cell.")] = 10,
+    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
+    target: Annotated[
+        str, shell.option("True parameter: dense (as printed), sparse5, gaussian.", metavar="NAME")
+    ] = "dense",
+    learning_runs: Annotated[
+        int, shell.option("Runs a look in the search for horizons that learn; 0: none.")
+    ] = 40,
+    baselines: Annotated[
+        bool, shell.option("Also NoisySFW, NoisySGD and PhasedSGD.", "--baselines")
+    ] = False,
+    baseline_seconds: Annotated[
+        float, shell.option("CPU time a baseline may take in a cell; it runs at least once.")
+    ] = 20.0,
+    figure: Annotated[
+        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
+    ] = None,
+    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Table 5.1: private regression in l_p geometry, at (1, 1/T).
@@ -54,31 +66,6 @@ def table_command(
     python -m bench.reproduce table-5.1 --horizon 1000,10000 --p inf --figure table.png
 
     python -m bench.reproduce table-5.1 --baselines --json
-
-    Parameters
-    ----------
-    horizon : T,T,...
-        Some of 1000,2000,5000,10000. [default: all]
-    dimension : D,D,...
-        Some of 5,10,20. [default: all]
-    p : P,P
-        1.5 or inf. [default: both]
-    seeds
-        Runs per cell.
-    seed
-        Seed of the first run; the others follow.
-    target : NAME
-        True parameter: dense (as printed), sparse5, gaussian.
-    learning_runs
-        Runs a look in the search for horizons that learn; 0: none.
-    baselines : --baselines
-        Also NoisySFW, NoisySGD and PhasedSGD.
-    baseline_seconds
-        CPU time a baseline may take in a cell; it runs at least once.
-    figure : FILE
-        Also draw it: a PNG, PDF or SVG file.
-    quick : --quick
-        A small part, in a few seconds.
     """
     with shell.errors_in_one_line():
         shell.check_figure(figure)
@@ -102,16 +89,17 @@ def table_command(
 
 
 @app.command("figure-5.1")
-@shell.documented_options
 def figure_command(
-    horizon: int = 10000,
-    dimension: int = 50,
-    arms: str = "2,5",
-    epsilon: float = 1.0,
-    runs: int = 10,
-    seed: int = 0,
-    figure: Path | None = None,
-    quick: bool = False,
+    horizon: Annotated[int, shell.option("Rounds.")] = 10000,
+    dimension: Annotated[int, shell.option("Entries of a context.")] = 50,
+    arms: Annotated[str, shell.option("Numbers of arms.", metavar="K,K,...")] = "2,5",
+    epsilon: Annotated[float, shell.option("Privacy budget; delta is 1/horizon.")] = 1.0,
+    runs: Annotated[int, shell.option("Worlds.")] = 10,
+    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
+    figure: Annotated[
+        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
+    ] = None,
+    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.1: regret of private bandits, at (1, 1/T)-joint privacy.
@@ -124,25 +112,6 @@ def figure_command(
     python -m bench.reproduce figure-5.1 --quick
 
     python -m bench.reproduce figure-5.1 --epsilon 4 --arms 2 --figure regret.png
-
-    Parameters
-    ----------
-    horizon
-        Rounds.
-    dimension
-        Entries of a context.
-    arms : K,K,...
-        Numbers of arms.
-    epsilon
-        Privacy budget; delta is 1/horizon.
-    runs
-        Worlds.
-    seed
-        Seed of the first run; the others follow.
-    figure : FILE
-        Also draw it: a PNG, PDF or SVG file.
-    quick : --quick
-        A small part, in a few seconds.
     """
     with shell.errors_in_one_line():
         shell.check_figure(figure)
@@ -158,12 +127,13 @@ def figure_command(
 
 
 @app.command("figure-5.2")
-@shell.documented_options
 def scalings_command(
-    seeds: int = 10,
-    seed: int = 0,
-    figure: Path | None = None,
-    quick: bool = False,
+    seeds: Annotated[int, shell.option("Runs of a curve.")] = 10,
+    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
+    figure: Annotated[
+        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
+    ] = None,
+    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.2: learning rates, and mirror descent beside them, at (1, 1/T).
@@ -171,17 +141,6 @@ def scalings_command(
     For example:
 
     python -m bench.reproduce figure-5.2 --quick
-
-    Parameters
-    ----------
-    seeds
-        Runs of a curve.
-    seed
-        Seed of the first run; the others follow.
-    figure : FILE
-        Also draw it: a PNG, PDF or SVG file.
-    quick : --quick
-        A small part, in a few seconds.
     """
     with shell.errors_in_one_line():
         shell.check_figure(figure)
@@ -192,12 +151,13 @@ def scalings_command(
 
 
 @app.command("figure-5.3")
-@shell.documented_options
 def times_command(
-    seeds: int = 10,
-    seed: int = 0,
-    figure: Path | None = None,
-    quick: bool = False,
+    seeds: Annotated[int, shell.option("Runs of a curve.")] = 10,
+    seed: Annotated[int, shell.option("Seed of the first run; the others follow.")] = 0,
+    figure: Annotated[
+        Path | None, shell.option("Also draw it: a PNG, PDF or SVG file.", metavar="FILE")
+    ] = None,
+    quick: Annotated[bool, shell.option("A small part, in a few seconds.", "--quick")] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Han et al., Figure 5.3: suboptimality over CPU time, at (1, 1/T).
@@ -205,17 +165,6 @@ def times_command(
     For example:
 
     python -m bench.reproduce figure-5.3 --figure times.png
-
-    Parameters
-    ----------
-    seeds
-        Runs of a curve.
-    seed
-        Seed of the first run; the others follow.
-    figure : FILE
-        Also draw it: a PNG, PDF or SVG file.
-    quick : --quick
-        A small part, in a few seconds.
     """
     with shell.errors_in_one_line():
         shell.check_figure(figure)
@@ -232,7 +181,6 @@ def _show_training(result: Training, as_json: bool, figure: Path | None, *, seco
 
 
 @app.command("comparisons")
-@shell.documented_options
 def comparisons_command() -> None:
     """Tables of rates in the papers, as numbers beside proved bounds.
 

@@ -12,11 +12,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpoco import _core, accounting, errors
-from dpoco._state import encrypt_file, load
-from dpoco.accounting import Budget, Guarantee
+from dpoco import _core, errors
 from dpoco.errors import (
     BudgetExceeded,
     CalibrationError,
@@ -32,11 +30,18 @@ from dpoco.errors import (
     UnspentBudgetWarning,
 )
 
+if TYPE_CHECKING:
+    from dpoco import accounting
+    from dpoco._state import encrypt_file, load
+    from dpoco.accounting import Budget, Guarantee
+
 __version__: str = _core.__version__
 
 _HOMES = {
+    "Budget": "accounting",
     "Choice": "_choice",
     "EncryptionKey": "_encryption",
+    "Guarantee": "accounting",
     "Model": "_model",
     "Participation": "_participation",
     "Plan": "accounting.plan",
@@ -44,6 +49,8 @@ _HOMES = {
     "Ticket": "_tickets",
     "Trace": "trace",
     "choose": "_choice",
+    "encrypt_file": "_state",
+    "load": "_state",
 }
 
 __all__ = [
@@ -101,7 +108,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import submodules on first use, so that ``import dpoco`` costs NumPy and little more."""
+    """Import submodules on first use, so that ``import dpoco`` costs no more than NumPy."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"dpoco.{_HOMES[name]}"), name)
     if name in __all__:

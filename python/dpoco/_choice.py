@@ -30,10 +30,11 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget
 from dpoco.accounting._words import UNPROVED
+from dpoco.accounting.epoch_selector import LARGEST_EXPERTS
 from dpoco.accounting.gaussian import gaussian_mu
-from dpoco.domains import Domain, LpBall, Simplex, VertexSet
+from dpoco.domains import Domain, VertexSet
 from dpoco.errors import CalibrationError
-from dpoco.learners import learner_named
+from dpoco.learners import LEARNERS
 from dpoco.losses import GlmLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 
 # From the most to the least special: what holds for a later one holds for those before.
@@ -48,20 +49,33 @@ _MATRIX = 300  # coordinates up to which learners of records sum matrices
 UNKNOWN = 10**6  # rounds that regret is predicted for where nobody knows how many come
 UPDATES = 1000  # of Frank-Wolfe: enough for its steps 1/(k + 1), and fewer noisy ones
 _LEAST = 1e-100  # margins, as a share of the largest label
-_UNIT = {"context_bound": 1.0, "reward_bound": 1.0}
-_BANDITS = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A learner that fits a problem, and what its regret is predicted from.
 
-    `law` names the law, `numbers` are what its coefficients multiply, `largest` is the largest
-    regret a round there can be. `log_noise` is -ln mu of the budget, None without. `units` are the
-    bounds on data for which this regret is stated: whoever makes the learner names their own.
+    Attributes
+    ----------
+    learner : class
+        The learner.
+    arguments : tuple
+        Its first arguments.
+    law : str
+        Name of the law of its regret.
+    numbers : tuple of float
+        Public numbers that the law's coefficients multiply.
+    largest : float
+        Largest regret per round.
+    log_noise : float or None
+        -ln mu of the budget; None without privacy.
+    options : mapping
+        Its further arguments.
+    units : mapping
+        Bounds on data for which the regret is stated: whoever makes the learner names their own.
     """
 
-    path: str
+    learner: Callable[..., Any]
     arguments: tuple[Any, ...]
     law: str
     numbers: tuple[float, ...]
@@ -70,10 +84,118 @@ class Candidate:
     options: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def path(self) -> str:
+        """Room and class below ``dpoco``."""
+        return f"{self.learner.__module__.split('.')[1]}.{self.learner.__name__}"
+
     def make(self, **more: Any) -> Any:
         """Return the learner."""
-        learner = learner_named(self.path.rpartition(".")[2]).load()
-        return learner(*self.arguments, **{**self.options, **more})
+        return self.learner(*self.arguments, **{**self.options, **more})
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What `choose` is asked: learners answer with candidates, where their class is.
+
+    Attributes
+    ----------
+    arguments : tuple
+        First arguments of learners.
+    horizon : int or None
+        Rounds; None: unknown.
+    budget : Budget or None
+        Budget of all decisions; None: no privacy.
+    law : str
+        First part of the names of laws.
+    sizes : tuple of float
+        Logarithms of the problem's public sizes.
+    largest : float
+        Largest regret per round.
+    """
+
+    arguments: tuple[Any, ...]
+    horizon: int | None
+    budget: Budget | None
+    law: str
+    sizes: tuple[float, ...]
+    largest: float
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the budget has no delta."""
+        return _is_pure(self.budget)
+
+    def candidate(
+        self, learner: Callable[..., Any], options: Mapping[str, Any] | None = None, *,
+        variant: str = "", more: tuple[float, ...] = (),
+    ) -> Candidate:  # fmt: skip
+        """Return a learner with these options; a variant has a law of `more` numbers for itself."""
+        log_rounds, log_noise = math.log(self.horizon or UNKNOWN), None
+        if self.budget is not None:
+            mu = gaussian_mu(self.budget.epsilon, _delta(self.budget, self.horizon))
+            log_noise = -math.log(mu)
+        return Candidate(
+            learner, self.arguments, f"{self.law}/{learner.__name__}{variant}",
+            (1.0, log_rounds, *self.sizes, *more), self.largest, log_noise, options or {},
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RecordProblem(Problem):
+    """Decisions in a convex set, for records.
+
+    Attributes
+    ----------
+    domain, loss
+        The arguments.
+    """
+
+    @property
+    def domain(self) -> Domain:
+        """The decision set."""
+        domain: Domain = self.arguments[0]
+        return domain
+
+    @property
+    def loss(self) -> Loss:
+        """The loss family."""
+        loss: Loss = self.arguments[1]
+        return loss
+
+    @property
+    def plain(self) -> bool:
+        """Whether losses are reported as they are."""
+        return not isinstance(self.loss, GlmLoss) or self.loss.reported == self.loss
+
+    @property
+    def in_l2(self) -> bool:
+        """Whether noise of one size in every direction fits, with a budget that has a delta."""
+        return not self.is_pure and not isinstance(self.domain, VertexSet)
+
+    @property
+    def sums_matrices(self) -> bool:
+        """Whether a learner can sum matrices of this size."""
+        return self.in_l2 and self.domain.dimension <= _MATRIX
+
+
+@dataclass(frozen=True)
+class ExpertProblem(Problem):
+    """Losses of experts, compared with a sequence of few switches.
+
+    Attributes
+    ----------
+    switches : int
+        Number of switches.
+    adversary : str
+        How the losses arise, one of `ADVERSARIES`.
+    gap : float
+        Distance of the best expert's mean loss from the others'; 0: unknown.
+    """
+
+    switches: int
+    adversary: str
+    gap: float
 
 
 def shares(
@@ -265,9 +387,9 @@ def choose(
         raise CalibrationError("; ".join(refusals) or why)
     by_bound = adversary in ADVERSARIES[2:]  # of which nothing was simulated
 
-    def rank(each: Choice) -> float:
-        number = each.regret_bound if by_bound else each.predicted_regret
-        return math.inf if number is None else number
+    def rank(each: Choice) -> list[float]:
+        numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
+        return [math.inf if number is None else number for number in numbers]
 
     return tuple(sorted(found, key=rank))
 
@@ -309,14 +431,6 @@ def _delta(budget: Budget, horizon: int | None) -> float:
     return budget.delta or 0.1 / (horizon or UNKNOWN)
 
 
-def _rounds_and_noise(horizon: int | None, budget: Budget | None) -> tuple[float, float | None]:
-    """Return the logarithms ln T and -ln mu that laws multiply."""
-    log_noise = None
-    if budget is not None:
-        log_noise = -math.log(gaussian_mu(budget.epsilon, _delta(budget, horizon)))
-    return math.log(horizon or UNKNOWN), log_noise
-
-
 def _is_pure(budget: Budget | None) -> bool:
     return budget is not None and budget.delta == 0.0
 
@@ -348,109 +462,61 @@ def candidates(
     if gap > 0.0 and adversary in ADVERSARIES[2:]:
         raise ValueError(f"gap is for losses from a distribution, not for {adversary} losses")
     parts = problem if isinstance(problem, tuple) else (problem,)
+    asked: Problem
     counts = [isinstance(part, int | np.integer) and type(part) is not bool for part in parts]
     if counts == [True]:
-        yield from _of_experts(parts[0], horizon, budget, switches, adversary, gap)
-        return
-    if (switches, adversary, gap) != (0, "stationary", 0.0):
+        played = "experts"
+        asked = _expert_problem(parts[0], horizon, budget, switches, adversary, gap)
+    elif (switches, adversary, gap) != (0, "stationary", 0.0):
         raise ValueError("switches, adversary and gap are for experts: problem is their number")
-    if counts == [True, True]:
-        yield from _of_arms(parts[0], parts[1], horizon, budget)
+    elif counts == [True, True]:
+        played, asked = "arms", _arm_problem(parts[0], parts[1], horizon, budget)
     elif len(parts) == 2 and isinstance(parts[0], Domain) and isinstance(parts[1], Loss):
-        yield from _of_records(parts[0], parts[1], horizon, budget)
+        played, asked = "records", _record_problem(parts[0], parts[1], horizon, budget)
     else:
         raise TypeError(
             "a problem is (domain, loss), the number of experts, or (arms, dimension); got "
             f"{reprlib.repr(problem)}"
         )
+    for entry in LEARNERS:
+        if entry.plays == played:
+            yield from entry.load()._candidates(asked)
 
 
-def _of_records(
+def _record_problem(
     domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None
-) -> Iterator[Candidate]:
+) -> RecordProblem:
     d = domain.dimension
     require_memory({"decisions and gradients": 4.0 * d})
-    name = _NAMES.get(type(loss), "other")
-    shape = "l1" if domain.dual_exponent > 3.0 else "ball"
-    log_rounds, log_noise = _rounds_and_noise(horizon, budget)
-    largest = loss.lipschitz(domain) * domain.diameter() / 2.0
-    reach, plain = 1.0, True
+    largest, reach = loss.lipschitz(domain) * domain.diameter() / 2.0, 1.0
     if isinstance(loss, GlmLoss):
         largest = min(largest, loss.center_regret(domain))
         reach = loss.margin_bound(domain) / getattr(loss, "label_bound", 1.0)
-        plain = loss.reported == loss
-    numbers = (1.0, log_rounds, math.log(d), math.log(max(reach, _LEAST)))
-
-    def candidate(path: str, **options: Any) -> Candidate:
-        law = f"records/{name}/{shape}/{path.rpartition('.')[2]}"
-        if "statistics" in options:
-            law += "/quadratic"
-        return Candidate(path, (domain, loss), law, numbers, largest, log_noise, options)
-
-    if not _is_pure(budget) and not isinstance(domain, VertexSet):
-        if name in ("logistic", "huber") and d <= _MATRIX:
-            yield candidate("oco.NoisyNewton")
-        if name == "squared" and d <= _MATRIX:
-            yield candidate("oco.NoisyFTRL", statistics="quadratic")
-        yield candidate("oco.NoisyFTRL", **({"step_size": "predicted"} if loss.glm else {}))
-        if loss.glm and plain and horizon is not None:
-            yield candidate("frank_wolfe.TreeFrankWolfe", batch=max(1, horizon // UPDATES))
-    l1_ball = isinstance(domain, LpBall) and domain.p == 1.0
-    if plain and horizon is not None and (l1_ball or isinstance(domain, Simplex | VertexSet)):
-        yield candidate("frank_wolfe.PolyhedralFrankWolfe")
+    shape = "l1" if domain.dual_exponent > 3.0 else "ball"
+    law = f"records/{_NAMES.get(type(loss), 'other')}/{shape}"
+    sizes = math.log(d), math.log(max(reach, _LEAST))
+    return RecordProblem((domain, loss), horizon, budget, law, sizes, largest)
 
 
-def _of_experts(
-    experts: int,
-    horizon: int | None,
-    budget: Budget | None,
-    switches: int,
-    adversary: str,
+def _expert_problem(
+    experts: int, horizon: int | None, budget: Budget | None, switches: int, adversary: str,
     gap: float,
-) -> Iterator[Candidate]:
-    positive_int("experts", experts)
+) -> ExpertProblem:  # fmt: skip
+    positive_int("experts", experts, maximum=LARGEST_EXPERTS)
+    require_memory({"losses of all experts": 4.0 * experts})
     if horizon is not None:
         switches = min(switches, horizon - 1)
-    log_rounds, log_noise = _rounds_and_noise(horizon, budget)
-    numbers = (1.0, log_rounds, math.log(experts), math.log1p(switches))
-
-    def candidate(name: str, law: str = "", *more: float, **options: Any) -> Candidate:
-        law, known = f"experts/{name}{law}", (*numbers, *more)
-        return Candidate(f"experts.{name}", (experts,), law, known, 1.0, log_noise, options)
-
-    if switches == 0:
-        yield candidate("EpochSelector")
-    if gap > 0.0:
-        yield candidate("WindowSelector", "/gap", math.log(gap), expected_shifts=switches, gap=gap)
-    else:
-        yield candidate("WindowSelector", expected_shifts=switches)
-    yield candidate("ShiftDetector", expected_shifts=switches)
-    if horizon is None:
-        return
-    if switches == 0 and not _is_pure(budget):
-        yield candidate("PrefixHedge")
-    yield candidate("ObliviousTracker", switches=switches)
-    attack = "adaptive" if adversary == "adaptive" else "oblivious"
-    for noise in ("knorm",) if _is_pure(budget) else ("knorm", "gaussian"):
-        options = {"switches": switches, "noise": noise, "adversary": attack}
-        yield candidate("BatchShare", f"/{noise}", **options)
+    sizes = math.log(experts), math.log1p(switches)
+    return ExpertProblem(
+        (experts,), horizon, budget, "experts", sizes, 1.0, switches, adversary, gap
+    )
 
 
-def _of_arms(
-    arms: int, dimension: int, horizon: int | None, budget: Budget | None
-) -> Iterator[Candidate]:
+def _arm_problem(arms: int, dimension: int, horizon: int | None, budget: Budget | None) -> Problem:
     positive_int("arms", arms)
     positive_int("dimension", dimension)
     if horizon is None:
         raise ValueError("bandits need a horizon: noise depends on the number of rounds")
     require_memory({"coefficients of all arms": 4.0 * arms * dimension})
-    log_rounds, log_noise = _rounds_and_noise(horizon, budget)
-    numbers = (1.0, log_rounds, math.log(dimension), math.log(arms))
-    if dimension <= _BANDITS:
-        problem = (arms, dimension)
-        path, law = "bandits.LinUCB", "arms/LinUCB"
-        yield Candidate(path, problem, law, numbers, 2.0, log_noise, units=_UNIT)
-    if arms <= _BANDITS:
-        path, law = "bandits.HighDimensionalBandit", "arms/HighDimensionalBandit"
-        sparse = (arms, LpBall(dimension, 1.0, 1.0))
-        yield Candidate(path, sparse, law, numbers, 2.0, log_noise, units=_UNIT)
+    sizes = math.log(dimension), math.log(arms)
+    return Problem((arms, dimension), horizon, budget, "arms", sizes, 2.0)

@@ -77,6 +77,7 @@ class Vectors(Family):
     """Learners of generalised linear, linear and quadratic losses."""
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Return the records of a batch, as the learner's rounds take them."""
         from dpoco.losses import QuadraticLoss
 
         d = learner.domain.dimension
@@ -95,6 +96,7 @@ class Experts(Family):
     """Learners whose decision is the index of an expert."""
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 1)
         return (float_array("losses", batch[0], (None, learner.experts)),)
 
@@ -103,6 +105,7 @@ class Nets(Family):
     """The learner of Lipschitz losses: arrays of losses on its net, or functions of points."""
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 1)
         return (learner.on_net(batch[0]),)
 
@@ -116,20 +119,24 @@ class Bandits(Family):
     contextual = True
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 2)
         contexts = float_array("contexts", batch[0], (None, learner.dimension))
         return contexts, float_array("rewards", batch[1], (contexts.shape[0], learner.arms))
 
     def rows(self, parts: Parts, releases: NDArray[Any] | None) -> Parts:
+        """Return what is digested of these records."""
         contexts, rewards = parts
         assert releases is not None
         return contexts, rewards[np.arange(rewards.shape[0]), releases][:, None]
 
     def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+        """Play the rounds, and return what they release."""
         actions: NDArray[np.int64] = learner.run(*parts, persons=people).actions
         return actions
 
     def arrival(self, learner: Any, record: tuple[Any, ...]) -> Parts:
+        """Return the record of a ticket, of one round."""
         _expect(record or (math.nan,), 1)  # none at all: the reward never came
         return (float_array("reward", record or (math.nan,), (1,)),)
 
@@ -140,10 +147,12 @@ class Sums(Family):
     answers = True
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Return the records of a batch, as the learner's rounds take them."""
         _expect(batch, 1)
         return (float_array("values", batch[0], (None, learner.plan.mechanism.summand.size)),)
 
     def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+        """Play the rounds, and return what they release."""
         sums: FloatArray = learner.run(*parts)
         return sums
 
@@ -157,9 +166,11 @@ class Answers(Family):
         self._width = width
 
     def present(self, release: Any) -> Any:
+        """Return one release as the learner itself would."""
         return bool(release) if self is _QUERIES else int(release)
 
     def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Return the records of a batch, as the learner's rounds take them."""
         width = self._width(learner)
         if width is not None:
             _expect(batch, 1)
@@ -169,6 +180,7 @@ class Answers(Family):
         return values, float_array("thresholds", thresholds, values.shape)
 
     def play(self, learner: Any, parts: Parts, people: bytes) -> NDArray[Any]:
+        """Play the rounds, and return what they release."""
         rounds = parts[0].shape[0]
         left = learner.horizon - learner.round
         if rounds > left:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._calibrated import Certified
+from dpoco._choice import Candidate
 from dpoco._participation import Digests, Limiter, Participation
 from dpoco._state import check_writable, is_own
 from dpoco._tickets import Delayed
@@ -49,6 +50,11 @@ class OnlineLearner(Certified, Delayed):
         # A class that others derived may have methods of its own in between.
         if is_own(type(self)) and not self._raises and self._limiter is None:
             self._direct = self._plain_parts()
+
+    @classmethod
+    def _candidates(cls, problem: Any) -> Iterator[Candidate]:
+        """Yield this learner, with options, if `choose` may take it for the problem."""
+        yield from ()
 
     def _plain_parts(self) -> int:
         """Return how many arguments of `observe` the engine takes as they come; 0: none."""

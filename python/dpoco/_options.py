@@ -14,10 +14,10 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Option", "constructor_options"]
+__all__ = ["SENTENCES", "Option", "argument_options", "constructor_options"]
 
 # One sentence for every argument that commands take.
-_SENTENCES = {
+SENTENCES = {
     "adversary": "Losses that the regret bound is for; privacy does not depend on it.",
     "alarms": "Number of alarms that are answered; the noise grows with it.",
     "arm_learner": "How an arm learns; auto has the smaller predicted error.",
@@ -135,17 +135,18 @@ class Option:
 
 def constructor_options(constructed: type) -> dict[str, Option]:
     """Return every argument of a class's constructor, in order."""
-    return _arguments(constructed.__init__)  # type: ignore[misc]  # of the class, not an object
+    return argument_options(constructed.__init__)  # type: ignore[misc]  # of the class
 
 
 @cache
-def _arguments(constructor: Callable[..., None]) -> dict[str, Option]:
-    hints = get_type_hints(constructor, include_extras=True)
-    _, *arguments = inspect.signature(constructor).parameters.values()
+def argument_options(function: Callable[..., Any]) -> dict[str, Option]:
+    """Return every argument of a function but the first, in order."""
+    hints = get_type_hints(function, include_extras=True)
+    _, *arguments = inspect.signature(function).parameters.values()
     found = {}
     for argument in arguments:
         hint = hints.get(argument.name, str)
-        sentence = _SENTENCES.get(argument.name, "")
+        sentence = SENTENCES.get(argument.name, "")
         if get_origin(hint) is Annotated:
             hint, sentence, *_ = get_args(hint)
         types, choices = _types(hint)

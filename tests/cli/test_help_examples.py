@@ -8,7 +8,7 @@ import shlex
 import pytest
 import typer
 
-from dpoco.cli._app import app
+from dpoco.cli._app import app, load_command
 
 
 def leaves(command, *names):
@@ -17,7 +17,8 @@ def leaves(command, *names):
         return {names: command}
     found = {}
     for name in command.list_commands(None):
-        found.update(leaves(command.get_command(None, name), *names, name))
+        own = command.get_command(None, name) if names else load_command(name)
+        found.update(leaves(own, *names, name))
     return found
 
 

@@ -12,14 +12,23 @@ from dpoco.accounting import Budget, sum_release
 from dpoco.journal import Journal
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli_reference.md"
-PLAYED = ("--learners", "noisy-ftrl", "--epsilons", "1", "--repeats", 1, "--no-figure")
+PLAYED = (
+    "--learners",
+    "noisy-ftrl",
+    "--epsilons",
+    "1",
+    "--set",
+    "repeats=1",
+    "--set",
+    "figure=false",
+)
 
-TABLE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10", "--horizon", 200)
+TABLE = ("events.csv", "--label", "alarm", "--range", "0:10", "--horizon", 200)
 # Command line: its schema.
 PRINTED = {
-    ("run", *TABLE, "--no-figure", "--json"): "dpoco.run-report/1",
+    ("run", *TABLE, "--set", "figure=false", "--json"): "dpoco.run-report/1",
     ("run", *TABLE, "--learner", "sufficient-statistics", "--loss", "squared", "--range",
-     "alarm=0:1", "--no-figure",
+     "alarm=0:1", "--set", "figure=false",
      "--json"): "dpoco.fit-report/1",
     ("compare", *TABLE, *PLAYED, "--json"): "dpoco.comparison/1",
     ("plan", "noisy-ftrl", "--horizon", 1000, "--dimension", 3, "--json"): "dpoco.plan/1",
@@ -29,7 +38,7 @@ PRINTED = {
     ("explain", "guarantee.json", "--json"): "dpoco.explanation/1",
     ("verify", "guarantee.json", "--json"): "dpoco.verification/1",
     ("publish", "state", "--like", "model.json", "--to", "new.json", "--json"): "dpoco.model/1",
-    ("predict", "model.json", "--data", "events.csv", "--json"): "dpoco.predictions/1",
+    ("predict", "model.json", "events.csv", "--json"): "dpoco.predictions/1",
     ("journal", "status", "a.journal", "--json"): "dpoco.journal/1",
     ("audit", "noisy-max", "--trials", 300, "--json"): "dpoco.audit/2",
     ("audit", "continual-sum", "--one-run", "--epsilon", 4, "--horizon", 1000, "--dimension", 300,
@@ -56,7 +65,16 @@ def test_json_names_its_schema(invoke, table, command, schema):
     stated = sum_release.guarantee(parameters, budget=Budget(0.5, 1e-7))
     (table.parent / "guarantee.json").write_text(stated.to_json())
     if command[0] in ("publish", "predict"):
-        kept = ("--checkpoint", "state", "--decision", "model.json", "--no-figure", "--quiet")
+        kept = (
+            "--checkpoint",
+            "state",
+            "--decision",
+            "model.json",
+            "--set",
+            "figure=false",
+            "--set",
+            "quiet=true",
+        )
         invoke("run", *TABLE, *kept, code=4)  # of 400 rows, 200
     with Journal("a.journal"):
         pass
@@ -79,4 +97,4 @@ def test_no_command_is_left_out():
     from dpoco.cli._app import app
 
     names = set(typer.main.get_command(app).list_commands(None))
-    assert names - {"serve"} == {command[0] for command in PRINTED}  # it prints nothing
+    assert names - {"init", "serve"} == {command[0] for command in PRINTED}  # they print nothing

@@ -11,8 +11,8 @@ import pytest
 
 from dpoco.evaluation import RunReport
 
-FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
-QUICK = ("--repeats", 2, "--seed", 5, "--no-figure")
+FILE = ("events.csv", "--label", "alarm", "--range", "0:10")
+QUICK = ("--set", "repeats=2", "--set", "seed=5", "--set", "figure=false")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_other_learners_of_records(table, tmp_path, learner, answer):
     ["prefix-hedge", "epoch-selector", "shift-detector", "oblivious-tracker", "batch-share"],
 )
 def test_learners_of_experts(losses, invoke, learner, report_of):
-    options = ("--data", "losses.csv", "--loss-range", "0,2", "--learner", learner)
+    options = ("losses.csv", "--set", "loss-range=0,2", "--learner", learner)
     result = invoke("run", *options, *QUICK, "--epsilon", 20, "--delta", 1e-4)
     assert "300 rounds x 3 experts" in result.stdout
     report = RunReport.from_dict(report_of())
@@ -50,13 +50,16 @@ def test_learners_of_experts(losses, invoke, learner, report_of):
     ("learner", "columns"),
     [
         ("noisy-ftrl", FILE),
-        ("prefix-hedge", ("--data", "events.csv")),
+        ("prefix-hedge", ("events.csv",)),
         ("linucb", (*FILE, "--epsilon", 40)),
     ],
 )
 def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report_of):
     common = ("run", *columns, *QUICK, "--learner", learner)
-    plain, told = invoke(*common, "--out", "a"), invoke(*common, "--out", "b", "--progress")
+    plain, told = (
+        invoke(*common, "--out", "a"),
+        invoke(*common, "--out", "b", "--set", "progress=true"),
+    )
     assert plain.stderr == ""
     lines = [line.split() for line in told.stderr.splitlines()]
     heading = " ".join(told.stderr.splitlines()[0].split())
@@ -71,13 +74,17 @@ def test_lines_of_progress_change_no_bit(table, invoke, learner, columns, report
 
 
 def test_any_option_of_the_constructor_reaches_the_learner(table, tmp_path, answer):
-    given = ("--option", "step-size=0.25", "--option", "numerics=lattice", "--option", "batch=3")
+    given = ("--set", "step-size=0.25", "--set", "numerics=lattice", "--set", "batch=3")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
-    assert report.settings["command"]["option"] == [word for word in given if "=" in word]
+    assert report.settings["command"]["option"] == {
+        "step_size": "0.25",
+        "numerics": "lattice",
+        "batch": "3",
+    }
     found = {name: report.parameters[name] for name in ("step_size", "numerics", "batch")}
     assert found == {"step_size": 0.25, "numerics": "lattice", "batch": 3}
     # Without its usual step.
-    given = ("--loss", "squared", "--range", "alarm=0:1", "--option", "statistics=quadratic")
+    given = ("--loss", "squared", "--range", "alarm=0:1", "--set", "statistics=quadratic")
     report = RunReport.from_dict(answer("run", *FILE, *QUICK, "--learner", "noisy-ftrl", *given))
     assert report.parameters["step_size"] is None
 
@@ -88,7 +95,7 @@ def test_a_file_on_the_command_line_wins_over_that_of_a_configuration(table, inv
     invoke("run", "events.csv", "--label", "alarm", *ranges, *QUICK)
     invoke("run", "--config", "results/report.json", "next.csv", "--range", "heat=0:20", *QUICK)
     told = report_of()["settings"]["command"]
-    assert (told["data"], told["range"]) == ("next.csv", None)
+    assert (told["data"], told["range"][-1]) == ("next.csv", "heat=0:20")
     assert report_of()["stream"]["ranges"]["heat"] == [0.0, 20.0]
 
 
@@ -96,19 +103,19 @@ def test_a_configuration_in_toml(table, tmp_path, answer):
     if sys.version_info < (3, 11):
         pytest.skip("TOML needs Python 3.11")
     (tmp_path / "run.toml").write_text(
-        'data = "events.csv"\nlabel = "alarm"\nfeature-range = ["0,10"]\nlearner = "noisy-ftrl"\n'
+        'data = "events.csv"\nlabel = "alarm"\nrange = ["0:10"]\nlearner = "noisy-ftrl"\n'
         "epsilon = 2.5\nrepeats = 2\nseed = 5\nfigure = false\n"
     )
-    record = answer("run", "--config", "run.toml", "--no-figure")
+    record = answer("run", "--config", "run.toml", "--set", "figure=false")
     assert record["settings"]["epsilon"] == 2.5
-    assert record["settings"]["command"]["feature_range"] == ["0,10"]
+    assert record["settings"]["command"]["range"] == ["0:10"]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("a.json", '{"epsilonn": 1}', "did you mean 'epsilon'"),
-        ("a.json", "[1]", "options by name"),
+        ("a.json", "[1]", "settings by name"),
         ("a.json", "{", "not a JSON file"),
         pytest.param("a.json", '{"epsilon": ' + "[" * 100_000, "not a JSON file", id="deep"),
         ("a.json", '{"epsilon": {"x": 1}}', "not a table"),
@@ -124,7 +131,17 @@ def test_bad_configurations(tmp_path, monkeypatch, name, text, message, refused)
 
 
 def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_path):
-    common = ("compare", *FILE, "--epsilons", "2,8", "--repeats", 2, "--seed", 1, "--json")
+    common = (
+        "compare",
+        *FILE,
+        "--epsilons",
+        "2,8",
+        "--set",
+        "repeats=2",
+        "--set",
+        "seed=1",
+        "--json",
+    )
     record = json.loads(invoke(*common, "--learners", "noisy-ftrl,comw").stdout)
     assert record["schema"] == "dpoco.comparison/1"
     assert (tmp_path / "results" / "comparison.png").read_bytes().startswith(b"\x89PNG")
@@ -139,16 +156,17 @@ def test_compare_is_at_equal_privacy_and_rows_stand_alone(table, invoke, tmp_pat
         assert row["regrets"][0] == pytest.approx(
             400 * (row["average_losses"][0] - record["comparator"]["average_loss"])
         )
-    alone = json.loads(invoke(*common, "--learners", "comw", "--no-figure").stdout)
+    alone = json.loads(invoke(*common, "--learners", "comw", "--set", "figure=false").stdout)
     assert alone["rows"][0] == record["rows"][1]
-    text = invoke(*common[:-1], "--learners", "comw", "--no-figure").stdout
+    text = invoke(*common[:-1], "--learners", "comw", "--set", "figure=false").stdout
     assert f"{alone['rows'][0]['average_loss']:.4f}" in text
 
 
 def test_compare_of_experts(losses, invoke):
     result = invoke(
-        "compare", "--data", "losses.csv", "--loss-range", "0,2", "--learners",
-        "prefix-hedge,batch-share", "--epsilons", 20, "--repeats", 2, "--no-figure", "--json",
+        "compare", "losses.csv", "--set", "loss-range=0,2", "--learners",
+        "prefix-hedge,batch-share", "--epsilons", 20, "--set", "repeats=2",
+        "--set", "figure=false", "--json",
     )  # fmt: skip
     record = json.loads(result.stdout)
     assert record["comparator"]["average_loss"] == pytest.approx(losses[:, 0].mean(), rel=1e-5)

@@ -187,7 +187,7 @@ def test_every_field_is_validated(name, value, tmp_path, monkeypatch, refused):
         Model.from_dict(record)
     (tmp_path / "m.json").write_text(json.dumps(record).replace("Infinity", "1e400"))
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
-    refused("predict", "m.json", "--data", "t.csv")
+    refused("predict", "m.json", "t.csv")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_texts_that_are_no_model(edit, tmp_path, monkeypatch, refused):
     Model.of(learner, stream, "y").save("m.json")
     (tmp_path / "m.json").write_text(edit((tmp_path / "m.json").read_text()))
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
-    refused("predict", "m.json", "--data", "t.csv")
+    refused("predict", "m.json", "t.csv")
 
 
 def test_a_checksum_does_not_vouch_for_a_guarantee(tmp_path):

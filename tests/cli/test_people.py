@@ -8,7 +8,8 @@ import pytest
 import dpoco
 from dpoco.datasets import read_people
 
-ROUNDS, RULE = 300, ("--rounds-per-person", 5, "--separation", 3)
+ROUNDS, RULE = 300, ("--rounds-per-person", 5, "--set", "separation=3")
+PLANNED = ("--rounds-per-person", 5, "--separation", 3)
 NAMES = [f"visitor-{n}" for n in np.random.default_rng(3).integers(0, 20, ROUNDS)]
 
 
@@ -20,8 +21,8 @@ def visits(tmp_path, monkeypatch):
     rows = zip(NAMES, values.tolist(), strict=True)
     lines = [f"{name},{a},{b},{int(a > b)}" for name, (a, b) in rows]
     (tmp_path / "visits.csv").write_text("\n".join(["who,a,b,paid", *lines]))
-    table = ("--data", "visits.csv", "--label", "paid", "--feature-range", "-1,1")
-    return (*table, "--seed", 1, "--no-figure", "--repeats", 1)
+    table = ("visits.csv", "--label", "paid", "--range", "-1:1")
+    return (*table, "--set", "seed=1", "--set", "figure=false", "--set", "repeats=1")
 
 
 def admitted():
@@ -39,7 +40,7 @@ def admitted():
 def test_a_run_is_private_for_people_and_keeps_to_their_rule(visits, invoke, report_of, tmp_path):
     asked = ("run", *visits, "--learner", "noisy-ftrl", *RULE, "--person", "who")
     result = invoke(*asked, "--checkpoint", "state")
-    assert "Protected:  one person" in result.stdout
+    assert "for one person with at most 5 rounds, any two at least 3 apart" in result.stdout
     assert "plays records beyond the rule as empty ones" in result.stdout
     record = report_of()
     assert record["guarantee"]["person"] == [5, 3]
@@ -64,17 +65,27 @@ def test_a_run_is_private_for_people_and_keeps_to_their_rule(visits, invoke, rep
 
 
 def test_a_checkpoint_goes_on_with_the_same_rule_only(visits, invoke, refused):
-    asked = ("run", *visits, "--learner", "noisy-ftrl", *RULE, "--person", "who", "--quiet")
+    asked = (
+        "run",
+        *visits,
+        "--learner",
+        "noisy-ftrl",
+        *RULE,
+        "--person",
+        "who",
+        "--set",
+        "quiet=true",
+    )
     keep = ("--checkpoint", "state")
     invoke(*asked, *keep, "--horizon", 2 * ROUNDS)
     invoke(*asked, *keep, "--resume")
-    assert "participation: repeat" in refused(*asked, *keep, "--resume", "--separation", 4)
+    assert "participation: repeat" in refused(*asked, *keep, "--resume", "--set", "separation=4")
     assert dpoco.load("state").round == 2 * ROUNDS
 
 
 def test_streams_of_nobody_are_not_enforced_and_say_so(invoke, report_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    stream = ("--stream", "pollsters", "--repeats", 1, "--no-figure", "--seed", 1)
+    stream = ("pollsters", "--set", "repeats=1", "--set", "figure=false", "--set", "seed=1")
     text = invoke("run", "--learner", "prefix-hedge", *stream, *RULE).stdout
     assert "nobody enforces the rule" in text
     assert report_of()["guarantee"]["person"] == [5, 3]
@@ -98,7 +109,7 @@ def test_a_comparison_enforces_what_a_file_says(visits, answer):
 
 def test_a_plan_is_for_all_rounds_of_a_person(answer):
     size = ("--horizon", 10_000, "--dimension", 4)
-    one, all_ = (answer("plan", "noisy-ftrl", *size, *more) for more in ((), RULE))
+    one, all_ = (answer("plan", "noisy-ftrl", *size, *more) for more in ((), PLANNED))
     assert all_["guarantee"]["person"] == [5, 3]
     assert all_["guarantee"]["epsilon"] == pytest.approx(one["guarantee"]["epsilon"], rel=1e-5)
     assert all_["noise"]["scale"] > 2.5 * one["noise"]["scale"]

@@ -10,7 +10,7 @@ from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
-from dpoco.cli._plan_report import of_records, standard_problem
+from dpoco.cli._plan_report import plan_records, standard_problem
 from dpoco.learners import learner_named
 
 MOST_WORK = 7_000_000  # 5.8 million: a handful of calibrations find the smallest useful horizon
@@ -65,7 +65,7 @@ def test_text_says_whether_memory_grows(invoke, loss, grows):
 @pytest.mark.parametrize("loss", ["linear", "squared", "logistic", "huber", "general"])
 def test_problems_have_unit_diameter_and_slope(learner, domain, loss):
     entry = learner_named(learner)
-    problem = of_records(entry, 4, loss, domain)
+    problem = plan_records(entry, 4, loss, domain)
     parameters = entry.load()._accountant.calibrate(
         *problem.arguments, horizon=10**5, budget=Budget(1.0, 1e-6)
     )

@@ -11,12 +11,12 @@ import dpoco
 from dpoco.evaluation import SCHEMA, RunReport
 
 SECRET = hashlib.sha256(b"secret").digest()
-FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
+FILE = ("events.csv", "--label", "alarm", "--range", "0:10")
 
 
 def test_report_on_a_file(table, invoke, tmp_path, report_of):
     named = ("--learner", "tree-frank-wolfe")
-    result = invoke("run", *FILE, *named, "--repeats", 3, "--seed", 5)
+    result = invoke("run", *FILE, *named, "--set", "repeats=3", "--set", "seed=5", "--full")
     assert result.stderr == ""
     text = result.stdout
     for expected in (
@@ -35,14 +35,14 @@ def test_report_on_a_file(table, invoke, tmp_path, report_of):
 
 
 def test_json_schema(table, invoke, report_of):
-    invoke("run", *FILE, "--repeats", 2, "--seed", 5, "--out", "o")
+    invoke("run", *FILE, "--set", "repeats=2", "--set", "seed=5", "--out", "o")
     record = report_of("o")
     assert record["schema"] == SCHEMA
     assert set(record) == {
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
         "guarantee_text", "noise", "private", "nonprivate", "best_fixed", "best_constant",
         "curves", "versions", "timing", "first_round", "others", "rows",
-        "nonprivate_records",
+        "nonprivate_records", "accuracy",
     }  # fmt: skip
     assert record["versions"]["dpoco"] == dpoco.__version__
     settings, command = record["settings"], record["settings"]["command"]
@@ -50,7 +50,7 @@ def test_json_schema(table, invoke, report_of):
     assert (settings["horizon"], settings["repeats"], settings["seed"]) == (400, 2, 5)
     assert command["data"] == "events.csv"
     assert command["label"] == "alarm"
-    assert command["feature_range"] == ["0,10"]
+    assert command["range"] == ["0:10"]
     assert command["delta"] is None
     assert record["stream"]["feature_names"] == ["speed", "heat", "load", "constant"]
     assert record["domain"] == {"type": "LpBall", "dimension": 4, "p": 2.0, "radius": 8.0}
@@ -65,13 +65,13 @@ def test_json_schema(table, invoke, report_of):
 
 
 def test_json_alone_on_standard_output(table, invoke, report_of):
-    result = invoke("run", *FILE, "--seed", 5, "--json")
+    result = invoke("run", *FILE, "--set", "seed=5", "--json")
     assert json.loads(result.stdout) == report_of()
     assert result.stderr == ""
 
 
 def test_quiet_prints_nothing(table, invoke, tmp_path):
-    result = invoke("run", *FILE, "--quiet")
+    result = invoke("run", *FILE, "--set", "quiet=true")
     assert result.output == ""
     assert (tmp_path / "results" / "report.json").exists()
 
@@ -79,7 +79,18 @@ def test_quiet_prints_nothing(table, invoke, tmp_path):
 @pytest.mark.parametrize("p", ["1", "1.5", "2", "4", "inf"])
 def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, report_of):
     # Records of the cube, no longer than the bound: the learner must see them as they are.
-    invoke("run", *FILE, "--p", p, "--feature-bound", 2, "--no-figure", "--seed", 1)
+    invoke(
+        "run",
+        *FILE,
+        "--set",
+        f"p={p}",
+        "--set",
+        "feature-bound=2",
+        "--set",
+        "figure=false",
+        "--set",
+        "seed=1",
+    )
     record = report_of()
     stream = dpoco.datasets.load_file(
         "events.csv", label="alarm", scaling=dpoco.datasets.PublicScaling(0.0, 10.0)
@@ -96,23 +107,26 @@ def test_geometries_declare_bounds_that_clip_nothing_further(table, invoke, p, r
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--sum-method", "tree"], {"sum_method": "tree"}),
-        (["--noise", "generalized_gaussian"], {"noise": "generalized_gaussian"}),
-        (["--step-scale", "2", "--batch", "4"], {"step_scale": 2.0, "batch": 4, "pushes": 100}),
+        (["--set", "sum-method=tree"], {"sum_method": "tree"}),
+        (["--set", "noise=generalized_gaussian"], {"noise": "generalized_gaussian"}),
+        (
+            ["--set", "step-scale=2", "--set", "batch=4"],
+            {"step_scale": 2.0, "batch": 4, "pushes": 100},
+        ),
         (["--horizon", "4000"], {"horizon": 4000, "batch": 4}),
         (["--horizon", "100"], {"horizon": 100, "batch": 1}),
     ],
 )
 def test_options_reach_the_learner(table, invoke, options, expected, report_of):
     named = ("--learner", "tree-frank-wolfe", *options)
-    invoke("run", *FILE, *named, "--repeats", 1, "--seed", 1, "--no-figure")
+    invoke("run", *FILE, *named, "--set", "repeats=1", "--set", "seed=1", "--set", "figure=false")
     parameters = report_of()["parameters"]
     assert {name: parameters[name] for name in expected} == expected
 
 
 def test_budget_radius_and_bound_reach_the_learner(table, invoke, report_of):
-    options = ("--epsilon", 3, "--delta", 1e-7, "--radius", 2.5, "--feature-bound", 0.5)
-    invoke("run", *FILE, *options, "--no-figure")
+    options = ("--epsilon", 3, "--delta", 1e-7, "--set", "radius=2.5", "--set", "feature-bound=0.5")
+    invoke("run", *FILE, *options, "--set", "figure=false")
     record = report_of()
     assert record["guarantee"]["delta"] == 1e-7
     assert record["guarantee"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
@@ -122,8 +136,8 @@ def test_budget_radius_and_bound_reach_the_learner(table, invoke, report_of):
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 def test_regression_losses_scale_labels_by_their_declared_range(table, invoke, loss, report_of):
-    options = ("--label", "heat", "--label-range", "0,10", "--loss", loss, "--no-figure")
-    invoke("run", "--data", "events.csv", "--feature-range", "0,10", *options)
+    options = ("--label", "heat", "--range", "heat=0:10", "--loss", loss, "--set", "figure=false")
+    invoke("run", "events.csv", "--range", "0:10", *options)
     record = report_of()
     assert record["stream"]["task"] == "regression"
     labels = np.genfromtxt("events.csv", delimiter=",", names=True)["heat"] / 5.0 - 1.0
@@ -135,18 +149,18 @@ def test_label_range_maps_codes_to_events(table, invoke, tmp_path, report_of):
     text = table.read_text().splitlines()
     coded = [text[0]] + [line[:-1] + ("2" if line.endswith("1") else "1") for line in text[1:]]
     (tmp_path / "coded.csv").write_text("\n".join(coded))
-    common = ("--feature-range", "0,10", "--seed", 1, "--no-figure", "--label", "alarm")
-    invoke("run", "--data", "events.csv", *common, "--out", "a")
-    coded_options = ("--data", "coded.csv", "--label-range", "1,2", "--out", "b")
+    common = ("--range", "0:10", "--set", "seed=1", "--set", "figure=false", "--label", "alarm")
+    invoke("run", "events.csv", *common, "--out", "a")
+    coded_options = ("coded.csv", "--range", "alarm=1:2", "--out", "b")
     invoke("run", *coded_options, *common)
     assert report_of("a")["summary"] == report_of("b")["summary"]
 
 
 def test_columns_have_ranges_of_their_own(table, invoke, report_of):
-    options = ("--features", "heat, speed", "--feature-range", "0,10", "--no-intercept")
+    options = ("--features", "heat, speed", "--range", "0:10", "--set", "intercept=false")
     invoke(
-        "run", "--data", "events.csv", "--label", "alarm", *options,
-        "--feature-range", "speed=0,20", "--no-figure",
+        "run", "events.csv", "--label", "alarm", *options,
+        "--range", "speed=0:20", "--set", "figure=false",
     )  # fmt: skip
     stream = report_of()["stream"]
     assert stream["feature_names"] == ["heat", "speed"]
@@ -156,7 +170,7 @@ def test_columns_have_ranges_of_their_own(table, invoke, report_of):
 def test_shuttle_is_the_default(tmp_path, answer):
     if sys.version_info < (3, 11):
         pytest.skip("the river that bundles the stream needs Python 3.11")
-    record = answer("run", "--seed", 1, "--out", tmp_path)
+    record = answer("run", "--set", "seed=1", "--out", tmp_path)
     assert record["stream"]["name"] == "shuttle"
     assert record["parameters"]["horizon"] == 49_097
     assert record["settings"]["repeats"] == 10
@@ -164,9 +178,14 @@ def test_shuttle_is_the_default(tmp_path, answer):
 
 
 def test_noise_dominating_is_a_note(table, invoke):
-    result = invoke("run", *FILE, "--epsilon", 0.001, "--no-figure", "--repeats", 3)
+    result = invoke("run", *FILE, "--epsilon", 0.001, "--set", "figure=false", "--set", "repeats=3")
     assert result.stderr.count("note: noise dominates") == 1
-    assert invoke("run", *FILE, "--epsilon", 0.001, "--no-figure", "--quiet").output == ""
+    assert (
+        invoke(
+            "run", *FILE, "--epsilon", 0.001, "--set", "figure=false", "--set", "quiet=true"
+        ).output
+        == ""
+    )
 
 
 def test_missing_matplotlib_costs_only_the_figure(table, invoke, tmp_path, monkeypatch):
@@ -179,7 +198,7 @@ def test_missing_matplotlib_costs_only_the_figure(table, invoke, tmp_path, monke
 
 def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, report_of):
     monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
-    common = ("run", *FILE, "--seed", 3, "--no-figure", "--checkpoint")
+    common = ("run", *FILE, "--set", "seed=3", "--set", "figure=false", "--checkpoint")
     invoke(*common, "whole")
     assert dpoco.load("whole").round == 400
 
@@ -201,21 +220,27 @@ def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, re
     assert "--resume" in refused(*common, "state")
     more = refused(*common, "state", "--resume", "--epsilon", 4)
     assert "of epsilon = 1, differs in its plan: repeat the options" in more
-    resumed = invoke(*common, "state", "--resume", "--skip-played")
+    resumed = invoke(*common, "state", "--resume", "--set", "skip-played=true")
     assert "continued after round 150" in resumed.stdout
-    assert "rows: 150 skipped, 250 played, 0 left out beyond the horizon" in resumed.stdout
+    assert "Rows left out: 150 were played before." in resumed.stdout
     assert report_of()["first_round"] == 150
     assert report_of()["rows"]["skipped"] == 150
     assert np.array_equal(dpoco.load("state").last_decision, dpoco.load("whole").last_decision)
-    for more in ((), ("--skip-played",)):
+    for more in (
+        (),
+        (
+            "--set",
+            "skip-played=true",
+        ),
+    ):
         assert "the horizon of 400 rounds is used up: no row is played" in refused(
             *common, "state", "--resume", *more
         )
 
 
 def test_a_stream_without_an_end(table, invoke):
-    common = ("run", *FILE, "--no-figure", "--checkpoint", "state")
-    invoke(*common, "--horizon", "unknown", "--seed", 1)
+    common = ("run", *FILE, "--set", "figure=false", "--checkpoint", "state")
+    invoke(*common, "--horizon", "unknown", "--set", "seed=1")
     first = dpoco.load("state")
     assert first.horizon == 10**12
     assert first.plan.batch < 100  # it has learned: its first decision is not for ever
@@ -229,7 +254,7 @@ def test_a_stream_without_an_end(table, invoke):
 def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, refused):
     monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
     key, path = dpoco.EncryptionKey(SECRET), table.with_name("state")
-    common = ("run", *FILE, "--no-figure", "--checkpoint", "state", "--horizon", 800)
+    common = ("run", *FILE, "--set", "figure=false", "--checkpoint", "state", "--horizon", 800)
     monkeypatch.setenv("DPOCO_KEY", SECRET.hex())
     invoke(*common)
     assert dpoco.load(path, key=key).round == 400
@@ -267,7 +292,18 @@ def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, r
 
 @pytest.mark.parametrize("learner", ["noisy-ftrl", "tree-frank-wolfe", "noisy-newton"])
 def test_auto_goes_on_with_what_was_saved(table, invoke, learner, report_of):
-    common = ("run", *FILE, "--seed", 3, "--no-figure", "--horizon", 800, "--checkpoint", "state")
+    common = (
+        "run",
+        *FILE,
+        "--set",
+        "seed=3",
+        "--set",
+        "figure=false",
+        "--horizon",
+        800,
+        "--checkpoint",
+        "state",
+    )
     invoke(*common, "--learner", learner)
     resumed = invoke(*common, "--resume")
     assert dpoco.load("state").round == 800
@@ -278,15 +314,15 @@ def test_auto_goes_on_with_what_was_saved(table, invoke, learner, report_of):
 
 
 def test_what_is_chosen_follows_the_problem(table, invoke, report_of):
-    common = ("--no-figure", "--repeats", 1, "--seed", 1)
+    common = ("--set", "figure=false", "--set", "repeats=1", "--set", "seed=1")
     file = (*FILE, "--range", "alarm=-1:1")
     for loss, first in (("logistic", "Newton"), ("squared", "statistics='quadratic'")):
         invoke("run", *file, *common, "--loss", loss, "--horizon", 10**5)
         settings = report_of()["settings"]
         assert first in settings["chosen"]
         assert "expected regret" in settings["chosen"]
-    text = invoke("run", "--stream", "pollsters", *common, "--switches", 3).stdout
-    assert "auto: dpoco.experts.WindowSelector, expected_shifts=3: expected regret " in text
+    text = invoke("run", "pollsters", *common, "--set", "switches=3").stdout
+    assert "auto: dpoco.experts.WindowSelector, expected_shifts=3\n" in text
 
 
 def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
@@ -294,9 +330,9 @@ def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
     first, second = "hour0.csv", "hour1.csv"
     table.with_name(first).write_text("".join([header, *lines[:80]]))
     table.with_name(second).write_text("".join([header, *lines[80:200]]))
-    common = (*FILE[2:], "--seed", 3, "--no-figure", "--checkpoint", "state")
-    invoke("run", "--data", first, *common, "--horizon", 150)
-    result = invoke("run", "--data", second, *common, "--resume", "--quiet", code=4)
+    common = (*FILE[1:], "--set", "seed=3", "--set", "figure=false", "--checkpoint", "state")
+    invoke("run", first, *common, "--horizon", 150)
+    result = invoke("run", second, *common, "--resume", "--set", "quiet=true", code=4)
     assert result.output == (
         "error: 50 rows were not played: the horizon of 150 rounds is used up\n"
     )
@@ -307,13 +343,13 @@ def test_rows_beyond_the_horizon_are_counted(table, invoke, report_of):
     for more in ((), ("--learner", "sufficient-statistics", "--loss", "squared", "--range",
                       "alarm=0:1"),
                  ("--learner", "linucb"),
-                 ("--learner", "lipschitz", "--label-range", "0,1")):  # fmt: skip
-        scaled = () if "lipschitz" in more else ("--feature-range", "0,10")
-        result = invoke("run", *FILE[:4], *scaled, "--horizon", 100, "--seed", 1, "--no-figure",
-                        "--repeats", 1, *more)  # fmt: skip
-        assert "rows: 0 skipped, 100 played, 300 left out beyond the horizon" in result.stdout
-    result = invoke("compare", *FILE, "--horizon", 100, "--learners", "noisy-ftrl", "--repeats", 1,
-                    "--epsilons", 1, "--no-figure")  # fmt: skip
+                 ("--learner", "lipschitz", "--range", "alarm=0:1")):  # fmt: skip
+        scaled = () if "lipschitz" in more else ("--range", "0:10")
+        result = invoke("run", *FILE[:3], *scaled, "--horizon", 100, "--set", "seed=1",
+                        "--set", "figure=false", "--set", "repeats=1", *more)  # fmt: skip
+        assert "300 are beyond the horizon" in result.stdout
+    result = invoke("compare", *FILE, "--horizon", 100, "--learners", "noisy-ftrl",
+                    "--set", "repeats=1", "--epsilons", 1, "--set", "figure=false")  # fmt: skip
     assert "100 rounds, 1 runs each; 300 rows left out beyond the horizon" in result.stdout
 
 
@@ -323,23 +359,38 @@ def test_without_shuttle_the_phishing_stream_is_played(capfd, tmp_path, monkeypa
     from dpoco.cli import main
 
     out = tmp_path / "results"
-    assert main(["run", "--seed", "1", "--repeats", "2", "--no-figure", "--out", str(out)]) == 0
+    assert (
+        main(
+            [
+                "run",
+                "--set",
+                "seed=1",
+                "--set",
+                "repeats=2",
+                "--set",
+                "figure=false",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     printed = capfd.readouterr()
     assert "playing phishing" in printed.err
     assert "phishing: 1,250 rounds" in printed.out
-    assert main(["run", "--stream", "shuttle", "--force", "--out", str(out)]) == 2
+    assert main(["run", "shuttle", "--force", "--out", str(out)]) == 2
     assert "0.26" in capfd.readouterr().err
 
 
 def test_a_simulated_stream(answer, refused):
-    report = answer("run", "--synthetic", 3000, "--repeats", 1, "--seed", 1)
+    report = answer("run", "--set", "synthetic=3000", "--set", "repeats=1", "--set", "seed=1")
     assert report["stream"]["name"] == "linear_regression"
     assert report["stream"]["rounds"] == 3000
-    again = answer("run", "--synthetic", 3000, "--repeats", 1, "--seed", 1)
+    again = answer("run", "--set", "synthetic=3000", "--set", "repeats=1", "--set", "seed=1")
     assert again["private"] == report["private"]
     for words, said in (
-        (("--stream", "shuttle"), "--synthetic goes without"),
-        (("--loss", "logistic"), "--synthetic needs --loss squared"),
-        (("--learner", "prefix-hedge"), "--synthetic is for learners of records"),
+        (("shuttle",), "synthetic goes without"),
+        (("--loss", "logistic"), "synthetic needs --loss squared"),
+        (("--learner", "prefix-hedge"), "synthetic is for learners of records"),
     ):
-        assert said in refused("run", "--synthetic", 3000, *words)
+        assert said in refused("run", "--set", "synthetic=3000", *words)

@@ -7,8 +7,8 @@ import pytest
 
 from dpoco.evaluation import RunReport
 
-FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
-QUICK = ("--repeats", 2, "--seed", 5)
+FILE = ("events.csv", "--label", "alarm", "--range", "0:10")
+QUICK = ("--set", "repeats=2", "--set", "seed=5")
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def classes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("learner", ["linucb", "high-dimensional-bandit"])
 def test_classes_become_arms(table, invoke, tmp_path, learner, report_of):
-    result = invoke("run", *FILE, *QUICK, "--learner", learner, "--epsilon", 50)
+    result = invoke("run", *FILE, *QUICK, "--learner", learner, "--epsilon", 50, "--full")
     report = RunReport.from_dict(report_of())
     text = result.stdout
     for expected in (
@@ -44,9 +44,9 @@ def test_classes_become_arms(table, invoke, tmp_path, learner, report_of):
 
 
 def test_the_label_range_names_the_classes(classes, answer):
-    options = ("--data", "visits.csv", "--label", "choice", "--learner", "linucb", "--epsilon", 50)
-    options += ("--feature-range", "-1,1")
-    record = answer("run", *options, *QUICK, "--label-range", "1,3", "--no-figure")
+    options = ("visits.csv", "--label", "choice", "--learner", "linucb", "--epsilon", 50)
+    options += ("--range", "-1:1")
+    record = answer("run", *options, *QUICK, "--range", "choice=1:3", "--set", "figure=false")
     assert record["domain"] == {"type": "policies", "arms": 3, "dimension": 3}
     counts = np.bincount(classes)[1:]
     assert record["best_constant"]["decision"] == int(np.argmax(counts))
@@ -56,8 +56,17 @@ def test_the_label_range_names_the_classes(classes, answer):
 
 
 def test_options_reach_the_bandit(table, answer):
-    options = ("--exploration", 0.7, "--feature-bound", 0.9, "--batch", 20, "--sum-method", "tree")
-    record = answer("run", *FILE, *QUICK, "--learner", "linucb", *options, "--no-figure")
+    options = (
+        "--set",
+        "exploration=0.7",
+        "--set",
+        "feature-bound=0.9",
+        "--set",
+        "batch=20",
+        "--set",
+        "sum-method=tree",
+    )
+    record = answer("run", *FILE, *QUICK, "--learner", "linucb", *options, "--set", "figure=false")
     expected = {"exploration": 0.7, "context_bound": 0.9, "batch": 20, "sum_method": "tree",
                 "reward_bound": 0.5}  # fmt: skip
     assert {name: record["parameters"][name] for name in expected} == expected
@@ -72,8 +81,8 @@ def test_comparing_bandits(table, invoke, tmp_path, refused, answer):
         for average, regret in zip(row["average_losses"], row["regrets"], strict=True):
             assert regret == pytest.approx(400 * average - record["comparator"]["total_loss"])
     assert (tmp_path / "results" / "comparison.png").read_bytes().startswith(b"\x89PNG")
-    text = invoke(*common, "--learners", "linucb", "--no-figure").stdout
+    text = invoke(*common, "--learners", "linucb", "--set", "figure=false").stdout
     rewards = sorted(1.0 - value for value in record["rows"][0]["average_losses"])
     assert f"{sum(rewards) / 2.0:.4f}  {rewards[0]:.4f}-{rewards[1]:.4f}" in text
     assert "average reward" in text
-    assert "no --radius" in refused(*common, "--learners", "linucb", "--radius", 2)
+    assert "no radius" in refused(*common, "--learners", "linucb", "--set", "radius=2")

@@ -11,10 +11,20 @@ import pytest
 
 from dpoco.evaluation import FitReport, RunReport
 
-FILE = ("--data", "events.csv", "--label", "alarm", "--feature-range", "0,10")
-QUICK = ("--repeats", 2, "--seed", 5)
+FILE = ("events.csv", "--label", "alarm", "--range", "0:10")
+QUICK = ("--set", "repeats=2", "--set", "seed=5")
 SQUARED = ("--loss", "squared", "--range", "alarm=0:1")
-COMPARED = ("compare", *FILE, "--loss", "squared", "--label-range", "0,1", *QUICK, "--no-figure")
+COMPARED = (
+    "compare",
+    *FILE,
+    "--loss",
+    "squared",
+    "--range",
+    "alarm=0:1",
+    *QUICK,
+    "--set",
+    "figure=false",
+)
 
 
 def column(name):
@@ -22,8 +32,8 @@ def column(name):
 
 
 def test_one_fit_beside_the_best_and_zero(table, invoke, tmp_path, report_of):
-    options = ("--learner", "sufficient-statistics", *SQUARED, "--epsilon", 8, "--figure")
-    result = invoke("run", *FILE, *QUICK, *options)
+    options = ("--learner", "sufficient-statistics", *SQUARED, "--epsilon", 8)
+    result = invoke("run", *FILE, *QUICK, *options, "--set", "figure=true", "--full")
     report = FitReport.from_dict(report_of())
     for expected in ("one fit to 400 records", "above the best", "predicting zero",
                      "no regret", "Differential privacy"):  # fmt: skip
@@ -34,7 +44,7 @@ def test_one_fit_beside_the_best_and_zero(table, invoke, tmp_path, report_of):
 
 
 def test_second_moments_are_for_squared_losses(table, invoke, report_of):
-    common = ("run", *FILE, *QUICK, "--learner", "sufficient-statistics", "--no-figure")
+    common = ("run", *FILE, *QUICK, "--learner", "sufficient-statistics", "--set", "figure=false")
     invoke(*common, *SQUARED, "--epsilon", 8)
     report = FitReport.from_dict(report_of())
     assert report.best_fixed["average_loss"] <= min(report.private) < report.zero["average_loss"]
@@ -45,7 +55,7 @@ def test_second_moments_are_for_squared_losses(table, invoke, report_of):
 
 def test_a_fit_in_json(table, answer):
     record = answer("run", *FILE, *QUICK, *SQUARED, "--learner", "sufficient-statistics",
-                    "--no-figure")  # fmt: skip
+                    "--set", "figure=false")  # fmt: skip
     assert set(record) == {
         "schema", "summary", "stream", "settings", "domain", "loss", "parameters", "guarantee",
         "guarantee_text", "private", "nonprivate", "best_fixed", "zero", "versions", "timing",
@@ -55,8 +65,18 @@ def test_a_fit_in_json(table, answer):
 
 
 def test_a_running_quantile(table, invoke):
-    options = ("--data", "events.csv", "--label", "load", "--label-range", "0,10")
-    common = ("--learner", "lipschitz", "--quantile", 0.9, "--epsilon", 8, "--json", "--no-figure")
+    options = ("events.csv", "--label", "load", "--range", "load=0:10")
+    common = (
+        "--learner",
+        "lipschitz",
+        "--set",
+        "quantile=0.9",
+        "--epsilon",
+        8,
+        "--json",
+        "--set",
+        "figure=false",
+    )
     result = invoke("run", *options, *common, *QUICK)
     record = json.loads(result.stdout)
     assert record["domain"]["upper"] == [10.0]
@@ -72,12 +92,10 @@ def test_a_running_quantile(table, invoke):
 
 def test_a_file_of_one_column_and_a_point_in_the_plane(table, invoke, tmp_path, report_of):
     (tmp_path / "times.csv").write_text("ms\n" + "3\n250\n" * 50)
-    common = ("--learner", "lipschitz", "--no-figure", "--epsilon", 20, *QUICK)
-    result = invoke(
-        "run", "--data", "times.csv", "--label", "ms", "--label-range", "0,200", *common
-    )
+    common = ("--learner", "lipschitz", "--set", "figure=false", "--epsilon", 20, *QUICK)
+    result = invoke("run", "times.csv", "--label", "ms", "--range", "ms=0:200", *common)
     assert "times.csv: 100 rounds, pinball loss of the quantile 0.5" in result.stdout
-    plane = ("--data", "events.csv", "--label", "speed,heat", "--label-range", "0,10")
+    plane = ("events.csv", "--label", "speed,heat", "--range", "speed,heat=0:10")
     result = invoke("run", *plane, *common)
     record = report_of()
     np.testing.assert_allclose(record["best_fixed"]["decision"], 5.0, atol=1.0)
@@ -89,8 +107,10 @@ def test_regret_is_against_the_net_and_nothing_is_less_than_nothing(
     # No net point is the middle, which is what every value is.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "still.csv").write_text("ms\n" + "5\n" * 40)
-    options = ("--data", "still.csv", "--label", "ms", "--label-range", "0,10", "--no-figure")
-    result = invoke("run", *options, *QUICK, "--learner", "lipschitz", "--quantile", 0.3)
+    options = ("still.csv", "--label", "ms", "--range", "ms=0:10", "--set", "figure=false")
+    result = invoke(
+        "run", *options, *QUICK, "--learner", "lipschitz", "--set", "quantile=0.3", "--full"
+    )
     assert "best net point" in result.stdout
     assert "best fixed decision" not in result.stdout
     record = report_of()
@@ -99,18 +119,18 @@ def test_regret_is_against_the_net_and_nothing_is_less_than_nothing(
     assert 0.0 <= best["average_loss"] <= best["gap"]
     assert "-0.0000" not in result.stdout
     (tmp_path / "twice.csv").write_text("ms,ms\n1,2\n3,4\n")
-    twice = refused("run", "--data", "twice.csv", *options[2:], "--learner", "lipschitz")
+    twice = refused("run", "twice.csv", *options[1:], "--learner", "lipschitz")
     assert "several columns of the same name" in twice
 
 
 def test_a_regret_of_less_than_a_half_is_no_minus_nothing(table, invoke, capsys):
     from dpoco.cli._render import print_report
 
-    options = ("--learner", "lipschitz", "--label", "load", "--label-range", "0,10", "--json")
-    record = json.loads(invoke("run", *FILE[:2], *options, *QUICK, "--no-figure").stdout)
+    options = ("--learner", "lipschitz", "--label", "load", "--range", "load=0:10", "--json")
+    record = json.loads(invoke("run", *FILE[:1], *options, *QUICK, "--set", "figure=false").stdout)
     report = RunReport.from_dict(record)
     near = {**report.best_constant, "total_loss": report.best_fixed["total_loss"] - 0.3}
-    print_report(replace(report, best_constant=near), [])
+    print_report(replace(report, best_constant=near), [], full=True)
     (line,) = (row for row in capsys.readouterr().out.splitlines() if "middle of" in row)
     assert line.split()[-2:] == ["0", "0"]
 
@@ -127,14 +147,23 @@ def test_a_loss_of_nothing_has_no_sign(value):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--learner", "lipschitz", "--label", "load", "--label-range", "0,10", "--quantile", 0.8),
-        *(("--learner", name, *FILE[2:], "--epsilon", 3) for name in ("comw", "linucb")),
-        ("--learner", "sufficient-statistics", *FILE[2:], *SQUARED, "--epsilon", 3),
+        (
+            "--learner",
+            "lipschitz",
+            "--label",
+            "load",
+            "--range",
+            "load=0:10",
+            "--set",
+            "quantile=0.8",
+        ),
+        *(("--learner", name, *FILE[1:], "--epsilon", 3) for name in ("comw", "linucb")),
+        ("--learner", "sufficient-statistics", *FILE[1:], *SQUARED, "--epsilon", 3),
     ],
 )
 def test_a_report_is_a_configuration(table, invoke, arguments):
-    common = ("--no-figure", "--json", "--output", "results.json")
-    first = json.loads(invoke("run", *FILE[:2], *arguments, *QUICK, *common).stdout)
+    common = ("--set", "figure=false", "--json", "--set", "output=results.json")
+    first = json.loads(invoke("run", *FILE[:1], *arguments, *QUICK, *common).stdout)
     again = json.loads(invoke("run", "--config", "results.json", *common).stdout)
     first.pop("timing"), again.pop("timing")
     assert again == first
@@ -145,23 +174,34 @@ def test_a_report_is_a_configuration(table, invoke, arguments):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--learner", "linucb", "--label", "alarm", "--feature-range", "0,10"),
-        ("--learner", "high-dimensional-bandit", "--label", "alarm", "--feature-range", "0,10"),
-        ("--learner", "lipschitz", "--label", "load", "--label-range", "0,10"),
+        ("--learner", "linucb", "--label", "alarm", "--range", "0:10"),
+        ("--learner", "high-dimensional-bandit", "--label", "alarm", "--range", "0:10"),
+        ("--learner", "lipschitz", "--label", "load", "--range", "load=0:10"),
     ],
 )
 def test_a_resumed_run_is_the_rest_of_the_whole(table, invoke, arguments):
     lines = table.read_text().splitlines(keepends=True)
     table.with_name("start.csv").write_text("".join(lines[:251]))
-    common = (*arguments, "--horizon", 400, "--seed", 4, "--epsilon", 20, "--no-figure", "--json")
+    common = (
+        *arguments,
+        "--horizon",
+        400,
+        "--set",
+        "seed=4",
+        "--epsilon",
+        20,
+        "--set",
+        "figure=false",
+        "--json",
+    )
 
     def played(name, *more):
-        result = invoke("run", "--data", name, *common, *more)
+        result = invoke("run", name, *common, *more)
         return json.loads(result.stdout)
 
-    whole = played("events.csv", "--repeats", 1)
+    whole = played("events.csv", "--set", "repeats=1")
     start = played("start.csv", "--checkpoint", "state")
-    rest = played("events.csv", "--checkpoint", "state", "--resume", "--skip-played")
+    rest = played("events.csv", "--checkpoint", "state", "--resume", "--set", "skip-played=true")
     assert (start["first_round"], rest["first_round"]) == (0, 250)
     for player in ("private", "nonprivate"):
         own = [report[player]["average_losses"][0] for report in (start, rest, whole)]
@@ -171,10 +211,10 @@ def test_a_resumed_run_is_the_rest_of_the_whole(table, invoke, arguments):
 def test_the_default_streams(invoke, tmp_path, monkeypatch):
     pytest.importorskip("river")
     monkeypatch.chdir(tmp_path)
-    common = ("--repeats", 1, "--seed", 1, "--no-figure", "--json")
+    common = ("--set", "repeats=1", "--set", "seed=1", "--set", "figure=false", "--json")
     record = json.loads(invoke("run", "--learner", "lipschitz", "--horizon", 200, *common).stdout)
     assert record["stream"]["feature_names"] == ["gallup"]
-    result = invoke("run", "--learner", "linucb", "--stream", "phishing", "--epsilon", 4, *common)
+    result = invoke("run", "--learner", "linucb", "phishing", "--epsilon", 4, *common)
     record = json.loads(result.stdout)
     assert record["stream"]["name"] == "phishing"
     private = record["summary"]["private"]["average_losses"]["median"]
@@ -189,10 +229,11 @@ def test_fits_have_rows_of_their_own(table, invoke, refused):
         "4",
         "--loss",
         "squared",
-        "--label-range",
-        "0,1",
+        "--range",
+        "alarm=0:1",
         *QUICK,
-        "--no-figure",
+        "--set",
+        "figure=false",
     )
     text = invoke(*common, "--learners", "noisy-ftrl,sufficient-statistics").stdout
     online, offline = text.split("One fit to all records, offline")
@@ -203,7 +244,7 @@ def test_fits_have_rows_of_their_own(table, invoke, refused):
     alone = invoke(*common, "--learners", "sufficient-statistics")
     assert "best fixed decision has average loss" in alone.stdout
     assert "no stream in common" in refused(*common, "--learners", "linucb,sufficient-statistics")
-    assert "no --loss" in refused(*common, "--learners", "linucb", "--loss", "huber")
+    assert "no loss" in refused(*common, "--learners", "linucb", "--loss", "huber")
 
 
 def test_a_refused_baseline_is_offline_too(table, invoke, answer):
@@ -216,10 +257,11 @@ def test_a_refused_baseline_is_offline_too(table, invoke, answer):
         0,
         "--loss",
         "squared",
-        "--label-range",
-        "0,1",
+        "--range",
+        "alarm=0:1",
         *QUICK,
-        "--no-figure",
+        "--set",
+        "figure=false",
     )
     both = invoke(*common, "--learners", "noisy-ftrl,sufficient-statistics")
     online, offline = both.stdout.split("One fit to all records, offline")
@@ -255,17 +297,17 @@ def test_a_report_says_how_rows_were_read(
             *SQUARED,
             "--label",
             "alarm",
-            "--feature-range",
-            "0,10",
-            "--feature-bound",
-            3,
+            "--range",
+            "0:10",
+            "--set",
+            "feature-bound=3",
         ),
-        "prefix-hedge": ("--features", "speed,heat", "--loss-range", "0,10"),
-        "lipschitz": ("--label", "speed,heat", "--label-range", "0,10"),
-    }.get(learner, ("--label", "alarm", "--feature-range", "0,10", "--label-range", "0,1",
-                       "--feature-bound", 3))  # fmt: skip
-    common = ("run", "--data", "odd.csv", "--learner", learner, *described, "--no-figure")
-    result = invoke(*common, "--horizon", 400, "--repeats", 1, "--seed", 1)
+        "prefix-hedge": ("--features", "speed,heat", "--set", "loss-range=0,10"),
+        "lipschitz": ("--label", "speed,heat", "--range", "speed,heat=0:10"),
+    }.get(learner, ("--label", "alarm", "--range", "0:10", "--range", "alarm=0:1",
+                       "--set", "feature-bound=3"))  # fmt: skip
+    common = ("run", "odd.csv", "--learner", learner, *described, "--set", "figure=false")
+    result = invoke(*common, "--horizon", 400, "--set", "repeats=1", "--set", "seed=1", "--full")
     read = report_of()["nonprivate_records"]
     assert (read["records"], read["shares"]) == (400, shares)
     assert read["columns"]["speed"] == {"missing": 0.25, "out_of_range": 0.0}
@@ -284,8 +326,8 @@ def test_many_odd_columns_are_cut_off(tmp_path, monkeypatch, invoke):
     names = [f"x{j}" for j in range(13)]
     rows = [",".join(["1"] * 13)] + [",".join(["1"] * j + ["9"] * (13 - j)) for j in range(13)]
     (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *rows * 9]) + "\n")
-    result = invoke("run", "--data", "wide.csv", "--learner", "prefix-hedge", "--repeats", 1,
-                    "--epsilon", 50, "--no-figure")  # fmt: skip
+    result = invoke("run", "wide.csv", "--learner", "prefix-hedge", "--set", "repeats=1",
+                    "--epsilon", 50, "--set", "figure=false", "--full")  # fmt: skip
     shown = [line.strip() for line in result.stdout.splitlines() if "out of range" in line]
     assert [line.split(":")[0] for line in shown[1:]] == [f"x{j}" for j in range(12, 2, -1)]
     assert "and 3 more columns: see report.json" in result.stdout

@@ -100,16 +100,15 @@ def test_five_minutes_with_a_file_of_ones_own(tmp_path, monkeypatch):
 
 
 def write() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
-
-        def shown(match: re.Match[str]) -> str:
-            head = match.group(0).split("```console\n")[0]
+    def shown(match: re.Match[str]) -> str:
+        head = match.group(0).split("```console\n")[0]
+        with tempfile.TemporaryDirectory() as place:
+            os.chdir(place)
             printed = output(match.group(2), match.group(1))
-            return f"{head}```console\n$ dpoco {match.group(2)}\n{printed}```"
+        return f"{head}```console\n$ dpoco {match.group(2)}\n{printed}```"
 
-        for page in PAGES:
-            page.write_text(BLOCK.sub(shown, page.read_text()))
+    for page in PAGES:
+        page.write_text(BLOCK.sub(shown, page.read_text()))
 
 
 if __name__ == "__main__":

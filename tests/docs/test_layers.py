@@ -21,7 +21,7 @@ KERNEL = PACKAGE / "privacy"
 FACE = "__init__"  # of the package: it hands on names, most of them on first use
 # These are no files of the package's own: compiled, or links of a checkout that is not installed.
 FOREIGN = ("_core", "_independent", "docs")
-NAMES = {"learners", "_choice"}  # lists of learners, by names of classes
+NAMES = {"learners"}  # the list of learners, by names of classes
 MOST_FLOORS = 8
 
 Arrows = Mapping[str, set[str]]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco.cli._options import UNASKED
-from dpoco.cli._problem import games_of
+from dpoco.cli._problem import make_games
+from dpoco.cli._settings import Settings
 from dpoco.evaluation import compare_private
 from dpoco.learners import learner_named
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(
 
 
 def play(epsilon=1.0, **changes):
-    asked = {**UNASKED, "stream": "shuttle", **changes}
-    (game,) = games_of([learner_named("tree-frank-wolfe")], asked)
+    asked = Settings(data="shuttle", **changes)
+    (game,) = make_games([learner_named("tree-frank-wolfe")], asked)
     budget = dpoco.Budget._over(epsilon, None, game.horizon)
     return compare_private(game, budget, repeats=SEEDS, seed=2024)
 

@@ -114,7 +114,7 @@ def test_the_engineer_has_files_that_come_by_the_hour(run, tmp_path):
     assert newest["round"] == 4000
     assert "verified" in run("-m", "dpoco", "verify", "newest.json")
     (tmp_path / "newest.json").write_text(json.dumps({**newest, "decision": [0.0] * 4}))
-    predict = ("-m", "dpoco", "predict", "newest.json", "--data", "hour-3.csv")
+    predict = ("-m", "dpoco", "predict", "newest.json", "hour-3.csv")
     assert run(*predict, code=2) == ""
     again = ("--label", "alarm", "--range", "temperature=-20:50", "--range", "load=0:1")
     assert run("-m", "dpoco", "run", "hour-1.csv", *again, code=2) == ""  # keeps the first report

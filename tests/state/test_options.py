@@ -35,7 +35,7 @@ def test_every_option_that_calibration_takes_has_a_sentence_and_no_other():
         for option in constructor_options(kind).values()
         if option.name in getattr(kind, "_options", SUM) and option.name not in PROBLEM
     }
-    assert taken == _options._SENTENCES
+    assert taken == _options.SENTENCES
     assert all(text[0].isupper() or text.startswith("s in") for text in taken.values())
     assert all(text.endswith(".") and len(text) < 85 for text in taken.values())
 
@@ -64,7 +64,7 @@ def test_what_is_read_of_a_constructor():
         ) -> None: ...
 
     none, empty = type(None), inspect.Parameter.empty
-    sentence = _options._SENTENCES["batch"]
+    sentence = _options.SENTENCES["batch"]
     found = constructor_options(Learner)
     assert list(found.values()) == [
         Option("size", (float,), empty),

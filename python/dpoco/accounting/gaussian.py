@@ -7,7 +7,6 @@ differential privacy: analytical calibration and optimal denoising" (2018).
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
@@ -23,8 +22,8 @@ SMALLEST_MU, LARGEST_MU = 1e-9, 1e3
 
 # Of mu: more than the roundings between mu and the noise scale that is calibrated to it.
 _MU_MARGIN = 2e-13
+_ROUNDS = 500  # of a search, at most
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
-_ROUNDS = 500  # of a search; bisection needs 100
 # A search ends in digits that the platform's libm decides: a plan has twelve, on the private side.
 _DOWN, _UP = (Context(prec=12, rounding=side) for side in (ROUND_FLOOR, ROUND_CEILING))
 # Below this epsilon step the curve does not change in double precision.
@@ -44,6 +43,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     delta : float
         Strictly between 0 and 1.
     """
+    from scipy.optimize import brentq  # where used: importing the package stays light
+
     check_delta(delta)
     if not mu >= 0.0:
         raise ValueError(f"mu must be at least 0; got {mu!r}")
@@ -58,7 +59,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return log_gaussian_delta(epsilon, mu) - math.log(delta)
 
     if excess(epsilon) < 0.0 < excess(0.0):
-        epsilon = root(excess, 0.0, epsilon, 1e-300, 1e-15)
+        epsilon = brentq(excess, 0.0, epsilon, xtol=1e-300, rtol=1e-15, maxiter=_ROUNDS)
     return raised(epsilon, lambda epsilon: gaussian_delta(epsilon, mu) <= delta)
 
 
@@ -137,13 +138,17 @@ def largest(
     precision: float,
 ) -> float:
     """Return the root of the increasing `excess` between `ends`, moved down until `holds`."""
+    from scipy.optimize import brentq
+
     low, high = ends
     if excess(low) > 0.0 or excess(high) < 0.0:
         raise CalibrationError(
             f"no {name} in [{low:g}, {high:g}] corresponds to this epsilon and delta"
         )
     log_ends = math.log(low), math.log(high)
-    at = root(lambda x: excess(math.exp(x)), *log_ends, precision, 1e-15)
+    at = brentq(
+        lambda x: excess(math.exp(x)), *log_ends, xtol=precision, rtol=1e-15, maxiter=_ROUNDS
+    )
     found = math.exp(at) * (1.0 - margin)
     while not holds(found):
         found, margin = found * (1.0 - margin), 2.0 * margin
@@ -190,79 +195,6 @@ def rounded_down(value: float) -> float:
 def rounded_up(value: float) -> float:
     """Return `value`, positive, rounded up to twelve digits."""
     return float(_UP.create_decimal_from_float(value))
-
-
-def root(
-    f: Callable[[float], float],
-    low: float,
-    high: float,
-    absolute: float,
-    relative: float = 4.0 * sys.float_info.epsilon,
-) -> float:
-    """Return a root of `f` between two points where it has different signs, by Brent's method.
-
-    The number that ``scipy.optimize.brentq`` returns, to the bit; importing that takes longer than
-    most calibrations.
-
-    Parameters
-    ----------
-    f : callable
-        Called at one point.
-    low, high : float
-        The points.
-    absolute, relative : float
-        How near the root is to be; of its size.
-
-    Raises
-    ------
-    ValueError
-        If the signs are the same, or a value is NaN.
-    RuntimeError
-        If hundreds of steps do not come that near.
-    """
-    last, at = low, high
-    value_last, value = _value(f, last), _value(f, at)
-    if value_last == 0.0 or value == 0.0:
-        return last if value_last == 0.0 else at
-    if (value_last < 0.0) == (value < 0.0):
-        raise ValueError("the function has one sign at both ends")
-    other = value_other = step_last = step = 0.0
-    for _ in range(_ROUNDS):
-        if value_last != 0.0 and value != 0.0 and (value_last < 0.0) != (value < 0.0):
-            other, value_other = last, value_last
-            step_last = step = at - last
-        if abs(value_other) < abs(value):
-            last, at, other = at, other, at
-            value_last, value, value_other = value, value_other, value
-        near, half = 0.5 * (absolute + relative * abs(at)), 0.5 * (other - at)
-        if value == 0.0 or abs(half) < near:
-            return at
-        tried = math.inf
-        if abs(step_last) > near and abs(value) < abs(value_last):
-            if last == other:
-                tried = -value * (at - last) / (value - value_last)
-            else:
-                slope = (value_last - value) / (last - at)
-                slope_other = (value_other - value) / (other - at)
-                below = slope_other * slope * (value_other - value_last)
-                if below != 0.0:
-                    above = value_other * slope_other - value_last * slope
-                    tried = -value * above / below
-        if 2.0 * abs(tried) < min(abs(step_last), 3.0 * abs(half) - near):
-            step_last, step = step, tried
-        else:
-            step_last = step = half
-        last, value_last = at, value
-        at += step if abs(step) > near else (near if half > 0.0 else -near)
-        value = _value(f, at)
-    raise RuntimeError(f"no root was found in {_ROUNDS} steps")
-
-
-def _value(f: Callable[[float], float], at: float) -> float:
-    value = float(f(at))
-    if math.isnan(value):
-        raise ValueError("the function is not a number")
-    return value
 
 
 def check_sums(name: str, values: Iterable[float]) -> list[float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from dpoco import _core, domains
 from dpoco import _literals as literals
+from dpoco._choice import Candidate, Problem
 from dpoco._participation import Participation
 from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
@@ -26,6 +28,9 @@ from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
+
+_LARGEST_CHOSEN = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit, for `choose`
+_UNITS = {"context_bound": 1.0, "reward_bound": 1.0}
 
 
 class LinUCB(BanditLearner):
@@ -198,6 +203,11 @@ class LinUCB(BanditLearner):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         arms, d = (int(header["arguments"][name]) for name in ("arms", "dimension"))
         return arms * (d * (d + 3) // 2)
+
+    @classmethod
+    def _candidates(cls, problem: Problem) -> Iterator[Candidate]:
+        if problem.arguments[1] <= _LARGEST_CHOSEN:
+            yield replace(problem.candidate(cls), units=_UNITS)
 
 
 class HighDimensionalBandit(BanditLearner):
@@ -391,3 +401,10 @@ class HighDimensionalBandit(BanditLearner):
         """The set of coefficients of an arm."""
         domain: domains.Domain = self._arguments["domain"]
         return domain
+
+    @classmethod
+    def _candidates(cls, problem: Problem) -> Iterator[Candidate]:
+        arms, dimension = problem.arguments
+        if arms <= _LARGEST_CHOSEN:
+            sparse = arms, domains.LpBall(dimension, 1.0, 1.0)
+            yield replace(problem.candidate(cls), arguments=sparse, units=_UNITS)

@@ -30,16 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interrupt.
     """
     try:
-        try:
-            from dpoco.cli._app import app
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.split(".")[0] not in ("typer", "rich", "click"):
-                raise
-            print(
-                'error: the command line needs typer and rich: pip install "dpoco[cli]"',
-                file=sys.stderr,
-            )
-            return _BAD_INPUT
+        from dpoco.cli._app import app
+
         code = app(
             args=None if arguments is None else list(arguments),
             prog_name="dpoco",
@@ -48,6 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in ("typer", "rich", "click"):
+            raise
+        print(
+            'error: the command line needs typer and rich: pip install "dpoco[cli]"',
+            file=sys.stderr,
+        )
+        return _BAD_INPUT
     except Exception as error:
         # Usage errors, whichever library typer takes them from.
         format_message = getattr(error, "format_message", None)

@@ -2,76 +2,121 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import dpoco
-from dpoco.cli._support import KEY_FILE, Group, GroupedCommand
+from dpoco.cli._key import KEY_FILE
 
-# Commands, and groups of them, in the order of the help.
-_HOMES = {
-    "run": "_run.run_command",
-    "publish": "_models.publish_command",
-    "predict": "_models.predict_command",
-    "compare": "_run.compare_command",
-    "plan": "_plan.plan_app",
-    "datasets": "_lists.datasets_command",
-    "audit": "_checks.audit_command",
-    "explain": "_checks.explain_command",
-    "verify": "_checks.verify_command",
-    "sign": "_sign.sign_command",
-    "journal": "_journals.journal_app",
-    "serve": "_serve.serve_command",
-    "table": "_lists.table_app",
+# Commands in the order of the help: what it says of them, and below which heading.
+_STREAMS, _CLAIMS, _OPERATE = "Learn from a stream", "Check what is claimed", "Operate"
+_COMMANDS = {
+    "init": (_STREAMS, "Write a file of settings for a table, with its columns and ranges."),
+    "run": (_STREAMS, "Play a private learner on a stream and report how it compares."),
+    "compare": (_STREAMS, "Compare learners on one stream, each at the same privacy."),
+    "publish": (_STREAMS, "Write the model that a saved learner released last."),
+    "predict": (_STREAMS, "Apply a model to new records."),
+    "plan": (_STREAMS, "Show what a budget buys, without data."),
+    "datasets": (_STREAMS, "List the bundled streams, or describe one."),
+    "explain": (_CLAIMS, "Say what a guarantee protects, and what it leaves out."),
+    "verify": (_CLAIMS, "Say whether anything is protected, from what files describe."),
+    "sign": (_CLAIMS, "Sign a certificate, with what it is about."),
+    "audit": (_CLAIMS, "Attack the privacy claim of a learner."),
+    "table": (_CLAIMS, "Print tables of the accounting."),
+    "serve": (_OPERATE, "Serve a private bandit over HTTP."),
+    "journal": (_OPERATE, "Look at a journal, copy it, verify it."),
 }
 
 
+_EXIT_CODES = (
+    "Exit codes: 0; 1 if an audit or verify refuted a claim; 2 for bad input or a missing package; "
+    "3 if an audit had no power; 4 if a run with --checkpoint left out rows beyond its horizon; 5 "
+    "if what verify found holds only if a promise is kept; 6 if something is not protected; 130 "
+    "after an interrupt."
+)
 _KEY_HELP = (
     "Key of encrypted states and journals: 32 random bytes, hexadecimal or base64, in a file that "
-    "only its owner reads. [default: the variable DPOCO_KEY, if it is set; without, they are plain]"
+    "only its owner reads. Without it, and without the variable DPOCO_KEY, they are plain."
 )
 
 
-class _Commands(Group):
-    """All commands: the import of one costs the start of none of the others."""
+def load_command(name: str) -> Any:
+    """Import and return a command: the import of one costs the start of none of the others."""
+    match name:
+        case "init":
+            from dpoco.cli._init import init_command as found
+        case "run":
+            from dpoco.cli._run import run_command as found
+        case "compare":
+            from dpoco.cli._run import compare_command as found
+        case "publish":
+            from dpoco.cli._models import publish_command as found
+        case "predict":
+            from dpoco.cli._models import predict_command as found
+        case "plan":
+            from dpoco.cli._plan import plan_app as found
+        case "datasets":
+            from dpoco.cli._lists import datasets_command as found
+        case "explain":
+            from dpoco.cli._checks import explain_command as found
+        case "verify":
+            from dpoco.cli._checks import verify_command as found
+        case "sign":
+            from dpoco.cli._sign import sign_command as found
+        case "audit":
+            from dpoco.cli._checks import audit_command as found
+        case "table":
+            from dpoco.cli._lists import table_app as found
+        case "serve":
+            from dpoco.cli._serve import serve_command as found
+        case "journal":
+            from dpoco.cli._journals import journal_app as found
+    from dpoco.cli import _shell
+
+    return _shell.command(found, name)
+
+
+class _Commands(TyperGroup):
+    """All commands, of which the help knows no more than a sentence."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands."""
-        return list(_HOMES)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None."""
-        if cmd_name not in _HOMES:
+        """Return a stand-in for a command, with its sentence; None if there is no such command."""
+        if cmd_name not in _COMMANDS:
             return None
-        module, _, name = _HOMES[cmd_name].partition(".")
-        found = getattr(importlib.import_module(f"dpoco.cli.{module}"), name)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(cls=GroupedCommand)(found)
-            found = alone
-        command = typer.main.get_command(found)
-        command.name = cmd_name
-        return command
+        panel, sentence = _COMMANDS[cmd_name]
+        return TyperCommand(cmd_name, help=sentence, rich_help_panel=panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was meant, or say which one probably was."""
+        name, *rest = args
+        if name in _COMMANDS:
+            return name, load_command(name), rest
+        if not name.startswith("-"):
+            from dpoco._validation import unknown
+
+            ctx.fail(unknown("command", name, list(_COMMANDS)))
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
     cls=_Commands,
     help="Private online learning: every decision of a stream under differential privacy.\n\n"
-    "First steps: dpoco run; dpoco plan ctrl --horizon 100000 --dimension 10; dpoco datasets.\n\n"
-    "Every command prints JSON with --json. Exit codes: 0; 1 if an audit or verify refuted a "
-    "claim; 2 for bad input or a missing package; 3 if an audit had no power; 4 if a run with "
-    "--checkpoint left out rows beyond its horizon; 5 if what verify found holds only if a promise "
-    "is kept; 6 if something is not protected; 130 after an interrupt.",
+    "First steps: dpoco run; dpoco init events.csv; dpoco plan ctrl --help. Every command prints "
+    "JSON with --json.",
+    epilog=_EXIT_CODES,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 
 
 @app.callback(invoke_without_command=True)
-def _entry(
+def _enter(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     key_file: Annotated[Path | None, typer.Option(metavar="FILE", help=_KEY_HELP)] = None,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -23,9 +23,10 @@ from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignatureError, is_signed
 from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdict, worst
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
 from dpoco.cli._journal_files import is_journal, opened_copy
-from dpoco.cli._options import participation_of
+from dpoco.cli._key import state_key
+from dpoco.cli._options import stated_rule
 from dpoco.cli._plan_report import PLAN_SCHEMA
 from dpoco.cli._signing import about_file, describe_origin, open_envelope, read_public_key
 from dpoco.errors import BudgetExceeded, StateError
@@ -40,22 +41,67 @@ ONE_RUN_SCHEMA = "dpoco.one-run-audit/1"
 _EXIT_CODES = {"not refuted": 0, "refuted": 1, "no power": 3}
 
 
-@shell.documented_options
 def audit_command(
-    learner: str | None = None,
-    list_names: bool = False,
-    epsilon: float = 1.0,
-    delta: float | None = None,
-    horizon: int | None = None,
-    dimension: int | None = None,
-    published: str | None = None,
-    rounds_per_person: int | None = None,
-    separation: int | None = None,
-    trials: int | None = None,
-    seed: int = 0,
-    figure: Path | None = None,
-    one_run: bool = False,
-    canaries: int | None = None,
+    learner: Annotated[
+        str | None,
+        shell.argument(
+            "Name of a learner or mechanism, such as tree-frank-wolfe; see --list.",
+            metavar="LEARNER",
+        ),
+    ] = None,
+    list_names: Annotated[
+        bool, shell.option("Print all names, and nothing else.", "--list")
+    ] = False,
+    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    delta: Annotated[
+        float | None,
+        shell.option("Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
+    ] = None,
+    horizon: Annotated[int | None, shell.option("Rounds. [default: a few, the hardest]")] = None,
+    dimension: Annotated[
+        int | None, shell.option("Coordinates, experts, points or candidates. [default: a few]")
+    ] = None,
+    published: Annotated[
+        str | None,
+        shell.option(
+            "printed or corrected: parameters of the learner's paper. Its claim is attacked where "
+            "it is stronger than what is stated here for the same noise.",
+            metavar="NAME",
+        ),
+    ] = None,
+    rounds_per_person: Annotated[
+        int | None,
+        shell.option(
+            "The budget is for all rounds of a person, who has at most so many: all of them are "
+            "attacked."
+        ),
+    ] = None,
+    separation: Annotated[
+        int | None,
+        shell.option(
+            "With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]"
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None, shell.option("Runs on each of the two streams. [default: enough for power]")
+    ] = None,
+    seed: Annotated[int, shell.option("Of all runs, at least 0.")] = 0,
+    figure: Annotated[
+        Path | None,
+        shell.option("Draw claimed and measured curves (needs matplotlib).", metavar="FILE"),
+    ] = None,
+    one_run: Annotated[
+        bool,
+        shell.option(
+            "Guess secret coins of many canaries from the decisions of one run, whose power is "
+            "stated first; noise and coins are from the operating system.",
+            "--one-run",
+        ),
+    ] = False,
+    canaries: Annotated[
+        int | None,
+        shell.option("With --one-run: rounds with a canary. [default: a quarter of the horizon]"),
+    ] = None,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Attack a learner's privacy claim: on one random tape, by exact likelihoods, by frequencies.
@@ -73,39 +119,6 @@ def audit_command(
     dpoco audit noisy-ftrl --one-run --epsilon 4 --delta 1e-6 --horizon 10000 --dimension 100
 
     dpoco audit --list
-
-    Parameters
-    ----------
-    learner : argument LEARNER
-        Name of a learner or mechanism, such as tree-frank-wolfe; see --list.
-    list_names : --list
-        Print all names, and nothing else.
-    epsilon
-        Privacy budget.
-    delta
-        Privacy budget. [default: 0 where the learner allows it, else 1e-3]
-    horizon
-        Rounds. [default: a few, the hardest]
-    dimension
-        Coordinates, experts, points or candidates. [default: a few]
-    published : NAME
-        printed or corrected: parameters of the learner's paper. Its claim is attacked where it is
-        stronger than what is stated here for the same noise.
-    rounds_per_person
-        The budget is for all rounds of a person, who has at most so many: all of them are attacked.
-    separation
-        With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]
-    trials
-        Runs on each of the two streams. [default: enough for power]
-    seed
-        Of all runs, at least 0.
-    figure : FILE
-        Draw claimed and measured curves (needs matplotlib).
-    one_run : --one-run
-        Guess secret coins of many canaries from the decisions of one run, whose power is stated
-        first; noise and coins are from the operating system.
-    canaries
-        With --one-run: rounds with a canary. [default: a quarter of the horizon]
     """
     from dpoco import audit
 
@@ -135,9 +148,7 @@ def audit_command(
         report = audit.audit_learner(
             learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
             published=published, trials=trials, seed=seed,
-            participation=participation_of(
-                {"rounds_per_person": rounds_per_person, "separation": separation}
-            ),
+            participation=stated_rule(rounds_per_person, separation),
         )  # fmt: skip
         if as_json:
             shell.print_json({"schema": SCHEMA, **report.to_dict()})
@@ -172,9 +183,28 @@ def _one_run(case: StandardCase, canaries: int | None, seed: int, as_json: bool)
     return int(report.violated)
 
 
-@shell.documented_options
 def explain_command(
-    file: Path, plain: bool = False, people: int | None = None, as_json: shell.JsonFlag = False
+    file: Annotated[
+        Path,
+        shell.argument(
+            "JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or "
+            "what dpoco sign, dpoco plan --json, dpoco run --json and dpoco publish write.",
+            metavar="FILE",
+        ),
+    ],
+    plain: Annotated[
+        bool,
+        shell.option(
+            "A statement for lawyers, auditors and those concerned, without terms; with a warning "
+            "if epsilon is above 10, or delta above one over the number of people.",
+            "--plain",
+        ),
+    ] = False,
+    people: Annotated[
+        int | None,
+        shell.option("With --plain: how many people there are. [default: as many as rounds]"),
+    ] = None,
+    as_json: shell.JsonFlag = False,
 ) -> None:
     """Say what a guarantee protects, against whom, what its numbers mean, and what it leaves out.
 
@@ -187,17 +217,6 @@ def explain_command(
     dpoco explain plan.json
 
     dpoco explain plan.json --plain --people 5000
-
-    Parameters
-    ----------
-    file : argument FILE
-        JSON text of a guarantee (guarantee.to_json()), of a ledger (ledger.to_json()), or what
-        dpoco sign, dpoco plan --json, dpoco run --json and dpoco publish write.
-    plain : --plain
-        A statement for lawyers, auditors and those concerned, without terms; with a warning if
-        epsilon is above 10, or delta above one over the number of people.
-    people
-        With --plain: how many people there are. [default: as many as rounds]
     """
     with shell.errors_in_one_line():
         try:
@@ -291,11 +310,32 @@ class _Statement(NamedTuple):
 _Judge = Callable[[Any], _Statement]
 
 
-@shell.documented_options
 def verify_command(
-    files: list[Path],
-    independent: bool = False,
-    signer: str | None = None,
+    files: Annotated[
+        list[Path],
+        shell.argument(
+            "Guarantees and ledgers as JSON, one or a list of them in a file; what dpoco plan, run "
+            "and publish print; states of learners and mechanisms (learner.save); journals (SQLite "
+            "files).",
+            metavar="FILE...",
+        ),
+    ],
+    independent: Annotated[
+        bool,
+        shell.option(
+            "Prove every certificate by a program that shares no code with dpoco, in intervals "
+            "that contain the exact values (extra verify); what it has no formula for is not "
+            "covered. Of a ledger the charges are proved, and not their sum."
+        ),
+    ] = False,
+    signer: Annotated[
+        str | None,
+        shell.option(
+            "Every file must be signed by this key (dpoco sign), which you got from the signer and "
+            "not with the file: the text ed25519:..., or a file that holds it.",
+            metavar="PUBLIC_KEY",
+        ),
+    ] = None,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Say whether anything is protected, from what files describe; refuse what does not follow.
@@ -318,19 +358,6 @@ def verify_command(
     dpoco verify plan.json
 
     dpoco verify --independent plan.json
-
-    Parameters
-    ----------
-    files : argument FILE...
-        Guarantees and ledgers as JSON, one or a list of them in a file; what dpoco plan, run and
-        publish print; states of learners and mechanisms (learner.save); journals (SQLite files).
-    independent : bool
-        Prove every certificate by a program that shares no code with dpoco, in intervals that
-        contain the exact values (extra verify); what it has no formula for is not covered. Of a
-        ledger the charges are proved, and not their sum.
-    signer : PUBLIC_KEY
-        Every file must be signed by this key (dpoco sign), which you got from the signer and not
-        with the file: the text ed25519:..., or a file that holds it.
     """
     judge = _independent_judge() if independent else _verified
     with shell.errors_in_one_line():
@@ -485,7 +512,7 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
     """Yield every statement of a file that follows; `StateError` for one that does not."""
     data = file.read_bytes()
     if data.startswith(FRAME_SIGNATURE) or is_encrypted(data):
-        yield _of_learner(dpoco.load(file, key=shell.state_key()), judge)
+        yield _of_learner(dpoco.load(file, key=state_key()), judge)
     elif (journal := is_journal(file)) is not None:
         if not journal:
             raise NotOneError("a database, but no journal")

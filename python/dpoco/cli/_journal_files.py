@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from dpoco._encryption import refuse_readable
-from dpoco.cli import _support as shell
+from dpoco.cli._key import state_key
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal import Journal, SqliteStore
 
@@ -58,7 +58,7 @@ def opened_copy(file: Path) -> Iterator[Journal]:
         copy = Path(folder) / "journal"
         try:
             copy_journal(file, copy)
-            with Journal(copy, mark=False, encryption=shell.state_key()) as journal:
+            with Journal(copy, mark=False, encryption=state_key()) as journal:
                 yield journal
         except (sqlite3.Error, JournalFenced):
             raise StateError("the journal is damaged") from None

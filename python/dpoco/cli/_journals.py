@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
 from dpoco.cli._checks import verify_command
 from dpoco.cli._journal_files import copy_journal, is_journal, opened_copy
 
 journal_app = typer.Typer(
     help="Look at a journal, copy it, verify it, while whoever writes it goes on.",
     add_completion=False,
-    rich_markup_mode=None,
     no_args_is_help=True,
 )
 
@@ -28,8 +27,10 @@ def _check(file: Path) -> None:
 
 
 @journal_app.command("status")
-@shell.documented_options
-def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
+def status_command(
+    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    as_json: shell.JsonFlag = False,
+) -> None:
     """List the streams of a journal: learner, rounds, tickets that wait, guarantee, and the ledger.
 
     No decision and no record is shown.
@@ -37,11 +38,6 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
     For example:
 
     dpoco journal status prices.journal
-
-    Parameters
-    ----------
-    path : argument PATH
-        The journal's file.
     """
     with shell.errors_in_one_line():
         _check(path)
@@ -78,8 +74,10 @@ def status_command(path: Path, as_json: shell.JsonFlag = False) -> None:
 
 
 @journal_app.command("backup")
-@shell.documented_options
-def backup_command(path: Path, to: Path) -> None:
+def backup_command(
+    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    to: Annotated[Path, shell.argument("A file that does not exist yet.", metavar="COPY")],
+) -> None:
     """Copy a journal and its key as of one moment. The copy is as secret as the journal.
 
     A journal that was restored from a copy must not answer rounds that the original answered after
@@ -88,13 +86,6 @@ def backup_command(path: Path, to: Path) -> None:
     For example:
 
     dpoco journal backup prices.journal prices-monday.journal
-
-    Parameters
-    ----------
-    path : argument PATH
-        The journal's file.
-    to : argument COPY
-        A file that does not exist yet.
     """
     with shell.errors_in_one_line():
         _check(path)
@@ -105,17 +96,14 @@ def backup_command(path: Path, to: Path) -> None:
 
 
 @journal_app.command("verify")
-@shell.documented_options
-def verify_journal_command(path: Path, as_json: shell.JsonFlag = False) -> None:
+def verify_journal_command(
+    path: Annotated[Path, shell.argument("The journal's file.", metavar="PATH")],
+    as_json: shell.JsonFlag = False,
+) -> None:
     """Compute again the guarantees of all streams and the ledger; as dpoco verify PATH.
 
     For example:
 
     dpoco journal verify prices.journal
-
-    Parameters
-    ----------
-    path : argument PATH
-        The journal's file.
     """
     verify_command([path], as_json=as_json)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from dpoco import datasets
 from dpoco._validation import named
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
 from dpoco.datasets import BUNDLED, Bundled
 from dpoco.published import tables
 
 table_app = typer.Typer(
     help="Print tables of the accounting, as Markdown or JSON.\n\nExample: dpoco table regret",
     no_args_is_help=False,
-    rich_markup_mode=None,
 )
 
 SCHEMA = "dpoco.table/1"
@@ -35,10 +34,13 @@ def _print(name: str, as_json: bool, entries_of: Callable[[], list[Any]]) -> Non
 
 
 @table_app.command()
-@shell.documented_options
 def noise(
-    horizons: str = "1000,10000,100000,1000000,10000000",
-    epsilons: str = "0.1,0.5,1,2,4,8",
+    horizons: Annotated[
+        str, shell.option("Numbers of rounds.", metavar="N,N,...")
+    ] = "1000,10000,100000,1000000,10000000",
+    epsilons: Annotated[
+        str, shell.option("Privacy budgets.", metavar="E,E,...")
+    ] = "0.1,0.5,1,2,4,8",
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Noise of the published constants over exact accounting, as a Markdown table.
@@ -49,13 +51,6 @@ def noise(
     For example:
 
     dpoco table noise --horizons 1000,100000 --epsilons 1,4
-
-    Parameters
-    ----------
-    horizons : N,N,...
-        Numbers of rounds.
-    epsilons : E,E,...
-        Privacy budgets.
     """
 
     def entries() -> list[Any]:
@@ -66,8 +61,11 @@ def noise(
 
 
 @table_app.command()
-@shell.documented_options
-def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag = False) -> None:
+def regret(
+    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    delta: Annotated[float, shell.option("Privacy budget.")] = 1e-06,
+    as_json: shell.JsonFlag = False,
+) -> None:
     """Proven regret per round of the Euclidean learners, as a Markdown table.
 
     In units of G D: losses are G-Lipschitz on a ball of diameter D; standing still has 1/2.
@@ -75,20 +73,16 @@ def regret(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag =
     For example:
 
     dpoco table regret --epsilon 4
-
-    Parameters
-    ----------
-    epsilon
-        Privacy budget.
-    delta
-        Privacy budget.
     """
     _print("regret", as_json, lambda: tables.regret_table(epsilon=epsilon, delta=delta))
 
 
 @table_app.command()
-@shell.documented_options
-def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag = False) -> None:
+def experts(
+    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    delta: Annotated[float, shell.option("Privacy budget, positive.")] = 1e-06,
+    as_json: shell.JsonFlag = False,
+) -> None:
     """Proven regret of the learners of experts against S switches, as a Markdown table.
 
     Losses in [0, 1]; a bound above the number of rounds says nothing.
@@ -96,13 +90,6 @@ def experts(epsilon: float = 1.0, delta: float = 1e-06, as_json: shell.JsonFlag 
     For example:
 
     dpoco table experts --epsilon 4 --json
-
-    Parameters
-    ----------
-    epsilon
-        Privacy budget.
-    delta
-        Privacy budget, positive.
     """
     _print("experts", as_json, lambda: tables.expert_table(epsilon=epsilon, delta=delta))
 
@@ -111,10 +98,13 @@ _DATASETS = "dpoco.datasets/1"
 _COLUMNS = {"records": "features", "experts": "losses"}
 
 
-@shell.documented_options
 def datasets_command(
-    name: str | None = None,
-    cite: bool = False,
+    name: Annotated[
+        str | None, shell.argument("Describe this one. [default: list all]", metavar="[NAME]")
+    ] = None,
+    cite: Annotated[
+        bool, shell.option("Print where the data are from, and nothing else.", "--cite")
+    ] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """List the bundled streams, or describe one: rounds, columns, scaling, source, size.
@@ -129,13 +119,6 @@ def datasets_command(
     dpoco datasets shuttle
 
     dpoco datasets phishing --cite
-
-    Parameters
-    ----------
-    name : argument [NAME]
-        Describe this one. [default: list all]
-    cite : --cite
-        Print where the data are from, and nothing else.
     """
     with shell.errors_in_one_line():
         if name is None:

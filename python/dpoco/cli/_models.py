@@ -6,22 +6,39 @@ import csv
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 import dpoco
-from dpoco.cli import _support as shell
-from dpoco.cli._tables import TableOptions, open_table, read_saved
+from dpoco._validation import named
+from dpoco.cli import _shell as shell
+from dpoco.cli._key import state_key
+from dpoco.cli._settings import OPTIONS, Asked
+from dpoco.cli._tables import open_table, read_saved
 
 
-@shell.documented_options
 def publish_command(
-    state: Path,
-    to: Path,
-    like: Path | None = None,
-    trust_columns: bool = False,
-    force: bool = False,
+    state: Annotated[
+        Path, shell.argument("What --checkpoint or learner.save wrote.", metavar="STATE")
+    ],
+    to: Annotated[Path, shell.option("Where the model goes.", metavar="FILE")],
+    like: Annotated[
+        Path | None,
+        shell.option(
+            "Model of an earlier decision of this learner, of the same columns. Needed for a state "
+            "that does not name its columns.",
+            metavar="FILE",
+        ),
+    ] = None,
+    trust_columns: Annotated[
+        bool,
+        shell.option(
+            "Accept such a state, as one that Python saved, with the columns of --like.",
+            "--trust-columns",
+        ),
+    ] = False,
+    force: Annotated[bool, shell.option("Replace a file.", "--force")] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Write the model that a saved learner released last.
@@ -31,29 +48,15 @@ def publish_command(
 
     For example:
 
-    dpoco run day-1.csv --label alarm --feature-range 0,10 --checkpoint state --horizon 100000
+    dpoco run day-1.csv --label alarm --range 0:10 --checkpoint state --horizon 100000
 
     dpoco publish state --to model.json
-
-    Parameters
-    ----------
-    state : argument STATE
-        What --checkpoint or learner.save wrote.
-    to : FILE
-        Where the model goes.
-    like : FILE
-        Model of an earlier decision of this learner, of the same columns. Needed for a state that
-        does not name its columns.
-    trust_columns : --trust-columns
-        Accept such a state, as one that Python saved, with the columns of --like.
-    force : --force
-        Replace a file.
     """
     with shell.errors_in_one_line():
         if not force:
             shell.check_new(to)
         earlier = None if like is None else dpoco.Model.load(like)
-        learner = dpoco.load(state, key=shell.state_key())
+        learner = dpoco.load(state, key=state_key())
         saved = read_saved(learner, trust_columns)
         if saved is not None and saved.family != "records":
             raise ValueError("only learners of labelled records have a decision that predicts")
@@ -70,15 +73,38 @@ def publish_command(
             typer.echo(f"Written: {to}: {_said(model)}; it may be published")
 
 
-@shell.documented_options
 def predict_command(
-    context: typer.Context,
-    model: Path,
-    *,
-    table: TableOptions,
-    keep: str | None = None,
-    to: Path | None = None,
-    force: bool = False,
+    model: Annotated[
+        Path,
+        shell.argument(
+            "What --decision or dpoco publish wrote. The table needs its columns, in any order, "
+            "and may have others.",
+            metavar="MODEL",
+        ),
+    ],
+    data: Annotated[str, shell.argument("The records: as for dpoco run.", metavar="DATA")],
+    keep: Annotated[
+        str | None,
+        shell.option(
+            "Columns of the table that stand in front of the prediction.", metavar="A,B,..."
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        shell.option("CSV file for the predictions. [default: standard output]", metavar="FILE"),
+    ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        shell.option(
+            "How the table is read: format, header, encoding, separator, decimal, skip-lines.",
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+    config: Annotated[
+        str | None, shell.option("A file of settings, as of dpoco run.", metavar="FILE")
+    ] = None,
+    force: Annotated[bool, shell.option("Replace a file.", "--force")] = False,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Apply a model to new records: one prediction a row.
@@ -88,27 +114,16 @@ def predict_command(
 
     For example:
 
-    dpoco predict model.json --data new.csv --keep id,time --to predictions.csv
-
-    Parameters
-    ----------
-    model : argument MODEL
-        What --decision or dpoco publish wrote. The table needs its columns, in any order, and may
-        have others.
-    keep : A,B,...
-        Columns of the table that stand in front of the prediction.
-    to : FILE
-        CSV file for the predictions. [default: standard output]
-    force : --force
-        Replace a file.
+    dpoco predict model.json new.csv --keep id,time --to predictions.csv
     """
     with shell.errors_in_one_line():
-        if table.data is None:
-            raise ValueError("name the records with --data FILE")
+        asked = Asked.of(config, pairs or (), {"data": data}).settings
+        for name in asked.option:
+            named("setting", name, tuple(OPTIONS))
         if to is not None and not force:
             shell.check_new(to)
         found = dpoco.Model.load(model)
-        rows = open_table(shell.asked_of(context), fewest=1)
+        rows = open_table(asked, fewest=1)
         kept = [] if keep is None else [name.strip() for name in keep.split(",")]
         rows.check([*found.columns, *kept])
         answers = found.predict(found.coding.records(rows, found.columns)[0]).tolist()

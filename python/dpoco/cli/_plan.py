@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from dataclasses import MISSING, field, make_dataclass
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import dpoco
-from dpoco._options import Option, constructor_options
+from dpoco._options import Option, argument_options, constructor_options
+from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
-from dpoco.cli import _support as shell
-from dpoco.cli._options import own_options, participation_of, takes_people
+from dpoco.cli import _shell as shell
+from dpoco.cli._options import own_options, stated_rule, takes_people
 from dpoco.learners import LEARNERS, Learner
 
 SCHEMA = "dpoco.plan-experts/1"
 
 
-@shell.documented_options
 def experts_command(
-    experts: int,
-    horizon: int,
-    switches: int = 0,
-    epsilon: float = 1.0,
-    delta: float | None = None,
-    adversary: str = "oblivious",
-    gap: float = 0.0,
+    experts: Annotated[int, shell.option("Number of experts.")],
+    horizon: Annotated[int, shell.option("Rounds.")],
+    switches: Annotated[
+        int, shell.option("Switches of the sequence of experts to compete with.")
+    ] = 0,
+    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    delta: Annotated[
+        float | None, shell.option("Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
+    ] = None,
+    adversary: Annotated[
+        str, shell.option("stationary, shifting, oblivious or adaptive.", metavar="NAME")
+    ] = "oblivious",
+    gap: Annotated[
+        float,
+        shell.option(
+            "Of stationary and shifting losses: how much worse than the best expert all others are."
+        ),
+    ] = 0.0,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Plan learning with expert advice: all admissible learners, smallest bound first.
@@ -35,23 +48,6 @@ def experts_command(
     For example:
 
     dpoco plan experts --experts 10 --horizon 100000 --switches 5
-
-    Parameters
-    ----------
-    experts
-        Number of experts.
-    horizon
-        Rounds.
-    switches
-        Switches of the sequence of experts to compete with.
-    epsilon
-        Privacy budget.
-    delta
-        Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]
-    adversary : NAME
-        stationary, shifting, oblivious or adaptive.
-    gap
-        Of stationary and shifting losses: how much worse than the best expert all others are.
     """
     with shell.errors_in_one_line():
         budget = Budget._over(epsilon, delta, max(1, horizon))
@@ -84,16 +80,27 @@ def experts_command(
     shell.say(str(plans[0].guarantee))
 
 
-@shell.documented_options
 def auto_command(
-    horizon: int,
-    dimension: int,
-    loss: str = "logistic",
-    domain: str = "ball",
-    epsilon: float = 1.0,
-    delta: float | None = None,
-    rounds_per_person: int | None = None,
-    separation: int | None = None,
+    horizon: Annotated[int, shell.option("Rounds.")],
+    dimension: Annotated[int, shell.option("Coordinates of a decision.")],
+    loss: Annotated[
+        str, shell.option("linear, logistic, squared or huber, of slope 1.", metavar="NAME")
+    ] = "logistic",
+    domain: Annotated[
+        str, shell.option("ball, box or simplex, of diameter 1.", metavar="NAME")
+    ] = "ball",
+    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    delta: Annotated[
+        float | None, shell.option("Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
+    ] = None,
+    rounds_per_person: Annotated[
+        int | None,
+        shell.option("The budget is for all rounds of a person, who has at most so many."),
+    ] = None,
+    separation: Annotated[
+        int | None,
+        shell.option("With --rounds-per-person: two of them are at least so many rounds apart."),
+    ] = None,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Rank the learners of records by the regret to be expected, as dpoco run chooses.
@@ -101,32 +108,12 @@ def auto_command(
     For example:
 
     dpoco plan auto --horizon 100000 --dimension 10
-
-    Parameters
-    ----------
-    horizon
-        Rounds.
-    dimension
-        Coordinates of a decision.
-    loss : NAME
-        linear, logistic, squared or huber, of slope 1.
-    domain : NAME
-        ball, box or simplex, of diameter 1.
-    epsilon
-        Privacy budget.
-    delta
-        Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]
-    rounds_per_person
-        The budget is for all rounds of a person, who has at most so many.
-    separation
-        With --rounds-per-person: two of them are at least so many rounds apart.
     """
     with shell.errors_in_one_line():
-        people = {"rounds_per_person": rounds_per_person, "separation": separation}
         choices = dpoco.choose(
             plans.standard_problem(dimension, loss, domain), horizon=horizon,
             budget=Budget._over(epsilon, delta, max(1, horizon)),
-            participation=participation_of(people),
+            participation=stated_rule(rounds_per_person, separation),
         )  # fmt: skip
     facts = ("learner", "options", "predicted_regret", "privacy_cost", "regret_bound", "scope")
     if as_json:
@@ -148,87 +135,90 @@ def auto_command(
     shell.say(str(choices[0].guarantee))
 
 
-_TARGET = 0.1
+_PROBLEM = "Problem"
+_PEOPLE = "The budget is for all rounds of a person, who has at most so many."
+_APART = "With --rounds-per-person: two of them are at least so many rounds apart."
 _SIZED = "--horizon 100000 --dimension 10"
 # What learners play: their standard problem, and an example.
 _PLANNED: dict[str, tuple[Callable[..., plans.Problem], str]] = {
-    "records": (plans.of_records, _SIZED),
-    "surface": (plans.of_functions, "--horizon 100000"),
-    "experts": (plans.of_experts, "--horizon 100000 --experts 10"),
-    "arms": (plans.of_arms, "--horizon 1000000 --arms 5 --dimension 10"),
-    "batch": (plans.of_batch, "--horizon 10000 --dimension 10"),
-    "reports": (plans.of_reports, "--horizon 1000000 --hypotheses 8 --labels 16"),
+    "records": (plans.plan_records, _SIZED),
+    "surface": (plans.plan_functions, "--horizon 100000"),
+    "experts": (plans.plan_experts, "--horizon 100000 --experts 10"),
+    "arms": (plans.plan_arms, "--horizon 1000000 --arms 5 --dimension 10"),
+    "batch": (plans.plan_batch, "--horizon 10000 --dimension 10"),
+    "reports": (plans.plan_reports, "--horizon 1000000 --hypotheses 8 --labels 16"),
 }
 _ALSO = {"expected_shifts": "--switches"}  # as other trackers call it
 _UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # plans are in units of what has no default
 
 
-def command_of(entry: Learner) -> Callable[..., None]:
+def make_command(entry: Learner) -> Any:
     """Return the command that plans a learner; its flags are the learner's own options."""
     make, own = _PLANNED[entry.plays][0], own_options(entry)
-    flags: list[inspect.Parameter] = []
-
-    def flag(name: str, kind: Any, default: Any, values: str, text: str) -> None:
-        shown = shell.option_of(kind, values, text)
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        flags.append(inspect.Parameter(name, keyword, default=default, annotation=shown))
-
-    empty, said = inspect.Parameter.empty, shell.documented(make)
     usual = {"ctrl": "general", "comw": "linear", "sufficient-statistics": "squared"}
     defaults = {"loss": usual.get(entry.name, "logistic"),
                 "domain": "simplex" if entry.ball == 1.0 else "ball"}  # fmt: skip
-    flag("horizon", int, empty, "", "Rounds; for one-time fits, records.")
-    for name, parameter in inspect.signature(make, eval_str=True).parameters.items():
-        if name in said:
-            flag(name, parameter.annotation, defaults.get(name, parameter.default), *said[name])
-    sizes = [each.name for each in flags[1:]]
-    flag("epsilon", float, 1.0, "", "Privacy budget; of reports, of one.")
+    sizes = argument_options(make)
+    people = takes_people(entry)
+    flags = [
+        _flag("horizon", int, "Rounds; for one-time fits, records.", _PROBLEM),
+        *(
+            _flag(name, each.flag_type, each.sentence, _PROBLEM, defaults.get(name, each.default))
+            for name, each in sizes.items()
+        ),
+        _flag("epsilon", float, "Privacy budget; of reports, of one.", "Privacy", 1.0),
+    ]
     if entry.plays != "reports":
         text = "Privacy budget. [default: 1/(10 horizon); 0 for pure mechanisms]"
-        flag("delta", float | None, None, "", text)
-    for name, option in own.items():
-        usual_value = 0 if name in _ALSO else option.default
-        kind, default = option.flag_type, _UNITS.get(name, usual_value)
-        values = "NAME" if kind is str else ""
-        if name in _ALSO:
-            values = f"--{name.replace('_', '-')} {_ALSO[name]}"
-        flag(name, kind | None if default is None else kind, default, values, _help_of(option))
-    people = takes_people(entry)
+        flags.append(_flag("delta", float, text, "Privacy", None))
     if people:
-        text = "The budget is for all rounds of a person, who has at most so many."
-        flag("rounds_per_person", int | None, None, "", text)
-        text = "With --rounds-per-person: two of them are at least so many rounds apart."
-        flag("separation", int | None, None, "", text)
-    if entry.plays != "batch":
-        text = "Regret per round, as a share of the largest, at which a horizon counts as useful."
-        flag("target", float, _TARGET, "", text)
+        flags += [
+            _flag("rounds_per_person", int, _PEOPLE, "Privacy", None),
+            _flag("separation", int, _APART, "Privacy", None),
+        ]
+    for name, option in own.items():
+        default = 0 if name in _ALSO else _UNITS.get(name, option.default)
+        also = (f"--{name.replace('_', '-')}", _ALSO[name]) if name in _ALSO else ()
+        flags.append(_flag(name, option.flag_type, _help(option), "Learner", default, *also))
 
-    def command(*, as_json: bool, **given: Any) -> None:
-        with shell.errors_in_one_line():
-            read = {name: own[name].read(given.pop(name)) for name in own}
-            options = {name: value for name, value in read.items() if value is not None}
-            facts = {name: given.pop(name) for name in sizes}
-            problem = make(entry, **facts)
-            named = ("rounds_per_person", "separation") if people else ()
-            often = {name: given.pop(name) for name in named}
-            rule = participation_of(often) if people else None
-            facts.update({name: value for name, value in often.items() if value is not None})
-            pure = {"delta": 0.0} if entry.plays == "reports" else {}
-            asked = {"target": _TARGET, **pure, **given}
-            report = plans.plan_report(entry, problem, facts, options, rule, **asked)
-            if as_json:
-                shell.print_json(report)
-            else:
-                plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
+    class Command(TyperCommand):
+        def invoke(self, ctx: Any) -> None:
+            given: dict[str, Any] = vars(super().invoke(ctx))
+            as_json, horizon, epsilon = (given.pop(n) for n in ("as_json", "horizon", "epsilon"))
+            with shell.errors_in_one_line():
+                read = {name: own[name].read(given.pop(name)) for name in own}
+                options = {name: value for name, value in read.items() if value is not None}
+                facts = {name: given.pop(name) for name in sizes}
+                problem = make(entry, **facts)
+                delta = given.pop("delta", 0.0)
+                rule = stated_rule(**given) if people else None
+                facts |= {name: value for name, value in given.items() if value is not None}
+                report = plans.plan_report(
+                    entry, problem, facts, options, rule,
+                    horizon=horizon, epsilon=epsilon, delta=delta,
+                )  # fmt: skip
+                if as_json:
+                    shell.print_json(report)
+                else:
+                    plans.print_plan(report, Guarantee.from_dict(report["guarantee"]))
 
-    kept = inspect.Parameter.KEYWORD_ONLY
-    flags.append(inspect.Parameter("as_json", kept, default=False, annotation=shell.JsonFlag))
-    command.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
-    command.__annotations__ = {flag.name: flag.annotation for flag in flags}
-    return command
+    options = make_dataclass("Plan", [*flags, ("as_json", shell.JsonFlag, False)], kw_only=True)
+    example = f"Example: dpoco plan {entry.name} {example_options(entry)}"
+    text = f"Plan {entry.path}: {entry.about}.\n\n{example}"
+    return shell.command(options, entry.name, cls=Command, help=text)
 
 
-def _help_of(option: Option) -> str:
+def _flag(
+    name: str, kind: type, text: str, panel: str, default: Any = MISSING, *names: str
+) -> tuple[str, Any, Any]:
+    """Return a field of the options of a plan."""
+    empty = default is inspect.Parameter.empty
+    shown = shell.option(text, *names, metavar="NAME" if kind is str else None, panel=panel)
+    taken: Any = kind | None if default is None else kind
+    return name, Annotated[taken, shown], field(default=MISSING if empty else default)
+
+
+def _help(option: Option) -> str:
     """Return the help of a learner's own option: the words it may be, and its sentence."""
     words = ", ".join(option.choices)
     if words and {int, float} & {*option.types}:
@@ -236,13 +226,13 @@ def _help_of(option: Option) -> str:
     return f"{words}. {option.sentence}" if words else option.sentence
 
 
-def example_of(entry: Learner) -> str:
+def example_options(entry: Learner) -> str:
     """Return options with which a learner can be planned."""
     tracks = {"switches", "expected_shifts"} & constructor_options(entry.load()).keys()
     return _PLANNED[entry.plays][1] + (" --switches 5" if tracks else "")
 
 
-class _Plans(shell.Group):
+class _Plans(TyperGroup):
     """The plans of all learners, each made when it is asked for: making one loads its learner."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -254,14 +244,14 @@ class _Plans(shell.Group):
         known = {each.name: each for each in LEARNERS if each.plays in _PLANNED}
         if cmd_name not in known:
             return super().get_command(ctx, cmd_name)
-        entry = known[cmd_name]
-        alone = typer.Typer(
-            add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-        )
-        example = f"Example: dpoco plan {entry.name} {example_of(entry)}"
-        text = f"Plan {entry.path}: {entry.about}.\n\n{example}"
-        alone.command(entry.name, help=text)(command_of(entry))
-        return typer.main.get_command(alone)
+        return make_command(known[cmd_name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was meant, or say which one probably was."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(unknown("learner", args[0], names))
+        return super().resolve_command(ctx, args)
 
 
 plan_app = typer.Typer(
@@ -271,7 +261,6 @@ plan_app = typer.Typer(
     "Domains have diameter D = 1 and losses slope G = 1 (or range 1).\n\n"
     "Example: dpoco plan ctrl --horizon 100000 --dimension 10 --epsilon 1",
     no_args_is_help=True,
-    rich_markup_mode=None,
 )
 plan_app.command("auto")(auto_command)
 plan_app.command("experts")(experts_command)

@@ -1,7 +1,7 @@
 """What ``dpoco plan`` says of a learner: regret, noise, memory and the smallest useful horizon.
 
-Standard problems have domains of diameter 1 and losses of slope or range 1. Parameters of the
-functions that make them, besides the learner, are options of the command, as their docstrings say.
+Standard problems have domains of diameter 1 and losses of slope or range 1. The arguments of the
+functions that make them, except the learner, are options of the command.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from dpoco._participation import Participation, for_people
-from dpoco._validation import choice, positive_float, positive_int
+from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.plan import Plan
-from dpoco.cli._support import SHOWN, console, say, table, told
+from dpoco.cli._shell import SHOWN, console, say, table
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import Learner
@@ -29,6 +29,7 @@ from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, 
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 PLAN_SCHEMA = "dpoco.plan/1"
+TARGET = 0.1  # regret a round, as a share of the largest, at which a horizon is useful
 _LARGEST = 10**12
 _LOOKS = 12  # calibrations in the search for the smallest useful horizon
 _CLOSE = 1.05
@@ -63,21 +64,17 @@ class Problem:
     build: Callable[..., Any] | None = None
 
 
-def of_records(
-    entry: Learner, dimension: int, loss: str = "logistic", domain: str = "ball"
+def plan_records(
+    entry: Learner,
+    dimension: Annotated[int, "Coordinates of a decision, or of a context."],
+    loss: Annotated[
+        str,
+        "linear, logistic, squared, huber (unit slope) or general (any convex loss with Lipschitz "
+        "constant G, for ctrl also with Hessians at most G/D).",
+    ] = "logistic",
+    domain: Annotated[str, "ball, box or simplex, of diameter D."] = "ball",
 ) -> Problem:
-    """Return convex losses on a domain of Euclidean diameter 1, slope 1.
-
-    Parameters
-    ----------
-    dimension
-        Coordinates of a decision, or of a context.
-    loss : NAME
-        linear, logistic, squared, huber (unit slope) or general (any convex loss with Lipschitz
-        constant G, for ctrl also with Hessians at most G/D).
-    domain : NAME
-        ball, box or simplex, of diameter D.
-    """
+    """Return convex losses on a domain of Euclidean diameter 1, slope 1."""
     problem = standard_problem(dimension, loss, domain)
     if entry.name.endswith("frank-wolfe"):
         return Problem(
@@ -86,14 +83,11 @@ def of_records(
     return Problem(problem, lambda p: (p.regret_bound, p.lipschitz * p.diameter))
 
 
-def of_functions(entry: Learner, dimension: int = 1) -> Problem:
-    """Return Lipschitz losses on the interval or square of side 1, slope 1.
-
-    Parameters
-    ----------
-    dimension
-        1 or 2.
-    """
+def plan_functions(
+    entry: Learner,
+    dimension: Annotated[int, "1 or 2."] = 1,
+) -> Problem:
+    """Return Lipschitz losses on the interval or square of side 1, slope 1."""
     if dimension not in (1, 2):
         raise ValueError(f"dimension must be 1 or 2; got {dimension}")
     domain = Box([0.0] * dimension, [1.0] * dimension)
@@ -103,27 +97,20 @@ def of_functions(entry: Learner, dimension: int = 1) -> Problem:
     )
 
 
-def of_experts(entry: Learner, experts: int) -> Problem:
-    """Return losses of experts in [0, 1].
-
-    Parameters
-    ----------
-    experts
-        Number of experts.
-    """
+def plan_experts(
+    entry: Learner,
+    experts: Annotated[int, "Number of experts."],
+) -> Problem:
+    """Return losses of experts in [0, 1]."""
     return Problem((experts,), lambda p: (p.regret_bound, 1.0), unit="of the losses' range")
 
 
-def of_arms(entry: Learner, arms: int, dimension: int) -> Problem:
-    """Return a contextual bandit with rewards in [-1, 1].
-
-    Parameters
-    ----------
-    arms
-        Number of arms.
-    dimension
-        Coordinates of a decision, or of a context.
-    """
+def plan_arms(
+    entry: Learner,
+    arms: Annotated[int, "Number of arms."],
+    dimension: Annotated[int, "Coordinates of a decision, or of a context."],
+) -> Problem:
+    """Return a contextual bandit with rewards in [-1, 1]."""
     if entry.name == "linucb":
         return Problem(
             (arms, dimension), lambda p: (p.regret_bound, 2.0 * p.reward_bound),
@@ -137,37 +124,29 @@ def of_arms(entry: Learner, arms: int, dimension: int) -> Problem:
     )
 
 
-def of_batch(
-    entry: Learner, dimension: int, loss: str = "logistic", domain: str = "ball"
+def plan_batch(
+    entry: Learner,
+    dimension: Annotated[int, "Coordinates of a decision, or of a context."],
+    loss: Annotated[
+        str, "logistic, huber or squared, with features of l2 norm 1 at most."
+    ] = "logistic",
+    domain: Annotated[str, "ball, box or simplex, of diameter D."] = "ball",
 ) -> Problem:
-    """Return one private fit to as many records as there would be rounds.
-
-    Parameters
-    ----------
-    dimension
-        Coordinates of a decision, or of a context.
-    loss : NAME
-        logistic, huber or squared, with features of l2 norm 1 at most.
-    domain : NAME
-        ball, box or simplex, of diameter D.
-    """
+    """Return one private fit to as many records as there would be rounds."""
     choice("loss", loss, ("huber", "logistic", "squared"))
     problem = standard_problem(dimension, loss, domain)
     return Problem(problem, lambda p: (math.nan, 1.0), None, "")
 
 
-def of_reports(entry: Learner, hypotheses: int, labels: int) -> Problem:
+def plan_reports(
+    entry: Learner,
+    hypotheses: Annotated[int, "Number K of known distributions."],
+    labels: Annotated[int, "Number M of labels."],
+) -> Problem:
     """Return a server of locally private reports, for K hypotheses over M labels.
 
     The bound is that of ``learner="hedge"`` on the worst-case range, which holds for every class of
     K hypotheses and all labels; the class built here is a random one.
-
-    Parameters
-    ----------
-    hypotheses
-        Number K of known distributions.
-    labels
-        Number M of labels.
     """
     from dpoco.local import Hypotheses
 
@@ -245,7 +224,6 @@ def plan_report(
     horizon: int,
     epsilon: float,
     delta: float | None,
-    target: float,
 ) -> dict[str, Any]:
     """Return the plan of one learner, JSON-able.
 
@@ -253,8 +231,6 @@ def plan_report(
     tenth of one over the horizon, also in the search.
     """
     positive_int("horizon", horizon)
-    if not 0.0 < positive_float("target", target) < 1.0:
-        raise ValueError(f"target must be in (0, 1); got {target!r}")
     options = {**problem.options, **options}
     cls, build = entry.load(), problem.build
 
@@ -308,18 +284,19 @@ def plan_report(
             scope=getattr(parameters, "regret_scope", None), proved=_finite(proved),
             unproved=guarantee.details.get(UNPROVED),
         )  # fmt: skip
-        useful = _smallest_useful(share_at, target, (horizon, own))
+        useful = _smallest_useful(share_at, TARGET, (horizon, own))
     return {
         "schema": PLAN_SCHEMA,
         "learner": entry.name,
         "class": f"dpoco.{entry.path}",
         "problem": {
-            "horizon": horizon, **{k: told(value) for k, value in {**facts, **options}.items()}
+            "horizon": horizon,
+            **{k: "inf" if v == math.inf else v for k, v in {**facts, **options}.items()},
         },
         "budget": {"epsilon": asked.epsilon, "delta": asked.delta},
         "regret": regret,
         "regret_bound_per_round": regret.get("proved"),
-        "useful": {"target": target, "horizon": useful},
+        "useful": {"target": TARGET, "horizon": useful},
         "noise": _noise(parameters, guarantee),
         "memory": {
             "state_bytes": _state_bytes(learner),

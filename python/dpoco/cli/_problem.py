@@ -1,4 +1,4 @@
-"""From the options of ``dpoco run`` and ``dpoco compare`` to games.
+"""From the settings of ``dpoco run`` and ``dpoco compare`` to games.
 
 What a learner learns from decides which game is played. Classes are the arms of bandits. For
 Lipschitz losses a decision is a number that should be near the column's next value, or a point near
@@ -10,9 +10,11 @@ Every default is a function of public quantities alone: the number of rounds, of
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,15 +32,15 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget
 from dpoco.cli._options import (
-    UNASKED,
     given_options,
     parse_range,
     participation_of,
     refuse_useless,
 )
+from dpoco.cli._settings import Settings
 from dpoco.cli._tables import (
-    DESCRIBE_A_FILE,
     Declaration,
+    Saved,
     ask,
     check_binary,
     describe_records,
@@ -60,29 +62,79 @@ _LOSSES = {"huber": HuberLoss, "logistic": LogisticLoss, "squared": SquaredLoss}
 # units; chosen after runs on the shuttle stream with 2 to 16, where 6 to 12 are equally good.
 # Regression: labels are scaled to [-1, 1].
 _DECISION_LENGTH = {"logistic": 8.0, "squared": 1.0, "huber": 1.0}
+_USUAL = Settings()
+_OF_A_FILE = (
+    "features", "range", "loss_range", "header", "person", "positive", "categories",
+    "missing", "anonymous", "format", "encoding", "separator", "decimal", "skip_lines", "intercept",
+)  # fmt: skip
 _MOST_CLASSES = 4096  # rewards are a table of rounds x classes
 
 
-def learners_of(
-    names: Sequence[str], families: Collection[str], asked: Mapping[str, Any]
+@dataclass(frozen=True)
+class Task:
+    """What is to be played: settings, the table they name, and how a saved learner read its own.
+
+    Attributes
+    ----------
+    asked : Settings
+        What was asked for.
+    declared : Declaration
+        What it says of the columns.
+    table : Table or None
+        None for bundled and simulated streams.
+    resumed : object
+        The saved learner that goes on, or None.
+    saved : Saved or None
+        How it read its records.
+    """
+
+    asked: Settings
+    declared: Declaration
+    table: Table | None = None
+    resumed: Any = None
+    saved: Saved | None = None
+
+    def covered(self, rounds: int) -> int:
+        """Return how many rounds the guarantee covers; `rounds` unless it was asked for."""
+        asked = self.asked.horizon
+        return positive_int("horizon", rounds if asked is None else asked)
+
+    def describe(self, family: str, schema: Schema) -> dict[str, Any]:
+        """Return what a state keeps of how records were read."""
+        return describe_records(family, schema, self.asked.person, self.saved)
+
+
+def bundled_name(asked: Settings) -> str | None:
+    """Return the name of the bundled stream that is asked for, or None."""
+    return asked.data if asked.data in datasets.BUNDLED else None
+
+
+def learners_named(
+    names: Sequence[str], families: Collection[str], asked: Settings
 ) -> list[Learner]:
-    """Return learners by name; "auto" is of experts where others or the options are."""
+    """Return learners by name; "auto" is of experts if others or the settings are."""
     found = [_AUTO if name == _AUTO.name else learner_named(name, families) for name in names]
-    of_experts = asked["loss_range"] is not None or asked["stream"] in STREAMS_OF_LOSSES
+    of_experts = asked.loss_range is not None or asked.data in STREAMS_OF_LOSSES
     of_experts = of_experts or any(entry.plays == "experts" for entry in found)
     auto = replace(_AUTO, plays="experts") if of_experts else _AUTO
     return [auto if entry is _AUTO else entry for entry in found]
 
 
-def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games.Game]:
+def make_games(
+    entries: Sequence[Learner], asked: Settings, resumed: Any = None, saved: Saved | None = None
+) -> list[games.Game]:
     """Return the games of learners on the same stream, which is loaded once.
 
     Parameters
     ----------
     entries : sequence of Learner
         All of records (or one-time fits), of experts, of arms or of functions.
-    asked : mapping
-        Options of the command, by name, as in `UNASKED`.
+    asked : Settings
+        What was asked for.
+    resumed : object
+        The saved learner that goes on.
+    saved : Saved, optional
+        How it read its records.
     """
     families = {"records" if entry.plays == "batch" else entry.plays for entry in entries}
     if len(families) > 1:
@@ -90,25 +142,30 @@ def games_of(entries: Sequence[Learner], asked: Mapping[str, Any]) -> list[games
     for entry in entries:
         refuse_useless(entry, asked)
     participation_of(asked)
-    if asked["data"] is not None and asked["stream"] is not None:
-        raise ValueError("--data and --stream exclude each other")
-    if asked["synthetic"] is not None and not (asked["data"] is asked["stream"] is None):
-        raise ValueError("--synthetic goes without --data and --stream")
-    if asked["data"] is None and not (
-        asked["intercept"] and all(asked[name] in (UNASKED[name], []) for name in DESCRIBE_A_FILE)
+    if asked.synthetic is not None and asked.data is not None:
+        raise ValueError("synthetic goes without data")
+    of_file = asked.data is not None and bundled_name(asked) is None
+    if of_file and asked.rounds_per_person is not None and asked.person is None:
+        raise ValueError("--rounds-per-person needs --person COLUMN: whose record each row is")
+    if (
+        asked.data is not None
+        and re.fullmatch(r"\w+", asked.data)
+        and not Path(asked.data).exists()
     ):
-        raise ValueError("options that describe a file need --data FILE")
-    family, table, people = families.pop(), None, None
-    declared = Declaration.of(asked)
-    if asked["data"] is not None:
-        table = open_table(asked)
-        saved = asked.get("saved")
+        named("file, nor bundled stream,", asked.data, tuple(datasets.BUNDLED))
+    if not of_file and any(getattr(asked, name) != getattr(_USUAL, name) for name in _OF_A_FILE):
+        raise ValueError("settings that describe a file need a FILE")
+    family, people = families.pop(), None
+    task = Task(asked, Declaration.of(asked), resumed=resumed, saved=saved)
+    if of_file:
+        declared = task.declared
         if saved is not None:
             declared = declared.with_saved(saved.schema)
             saved.check_names(family, declared)
-        if asked["person"] is not None:
-            people = datasets.read_people(table, asked["person"], alone=asked["anonymous"])
-    found = _GAMES[family](entries, asked, table, declared)
+        task = replace(task, declared=declared, table=open_table(asked))
+        if asked.person is not None and task.table is not None:
+            people = datasets.read_people(task.table, asked.person, alone=asked.anonymous)
+    found = _GAMES[family](entries, task)
     for game in found:
         if not game.counted.any():
             raise ValueError(_nothing_known(game))
@@ -127,12 +184,8 @@ def _nothing_known(game: games.Game) -> str:
     return (
         f"nothing can be learned from {game.stream['name']}, for every row has a missing value"
         f"{why}; leave such a column out (--features), or say what stands for missing cells "
-        "(--missing)"
+        "(--set missing=COLUMN=VALUE)"
     )
-
-
-def _covered(asked: Mapping[str, Any], rounds: int) -> int:
-    return positive_int("horizon", rounds if asked["horizon"] is None else asked["horizon"])
 
 
 def _known_horizon(covered: int) -> int | None:
@@ -140,99 +193,96 @@ def _known_horizon(covered: int) -> int | None:
     return None if covered == LARGEST_HORIZON else covered
 
 
-def _taken(
-    entry: Learner, problem: Any, covered: int, asked: Mapping[str, Any], **more: Any
+def _choice(
+    entry: Learner, problem: Any, covered: int, task: Task, **more: Any
 ) -> tuple[Learner, dict[str, Any], str]:
     """Return a learner, its options, and why it is taken, if it is for the library to choose."""
+    asked = task.asked
     if entry.name != _AUTO.name:
         return entry, given_options(entry, asked), ""
-    budget = Budget._over(asked["epsilon"], asked["delta"], covered)
+    budget = Budget._over(asked.epsilon, asked.delta, covered)
     # Without an end, it must learn soon.
     more |= {"horizon": _known_horizon(covered), "participation": participation_of(asked)}
     ranked = choose(problem, budget=budget, **more)
-    resumed = asked.get("resumed")  # stays what it is, though another may be better by now
+    resumed = task.resumed  # stays what it is, though another may be better by now
     same = (each for each in ranked if resumed is not None and each.is_of(resumed))
     chosen = next(same, ranked[0])
     entry = learner_named(chosen.learner.partition(".")[2])
-    common = given_options(entry, {**asked, "switches": None})
+    common = given_options(entry, replace(asked, option={}))
     return entry, common | chosen.options, str(chosen)
 
 
 # ---- records -------------------------------------------------------------------------------------
 
 
-def _bundled(asked: Mapping[str, Any], loss: str) -> Stream:
+def _load_bundled(asked: Settings, loss: str) -> Stream:
     """Load a bundled stream by name, or a simulated one.
 
     Without a name, the shuttle stream; on a Python whose river does not have it yet, the shorter
     phishing stream.
     """
-    if asked["label"] is not None:
-        raise ValueError("options that describe a file need --data FILE")
-    if asked["synthetic"] is not None:
+    if asked.label is not None:
+        raise ValueError("settings that describe a file need a FILE")
+    if asked.synthetic is not None:
         if loss != "squared":
-            raise ValueError("--synthetic needs --loss squared: it is a regression")
-        return datasets.linear_regression_stream(asked["synthetic"], 10, seed=0)
-    if asked["stream"] is not None:
-        return datasets.load(asked["stream"])
+            raise ValueError("synthetic needs --loss squared: it is a regression")
+        return datasets.linear_regression_stream(asked.synthetic, 10, seed=0)
+    if asked.data is not None:
+        return datasets.load(asked.data)
     try:
         return datasets.load_shuttle()
     except ImportError:
         return datasets.load_phishing()
 
 
-def _load_stream(
-    family: str, asked: Mapping[str, Any], table: Table | None, declared: Declaration
-) -> Stream:
+def _load_stream(family: str, task: Task) -> Stream:
     """Load the table as declared, or a bundled stream."""
-    loss = asked["loss"]
+    asked, table, declared = task.asked, task.table, task.declared
+    loss = asked.loss
     if table is None:
-        return _bundled(asked, "squared" if family == "arms" else loss)
+        return _load_bundled(asked, "squared" if family == "arms" else loss)
     kinds = table.kinds()
     columns = feature_columns(table, declared, kinds)
     ask(table, declared, columns, kinds, family, loss)
-    task = "classification" if family == "arms" or loss == "logistic" else "regression"
+    task_name = "classification" if family == "arms" or loss == "logistic" else "regression"
     told = declared.label_range or declared.positive or declared.label in declared.categories
     if family == "arms":  # labels as they are
         declared = replace(declared, label_range=None)
-    stream = load_stream(table, declared, columns, kinds, task, loss, asked["intercept"])
-    if task == "classification" and not told:
+    stream = load_stream(table, declared, columns, kinds, task_name, loss, asked.intercept)
+    if task_name == "classification" and not told:
         check_binary(stream.labels, table.title, str(declared.label))
     return stream
 
 
-def _description(
-    family: str, stream: Stream, asked: Mapping[str, Any], **more: Any
-) -> dict[str, Any]:
-    """Return what a state keeps of labelled records, with further fields of their schema."""
-    names, label = stream.feature_names, asked["label"] or "label"
+def _schema(stream: Stream, task: Task, label_range: tuple[float, float] | None = None) -> Schema:
+    """Return the schema of labelled records; `label_range` is that of classes."""
+    names, label = stream.feature_names, task.asked.label or "label"
     if stream.transform is None:  # simulated
-        schema = Schema(names, ((-1.0, 1.0),) * len(names), False, stream.task, label)
-    else:
-        schema = replace(stream.schema(label), **more)
-    return describe_records(family, schema, asked)
+        return Schema(names, ((-1.0, 1.0),) * len(names), False, stream.task, label)
+    own = stream.schema(label)
+    return own if label_range is None else replace(own, label_range=label_range)
 
 
-def _problem_of(asked: Mapping[str, Any], stream: Stream, ball: float) -> tuple[LpBall, Any]:
+def _linear_problem(asked: Settings, stream: Stream, ball: float) -> tuple[LpBall, Any]:
     """Return domain and loss, in a ball of the exponent `ball` if none was asked for."""
-    name, dimension = asked["loss"], stream.dimension
-    p = ball if asked["p"] is None else float(asked["p"])
-    radius = asked["radius"]
+    name, dimension = asked.loss, stream.dimension
+    p = ball if asked.p is None else float(asked.p)
+    radius = asked.radius
     if radius is None:
         radius = _DECISION_LENGTH[name] / LpBall(dimension, p, 1.0).max_norm(2.0)
     domain = LpBall(dimension, p, radius)
     length = _typical_length(stream)
-    if asked["feature_bound"] is not None:
-        length = positive_float("feature_bound", asked["feature_bound"])
+    if asked.feature_bound is not None:
+        length = positive_float("feature_bound", asked.feature_bound)
     bounds: dict[str, Any] = {"feature_bound": _dual_bound(length, domain)}
     if domain.dual_exponent != 2.0:
         bounds["feature_bound_l2"] = length
     if name != "logistic":
         bounds["label_bound"] = 1.0  # their declared range is scaled to this one
-    if asked["slope_bound"] is not None:
+    if asked.slope_bound is not None:
         if name != "logistic":
-            raise ValueError("--slope-bound is for --loss logistic")
-        bounds["slope_bound"] = asked["slope_bound"]
+            raise ValueError("slope-bound is for --loss logistic")
+        bounds["slope_bound"] = asked.slope_bound
     return domain, _LOSSES[name](**bounds)
 
 
@@ -246,22 +296,19 @@ def _typical_length(stream: Stream) -> float:
     return math.sqrt((stream.dimension - sum(map(len, lists))) / 3.0 + len(lists))
 
 
-def _records(
-    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
-) -> list[games.Game]:
-    choice("loss", asked["loss"], _LOSSES)
-    stream = _load_stream("records", asked, table, declared)
-    kept = _description("records", stream, asked)
-    covered = _covered(asked, len(stream))
+def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
+    choice("loss", task.asked.loss, _LOSSES)
+    stream = _load_stream("records", task)
+    kept = task.describe("records", _schema(stream, task))
+    covered = task.covered(len(stream))
     found = []
     for entry in entries:
-        domain, loss = _problem_of(asked, stream, entry.ball or 2.0)
-        entry, options, why = _taken(entry, (domain, loss), covered, asked)
+        domain, loss = _linear_problem(task.asked, stream, entry.ball or 2.0)
+        entry, options, why = _choice(entry, (domain, loss), covered, task)
         if entry.name == "tree-frank-wolfe":
             rounds = _known_horizon(covered) or UNKNOWN
             batch = max(1, rounds // UPDATES)
-            standard = {"noise": None, "sum_method": None, "step_scale": 1.0, "batch": batch}
-            options = {**standard, **options}
+            options = {"batch": batch, **options}
         if entry.name == "noisy-ftrl" and options.get("statistics") != "quadratic":
             # For what is to be expected, not for the worst case.
             options = {"step_size": "predicted", **options}
@@ -289,36 +336,35 @@ def _dual_bound(length: float, domain: LpBall) -> float:
 # ---- experts, arms, functions --------------------------------------------------------------------
 
 
-def _experts(
-    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
-) -> list[games.Game]:
-    between = asked["loss_range"]
+def _experts(entries: Sequence[Learner], task: Task) -> list[games.Game]:
+    table, between = task.table, task.asked.loss_range
     span = (0.0, 1.0) if between is None else parse_range("--loss-range", between)
     if table is None:
-        losses, facts = datasets.load_losses(asked["stream"] or "pollsters")
+        losses, facts = datasets.load_losses(task.asked.data or "pollsters")
         wanted = list(facts["feature_names"])
     else:
-        wanted = feature_columns(table, declared, table.kinds())
+        wanted = feature_columns(table, task.declared, table.kinds())
         if len(wanted) < 2:
             raise ValueError("losses must be at least two columns, one an expert")
         losses = table.select(wanted)
-        facts = _facts_of(table, "Losses of experts in", between or "0,1", wanted)
+        facts = _table_facts(table, "Losses of experts in", between or "0:1", wanted)
     schema = Schema(tuple(wanted), (span,) * len(wanted), False, "regression", "")
     more = {} if between is None else {"loss_range": span}
-    covered = _covered(asked, len(losses))
-    shifts = {"switches": asked["switches"], "adversary": "shifting"} if asked["switches"] else {}
+    covered = task.covered(len(losses))
+    switches = int(task.asked.option.get("switches", 0))
+    shifts = {"switches": switches, "adversary": "shifting"} if switches else {}
     found = []
     for entry in entries:
-        entry, options, why = _taken(entry, losses.shape[1], covered, asked, **shifts)
+        entry, options, why = _choice(entry, losses.shape[1], covered, task, **shifts)
         game = games.game_of_experts(
             entry.load(), losses, horizon=covered, stream=facts, **options, **more
         )
-        kept = describe_records("experts", schema, asked)
+        kept = task.describe("experts", schema)
         found.append(replace(game, chosen=why, described=kept))
     return found
 
 
-def _facts_of(table: Table, about: str, between: str, columns: list[str]) -> dict[str, Any]:
+def _table_facts(table: Table, about: str, between: str, columns: list[str]) -> dict[str, Any]:
     return {
         "name": table.title,
         "description": f"{about} {table.title}",
@@ -333,26 +379,27 @@ def _classes(declared: Declaration) -> tuple[int, int]:
         return 0, len(declared.categories[declared.label]) - 1
     low, high = declared.label_range or (0.0, 1.0)
     if not (low.is_integer() and high.is_integer()):
-        raise ValueError("--label-range must be whole numbers: the first class and the last")
+        raise ValueError(
+            "--range of the classes must be whole numbers: the first class and the last"
+        )
     if high - low >= _MOST_CLASSES:
-        raise ValueError(f"--label-range names more than {_MOST_CLASSES} classes")
+        raise ValueError(f"--range names more than {_MOST_CLASSES} classes")
     return int(low), int(high)
 
 
-def _arms(
-    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
-) -> list[games.Game]:
-    if asked["radius"] is not None and all(entry.name == "linucb" for entry in entries):
-        raise ValueError("linucb has no --radius: its coefficients are not bounded")
+def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
+    asked, declared = task.asked, task.declared
+    if asked.radius is not None and all(entry.name == "linucb" for entry in entries):
+        raise ValueError("linucb has no radius: its coefficients are not bounded")
     low, high = _classes(declared)
-    stream = _load_stream("arms", asked, table, declared)
+    stream = _load_stream("arms", task)
     classes = None if stream.coding.positive else (float(low), float(high))
-    kept = _description("arms", stream, asked, label_range=classes)
+    kept = task.describe("arms", _schema(stream, task, classes))
     rewards = games.class_rewards(stream.labels, high - low + 1, first=low)
     if not np.any(rewards == 1.0):
         raise ValueError(
             f"no label of {stream.name} is a class in {low:g}..{high:g}: name the first class and "
-            "the last with --label-range"
+            "the last with --range"
         )
     unknown = np.isfinite(stream.labels) & ~np.any(rewards == 1.0, axis=1)
     flags = {**stream.nonprivate_flags, "unknown_label": unknown}
@@ -368,12 +415,12 @@ def _arms(
             bound = _typical_length(stream)
         else:
             bound = 1.0  # of every entry
-            radius = 1.0 if asked["radius"] is None else asked["radius"]
+            radius = 1.0 if asked.radius is None else asked.radius
             options["domain"] = LpBall(stream.dimension, 1.0, radius)
-        given = asked["feature_bound"]
+        given = asked.feature_bound
         options["context_bound"] = bound if given is None else given
         game = games.game_of_arms(
-            entry.load(), stream.features, rewards, horizon=_covered(asked, len(stream)),
+            entry.load(), stream.features, rewards, horizon=task.covered(len(stream)),
             stream=facts, nonprivate_flags=flags, **options,
         )  # fmt: skip
         found.append(replace(game, described=kept))
@@ -393,25 +440,24 @@ def _distance(target: FloatArray, points: FloatArray) -> FloatArray:
     return distance
 
 
-def _functions(
-    entries: Sequence[Learner], asked: Mapping[str, Any], table: Table | None, declared: Declaration
-) -> list[games.Game]:
-    label, between = asked["label"], declared.label_range
+def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
+    asked, table, declared = task.asked, task.table, task.declared
+    label, between = asked.label, declared.label_range or declared.general
     wanted = None if label is None else [part.strip() for part in label.split(",")]
     low, high = 0.0, 1.0
     if table is None:
-        losses_, facts = datasets.load_losses(asked["stream"] or "pollsters")
+        losses_, facts = datasets.load_losses(asked.data or "pollsters")
         names = list(facts["feature_names"])
         wanted = wanted or names[:1]
         values = losses_[:, [names.index(named("column", each, names)) for each in wanted]]
         facts["feature_names"] = wanted
     else:
         if wanted is None or between is None:
-            raise ValueError("--data needs --label COLUMN and --label-range LOW,HIGH")
+            raise ValueError("still needed: --label COLUMN and --range LOW:HIGH")
         low, high = between
         table.check(wanted)
         values = table.select(wanted)
-        facts = _facts_of(table, "Values of", asked["label_range"], wanted)
+        facts = _table_facts(table, "Values of", f"{low:g}:{high:g}", wanted)
     if len(wanted) > 2 or len(set(wanted)) < len(wanted):
         raise ValueError("--label must name one column, or two different ones")
     flags: dict[str, NDArray[np.bool_]] = {
@@ -419,14 +465,14 @@ def _functions(
     }  # fmt: skip
     targets = np.clip(values, low, high)
     if len(wanted) == 2:
-        if asked["quantile"] is not None:
-            raise ValueError("--quantile is of one column; of two, the geometric median is learned")
+        if asked.quantile is not None:
+            raise ValueError("quantile is of one column; of two, the geometric median is learned")
         losses: list[Any] = [partial(_distance, row) for row in targets]
         slope, what = 1.0, "distance"
     else:
-        q = 0.5 if asked["quantile"] is None else asked["quantile"]
+        q = 0.5 if asked.quantile is None else asked.quantile
         if not 0.0 < q < 1.0:
-            raise ValueError("--quantile must be between 0 and 1")
+            raise ValueError("quantile must be between 0 and 1")
         losses = [partial(_pinball, q, float(value)) for value in targets[:, 0]]
         slope, what = max(q, 1.0 - q), f"pinball loss of the quantile {q:g}"
     domain = Box([low] * len(wanted), [high] * len(wanted))
@@ -434,10 +480,10 @@ def _functions(
     found = []
     for entry in entries:
         game = games.game_of_functions(
-            losses, domain, lipschitz=slope, horizon=_covered(asked, len(losses)),
+            losses, domain, lipschitz=slope, horizon=task.covered(len(losses)),
             stream={**facts, "loss": what}, nonprivate_flags=flags, **given_options(entry, asked),
         )  # fmt: skip
-        found.append(replace(game, described=describe_records("surface", schema, asked)))
+        found.append(replace(game, described=task.describe("surface", schema)))
     return found
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from dpoco.cli._support import console, say, table
+from dpoco.cli._shell import console, say, table
+from dpoco.evaluation import FitReport
 
 if TYPE_CHECKING:
-    from dpoco.evaluation import Comparison, ComparisonRow, FitReport, RunReport
+    from dpoco.evaluation import Comparison, ComparisonRow, RunReport
 
 
 _COLUMNS = 10  # that are shown of those with entries out of range
@@ -36,12 +37,34 @@ def shares_in_words(shares: Mapping[str, float]) -> str:
 def _say_counted(played: int, counted: int) -> None:
     """Say what averages are over, if not over all rounds."""
     if counted < played:
-        say(f"  averages are over the {counted:,} of {played:,} rounds whose data are not missing")
+        say(f"Averages are over the {counted:,} of {played:,} rounds whose data are not missing.")
 
 
-def print_report(report: RunReport, files: Sequence[str]) -> None:
-    """Print the numbers, the guarantee and where the files are, to standard output."""
-    stream, noise, arms = report.stream, report.noise, report.domain.get("arms")
+def print_report(report: RunReport, files: Sequence[str], *, full: bool) -> None:
+    """Print what a run reached, for whom it is private, and where the files are.
+
+    In at most 20 lines, or in full: with the noise, the columns, and the guarantee as a whole.
+    """
+    if full:
+        _print_all(report, files)
+        return
+    say(f"{report.stream['name']}: {_shape(report)}, {_learner(report)}")
+    say()
+    console().print(_short_table(report))
+    say()
+    read = report.nonprivate_records
+    _say_counted(read["records"], read["counted"])
+    say(_protection(report))
+    _say_people(report.settings)
+    say(_cost(report))
+    for line in _dropped(report):
+        say(line)
+    _say_short_end(files)
+
+
+def _shape(report: RunReport) -> str:
+    """Return the size of a stream."""
+    stream, arms = report.stream, report.domain.get("arms")
     shape = f"{report.rounds:,} rounds"
     if "loss" in stream:  # of values that decisions should be near
         shape += f", {stream['loss']}"
@@ -49,8 +72,107 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
         kind = "experts" if report.domain.get("type") == "experts" else "features"
         shape += f" x {stream['dimension']} {kind}"
     shape += "" if arms is None else f", {arms} arms"
-    shape += f", continued after round {report.first_round:,}" if report.first_round else ""
-    _say_stream(report, shape)
+    return shape + (f", continued after round {report.first_round:,}" if report.first_round else "")
+
+
+def _learner(report: RunReport) -> str:
+    """Return the name of the learner, and who chose it."""
+    command = report.settings.get("command", {})
+    chosen = report.settings.get("chosen", "")
+    return f"auto: {chosen.partition(':')[0]}" if chosen else command.get("learner", "")
+
+
+def _protection(report: RunReport | FitReport) -> str:
+    """Return the first line of the guarantee, its verdict, as a sentence."""
+    line = report.guarantee_text.partition("\n")[0]
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def _cost(report: RunReport | FitReport) -> str:
+    """Return what privacy costs, in words."""
+    price, unit = report.price_of_privacy, "loss a record"
+    if not isinstance(report, FitReport):
+        unit = "reward a round" if report.domain.get("arms") else "loss a round"
+    if round(price, 4) > 0.0:
+        return f"Privacy costs {price:.4f} {unit}."
+    if round(price, 4) == 0.0:
+        return f"Privacy costs less than 0.0001 {unit}."
+    return (
+        f"The private learner is ahead of the one without noise by {-price:.4f} {unit}: noise can "
+        "make a learner more careful, and on few rounds it is chance."
+    )
+
+
+def _dropped(report: RunReport | FitReport) -> list[str]:
+    """Return which rows taught nothing or were changed, and why."""
+    read, rows = report.nonprivate_records, report.rows
+    found = []
+    left = [f"{rows['skipped']:,} were played before"] if rows.get("skipped") else []
+    if rows.get("beyond_horizon"):
+        left.append(f"{rows['beyond_horizon']:,} are beyond the horizon")
+    if left:
+        found.append(f"Rows left out: {', '.join(left)}.")
+    shares = {name: share for name, share in read["shares"].items() if name != "empty" and share}
+    reasons = {k: v for k, v in shares.items() if "missing" in k or k == "beyond_participation"}
+    empty = read["records"] - read["learned"]
+    if empty:
+        why = f" ({shares_in_words(reasons)})" if reasons else ""
+        found.append(f"Records that taught nothing: {empty:,} of {read['records']:,}{why}.")
+    changed = {name: share for name, share in shares.items() if name not in reasons}
+    if changed:
+        found.append(
+            f"Records that were changed to keep to their bounds: {shares_in_words(changed)}."
+        )
+    return found or ["All records were as declared."]
+
+
+def _say_short_end(files: Sequence[str]) -> None:
+    say(f"Written: {'; '.join(files)}")
+    say("From raw records: for evaluation, not for publication. --full prints everything.")
+
+
+_MEASURES = {"error_rate": ("error rate", ".1%"), "auc": ("AUC", ".3f"), "r2": ("R^2", ".3f")}
+
+
+def _short_table(report: RunReport) -> Table:
+    """Return what all players reached, with the measures that there are."""
+    arms = report.domain.get("type") == "policies"
+    # Losses are the largest reward minus the reward.
+    top, sign = (report.loss["reward_range"][1], -1.0) if arms else (0.0, 1.0)
+    reached = report.accuracy
+    shown = [name for name in _MEASURES if name in reached.get("private", {})]
+    runs = report.private.average_losses
+    spread = [f"range of {len(runs)} runs"] if len(runs) > 1 else []
+    titles = ["average reward" if arms else "average loss", *spread]
+    made = table([""], [*titles, *(_MEASURES[name][0] for name in shown)])
+    players: list[tuple[str, Sequence[float]]] = [
+        ("private", runs),
+        ("without noise", report.nonprivate.average_losses),
+        (report.best_fixed.get("name", "best fixed decision"), [report.best_fixed["average_loss"]]),
+        (
+            report.best_constant.get("name", "best constant prediction"),
+            [report.best_constant["average_loss"]],
+        ),
+        *((other["name"], [other["average_loss"]]) for other in report.others),
+    ]
+    for name, losses in players:
+        values = [top + sign * loss for loss in losses]
+        cells = [_decimal(statistics.median(values)), *([_range(values)] if spread else [])]
+        own = reached.get(name, {})
+        cells += [format(own[each], _MEASURES[each][1]) if each in own else "" for each in shown]
+        made.add_row(name, *cells)
+    return made
+
+
+def _decimal(value: float) -> str:
+    """Return a number with four decimals, without a sign in front of zero."""
+    return f"{round(value, 4) + 0.0:.4f}"
+
+
+def _print_all(report: RunReport, files: Sequence[str]) -> None:
+    """Print the numbers, the guarantee and where the files are, to standard output."""
+    noise, arms = report.noise, report.domain.get("arms")
+    _say_stream(report, _shape(report))
     if "chosen" in report.settings:
         say(f"  auto: {report.settings['chosen']}")
     if report.first_round and not report.rows["skipped"]:
@@ -70,7 +192,7 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
         )
     say()
     unit = "loss" if arms is None else "reward"
-    say(f"Price of privacy  {report.price_of_privacy:.4f} {unit} per round")
+    say(f"Price of privacy  {_decimal(report.price_of_privacy)} {unit} per round")
     if noise["scale"] is not None:
         released = noise["released"]
         more = "" if released is None else f", {released:.4g} on the noisiest released sum"
@@ -85,10 +207,14 @@ def print_report(report: RunReport, files: Sequence[str]) -> None:
     _say_end(report, files)
 
 
-def print_fit(report: FitReport, files: Sequence[str]) -> None:
+def print_fit(report: FitReport, files: Sequence[str], *, full: bool) -> None:
     """Print what one-time fits reached, the guarantee and where the files are."""
     stream, best = report.stream, report.best_fixed["average_loss"]
-    _say_stream(report, f"one fit to {stream['rounds']:,} records x {stream['dimension']} features")
+    shape = f"one fit to {stream['rounds']:,} records x {stream['dimension']} features"
+    if full:
+        _say_stream(report, shape)
+    else:
+        say(f"{stream['name']}: {shape}")
     say()
     shown = table([""], ["average loss", "range", "above the best"])
     rows = {
@@ -99,13 +225,22 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
     }
     for name, values in rows.items():
         middle = statistics.median(values)
-        shown.add_row(name, f"{middle:.4f}", _range(values), f"{middle - best:.4f}")
+        shown.add_row(name, _decimal(middle), _range(values), _decimal(middle - best))
     console().print(shown)
+    if not full:
+        say()
+        _say_counted(report.nonprivate_records["records"], report.nonprivate_records["counted"])
+        say(_protection(report))
+        say(_cost(report))
+        for line in _dropped(report):
+            say(line)
+        _say_short_end(files)
+        return
     say("  losses of the released decision on the records of the fit; no rounds, so no regret")
     _say_counted(report.nonprivate_records["records"], report.nonprivate_records["counted"])
     _say_repeats(len(report.private))
     say()
-    say(f"Price of privacy  {report.price_of_privacy:.4f} loss per record")
+    say(f"Price of privacy  {_decimal(report.price_of_privacy)} loss per record")
     say(f"Time              {statistics.mean(report.timing['private_seconds']):.2g} s a fit")
     _say_end(report, files)
 
@@ -113,7 +248,7 @@ def print_fit(report: FitReport, files: Sequence[str]) -> None:
 def _range(values: Sequence[float]) -> str:
     """Return the range of repetitions, nothing of one."""
     low, high = min(values), max(values)
-    return f"{low:.4f}-{high:.4f}" if low < high else ""
+    return f"{_decimal(low)}-{_decimal(high)}" if low < high else ""
 
 
 def _say_repeats(count: int) -> None:
@@ -186,7 +321,7 @@ def _table(report: RunReport) -> Table:
         shown = [top + sign * loss for loss in losses]
         ranges = [_range(shown)] if spread else []
         changes = [] if arms else [f"{switches:,.0f}"]
-        middle = f"{statistics.median(shown):.4f}"
+        middle = _decimal(statistics.median(shown))
         made.add_row(name, middle, *ranges, f"{round(regret):,}", *changes)  # no "-0"
 
     for name, runs in (("private", report.private), ("without noise", report.nonprivate)):

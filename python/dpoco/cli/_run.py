@@ -4,38 +4,94 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 import dpoco
 from dpoco.accounting import Budget
-from dpoco.cli import _support as shell
-from dpoco.cli._options import UNASKED, participation_of
-from dpoco.cli._problem import FAMILIES, STREAMS_OF_LOSSES, games_of, learners_of
+from dpoco.cli import _shell as shell
+from dpoco.cli._key import state_key
+from dpoco.cli._options import participation_of
+from dpoco.cli._problem import (
+    FAMILIES,
+    STREAMS_OF_LOSSES,
+    learners_named,
+    make_games,
+)
 from dpoco.cli._render import print_comparison, print_fit, print_report, shares_in_words
-from dpoco.cli._tables import ColumnOptions, Saved, TableOptions, read_saved, with_ranges
-from dpoco.evaluation import FitReport, compare_private, compare_private_fit
+from dpoco.cli._settings import LEARNER, Asked, Settings, settings_command
+from dpoco.cli._tables import read_saved
+from dpoco.evaluation import FitReport, Game, compare_private, compare_private_fit
+
+_ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
+_MOST = 0.5  # share of rows that teach nothing from which on a note says so
+_RUN_FLAGS = (
+    "label", "positive", "features", "range", "person", "epsilon", "delta", "horizon",
+    "rounds_per_person", "learner", "loss", "checkpoint", "resume", "decision", "out", "force",
+    "full", "json",
+)  # fmt: skip
+_COMPARE_FLAGS = (
+    "label", "positive", "features", "range", "person", "delta", "horizon", "rounds_per_person",
+    "loss", "out", "force", "json",
+)  # fmt: skip
+_RUN_HELP = """Play a private learner on a stream and report how it compares.
+
+DATA is a file, a bundled stream (dpoco datasets), or a file of settings (dpoco init). The run is
+compared with the same learner without noise, and with the best fixed decision and the best constant
+prediction in hindsight. The report is for evaluation: it is computed from raw records.
+
+For example:
+
+dpoco run
+
+dpoco run events.csv --label alarm --range heat=0:90 --range open=0:1 --decision model.json
+
+dpoco run phishing --learner noisy-ftrl --epsilon 2 --set step-size=0.1 --set repeats=3
+
+dpoco run dpoco.toml
+
+dpoco run hour-2.csv --config dpoco.toml --resume
+
+dpoco run visits.csv --label choice --range choice=1:4 --learner linucb
+
+dpoco run visits.csv --label paid --range 0:10 --rounds-per-person 10 --person user
+"""
+_COMPARE_HELP = """Compare learners on one stream, each at the same privacy.
+
+Every learner is held to the same epsilon, delta, rounds and neighbouring relation. Medians over
+repeated runs, with their ranges. One-time fits, which see all records beforehand, have rows of
+their own. For evaluation: computed from raw records.
+
+For example:
+
+dpoco compare --learners tree-frank-wolfe,noisy-ftrl --epsilons 1,4 --set seed=1
+
+dpoco compare pollsters --learners prefix-hedge,batch-share,oblivious-tracker
+
+dpoco compare shuttle --learners linucb,high-dimensional-bandit
+"""
 
 
-def started_learner(checkpoint: Path | None, resume: bool) -> Any:
+def started_learner(asked: Settings) -> Any:
     """Return the saved learner to continue, or None; refuse to overwrite a state by accident."""
-    if checkpoint is None:
-        if resume:
+    if asked.checkpoint is None:
+        if asked.resume:
             raise ValueError("--resume needs --checkpoint FILE")
         return None
-    if not resume:
+    checkpoint = Path(asked.checkpoint)
+    if not asked.resume:
         if checkpoint.exists():
             raise ValueError(f"{checkpoint} exists: add --resume to continue it, or remove it")
         return None
-    return dpoco.load(checkpoint, key=shell.state_key())
+    return dpoco.load(checkpoint, key=state_key())
 
 
-def check_writable(directory: Path, *files: Path | None) -> None:
+def check_writable(directory: Path, *files: str | None) -> None:
     """Find out before a long run, not after it, that the report has no place to go."""
     nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not nearest.is_dir():
@@ -43,318 +99,49 @@ def check_writable(directory: Path, *files: Path | None) -> None:
     if not os.access(nearest, os.W_OK):
         raise ValueError(f"--out: no permission to write in {nearest}")
     for file in files:
-        if file is not None and not file.absolute().parent.is_dir():
-            raise ValueError(f"no such directory: {file.parent}")
+        if file is not None and not Path(file).absolute().parent.is_dir():
+            raise ValueError(f"no such directory: {Path(file).parent}")
 
 
-_ROWS_LEFT = 4  # exit code: a learner that is kept has not got all rows
-_MOST = 0.5  # share of rows that teach nothing from which on a note says so
-# Options that a learner goes on without: what is read, and how much of it.
-_NOT_KEPT = (
-    "data", "header", "format", "encoding", "separator", "decimal", "skip_lines", "horizon",
-    "repeats", "seed",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class PrivacyOptions:
-    """What is promised, and to whom.
-
-    Parameters
-    ----------
-    delta
-        Privacy budget of one run. [default: 1/(10 horizon)]
-    rounds_per_person
-        The budget is for all rounds of a person, who has at most so many. [default: for one round]
-    separation
-        With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]
-    seed
-        Reproducible noise, which voids the guarantee. [default: the operating system's entropy]
-    """
-
-    delta: float | None = None
-    rounds_per_person: int | None = None
-    separation: int | None = None
-    seed: int | None = None
-
-
-@dataclass(frozen=True)
-class ProblemOptions:
-    """What is to be learned, and within which bounds.
-
-    Parameters
-    ----------
-    loss_range : LOW,HIGH
-        Public range of experts' losses; values outside are clipped. [default: 0,1]
-    loss : NAME
-        logistic, squared or huber.
-    radius
-        Radius of the ball; of high-dimensional-bandit, of the l_1 ball of an arm. [default: reaches
-        Euclidean length 8 for the logistic loss, 1 otherwise]
-    """
-
-    loss_range: str | None = None
-    loss: str = "logistic"
-    radius: float | None = None
-
-
-@dataclass(frozen=True)
-class LearnerOptions:
-    """How the learner is calibrated.
-
-    Parameters
-    ----------
-    p
-        Decisions lie in an l_p ball; 1 to inf. [default: 2; 1 for polyhedral-frank-wolfe]
-    feature_bound
-        Longer records (Euclidean, after scaling) are shortened to this; for
-        high-dimensional-bandit, by their largest entry. [default: sqrt(columns / 3), where a column
-        of categories counts as three; 1]
-    slope_bound
-        With --loss logistic: learn from a loss of slopes at most this, 0.5 to 1, for noisy-ftrl and
-        noisy-newton. [default: 1; of noisy-newton 0.5]
-    switches
-        Of the sequence of experts to compete with, for oblivious-tracker and batch-share. [default:
-        0]
-    exploration
-        Of linucb: factor on the proven widths of its intervals. A bound on regret needs 1.
-        [default: 0.1]
-    quantile
-        Of lipschitz: the quantile that is learned. [default: 0.5]
-    sum_method : NAME
-        auto, blt, tree or toeplitz, where the learner sums with noise.
-    noise : NAME
-        gaussian or generalized_gaussian. [default: gaussian]
-    step_scale
-        s in the steps s/(k + s) of tree-frank-wolfe.
-    batch
-        Rounds per update. [default: of tree-frank-wolfe horizon/1000, else the
-        learner's own]
-    option : NAME=VALUE
-        Any other option of the learner, as its constructor takes it; repeatable. See dpoco plan
-        LEARNER --help.
-    """
-
-    p: float | None = None
-    feature_bound: float | None = None
-    slope_bound: float | None = None
-    switches: int | None = None
-    exploration: float | None = None
-    quantile: float | None = None
-    sum_method: str = "auto"
-    noise: str | None = None
-    step_scale: float = 1.0
-    batch: int | None = None
-    option: list[str] | None = None
-
-
-@dataclass(frozen=True)
-class KeepOptions:
-    """What a run leaves behind.
-
-    Parameters
-    ----------
-    output : FILE
-        Write the report here, too.
-    decision : FILE
-        Write the model that the private run released: decision, columns, ranges, guarantee. It may
-        be published, unlike the report. dpoco predict applies it.
-    checkpoint : FILE
-        Keep the learner's state here, also when interrupted. Secret, like the data, or encrypted:
-        dpoco --key-file FILE run ... It keeps the options, too.
-    resume : --resume
-        Continue the learner in --checkpoint: all rows are new rounds for it. Options that are not
-        given are those that it began with; columns are found by their names.
-    skip_played : --skip-played
-        With --resume: the rows begin with the rounds played already; skip these.
-    trust_columns : --trust-columns
-        With --resume: accept a state that does not say which columns it learned from, as one that
-        Python saved; the file must have the same ones in the same order.
-    """
-
-    output: Path | None = None
-    decision: Path | None = None
-    checkpoint: Path | None = None
-    resume: bool = False
-    skip_played: bool = False
-    trust_columns: bool = False
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """Where the report goes, and what is printed.
-
-    Parameters
-    ----------
-    out : DIR
-        Where the report and its figure go.
-    force : --force
-        Replace files of an earlier run. [default: refuse; --resume replaces them]
-    figure
-        Draw the figure (needs matplotlib).
-    """
-
-    out: Path = Path("results")
-    force: bool = False
-    figure: bool = True
-    config: shell.Config = None
-    as_json: shell.JsonFlag = False
-    quiet: shell.Quiet = False
-
-
-@shell.documented_options
-def run_command(
-    context: typer.Context,
-    file: str | None = None,
-    learner: str = "auto",
-    *,
-    table: TableOptions,
-    stream_name: str | None = None,
-    synthetic: int | None = None,
-    columns: ColumnOptions,
-    intercept: bool = True,
-    epsilon: float = 1.0,
-    privacy: PrivacyOptions,
-    horizon: shell.Horizon = None,
-    problem: ProblemOptions,
-    tuning: LearnerOptions,
-    repeats: int | None = None,
-    keep: KeepOptions,
-    show_progress: bool | None = None,
-    to: ReportOptions,
-) -> None:
-    """Play a private learner on a stream and report how it compares.
-
-    It is compared with the same learner without noise and the best fixed decision and the best
-    constant prediction in hindsight (of experts: the best one and a random one; of bandits: a
-    linear policy, the best arm and a random one). One-time fits have no regret.
-    The report is for evaluation: it is computed from raw records.
-
-    For example:
-
-    dpoco run
-
-    dpoco run --learner noisy-ftrl --stream phishing --epsilon 2 --output results.json
-
-    dpoco run --learner noisy-ftrl --option step_size=0.1 --option numerics=lattice
-
-    dpoco run events.csv --label alarm --range heat=0:90 --range open=0:1 --decision model.json
-
-    dpoco run 'day-*.csv' --label alarm --feature-range 0,10 --checkpoint state --resume
-
-    dpoco run --data visits.csv --label choice --label-range 1,4 --learner linucb
-
-    dpoco run --data times.csv --label ms --label-range 0,2000 --learner lipschitz --quantile 0.99
-
-    dpoco run --data visits.csv --label paid --rounds-per-person 10 --person user
-
-    dpoco run --config results.json --epsilon 4
-
-    Parameters
-    ----------
-    file : argument [FILE]
-        The same as --data FILE.
-    learner : NAME
-        auto takes the one of the least expected regret (dpoco plan auto); tree-frank-wolfe,
-        polyhedral-frank-wolfe, noisy-ftrl, noisy-newton, ctrl, comw for records; prefix-hedge,
-        epoch-selector, window-selector, shift-detector, oblivious-tracker, batch-share for losses
-        of experts; linucb, high-dimensional-bandit for records whose classes are arms; lipschitz
-        for a running quantile; sufficient-statistics (squared loss) for one fit to all records.
-    stream_name : --stream NAME
-        Bundled stream, without --data: shuttle or phishing, of experts pollsters or stocks; see
-        dpoco datasets. [default: shuttle, of experts pollsters; phishing on Python 3.10, where
-        river has no shuttle]
-    synthetic : --synthetic ROUNDS
-        Simulated regression of so many rounds with ten features, whose best decision is known; the
-        records are the same in every run. Implies --loss squared.
-    intercept
-        Append a constant feature.
-    epsilon
-        Privacy budget of one run.
-    repeats
-        Private runs with independent noise, for evaluation. [default: 10; 1 with --checkpoint or
-        --decision]
-    show_progress : --progress/--no-progress
-        Tell at rounds 1, 2, 4, 8, ... how the first private run is going, on standard error.
-        [default: on a terminal]
-    """
-    asked, checkpoint, decision = shell.asked_of(context), keep.checkpoint, keep.decision
-    with shell.errors_in_one_line(checkpoint), shell.notes(to.quiet):
-        if file is not None and shell.was_given(context, "data"):
-            raise ValueError("FILE and --data name the same thing: give one of them")
-        asked["data"] = table.data if file is None else file
-        check_writable(to.out, keep.output, decision, checkpoint)
-        if keep.skip_played and not keep.resume:
-            raise ValueError("--skip-played needs --resume")
-        if decision is not None and privacy.seed is not None:
-            raise ValueError("--decision needs fresh noise: leave out --seed")
-        resumed = started_learner(checkpoint, keep.resume)
-        saved = None if resumed is None else read_saved(resumed, keep.trust_columns)
+def run(asked: Asked, _: dict[str, Any]) -> None:
+    """Play a learner as asked, and write its report, or go on with a saved one."""
+    settings = asked.settings
+    checkpoint = None if settings.checkpoint is None else Path(settings.checkpoint)
+    with shell.errors_in_one_line(checkpoint), shell.notes(settings.quiet):
+        out = Path(settings.out)
+        check_writable(out, settings.output, settings.decision, settings.checkpoint)
+        if settings.skip_played and not settings.resume:
+            raise ValueError("skip-played needs --resume")
+        if settings.decision is not None and settings.seed is not None:
+            raise ValueError("--decision needs fresh noise: leave out the seed")
+        resumed = started_learner(settings)
+        saved = None if resumed is None else read_saved(resumed, settings.trust_columns)
         if saved is not None:
-            asked |= kept_options(saved, resumed, asked, shell.typed_options(context))
-        asked = with_ranges(asked)
-        if synthetic is not None and not shell.was_given(context, "loss"):
-            asked["loss"] = "squared"
-        (entry,) = learners_of([asked["learner"]], FAMILIES, asked)
-        fits = entry.plays == "batch"
-        if fits and checkpoint is not None:
+            settings = asked.going_on(begun_settings(saved.command, resumed)).settings
+        if settings.synthetic is not None and "loss" not in asked.given:
+            settings = replace(settings, loss="squared")
+        (entry,) = learners_named([settings.learner], FAMILIES, settings)
+        if entry.plays == "batch" and checkpoint is not None:
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
-        alone = checkpoint is not None or decision is not None
-        count = repeats if repeats is not None else (1 if alone else 10)
-        if horizon is None and resumed is not None:
-            horizon = resumed.horizon
-        (game,) = games_of(
-            [entry], {**asked, "horizon": horizon, "resumed": resumed, "saved": saved}
-        )
-        if game.described is not None:
-            game = replace(game, described={**game.described, "command": asked})
-        if decision is not None and game.records is None:
-            raise ValueError("--decision is for learners of records, whose decision predicts")
-        models: list[dpoco.Model] = []
-
-        def released(player: Any) -> None:
-            if decision is not None and game.records is not None:
-                models.append(dpoco.Model.of(player, game.records, asked["label"] or "label"))
-
-        covered = game.horizon if horizon is None else horizon
-        budget = Budget._over(asked["epsilon"], asked["delta"], covered)
-        if not (to.force or keep.resume):
-            shell.check_new(to.out / "report.json", keep.output, decision)
-        silent = to.quiet or to.as_json
-        lines = show_progress is not False and not (silent or fits)
-        with shell.progress(silent, lines=show_progress, table=lines) as (show, snapshot):
-            common: dict[str, Any] = {
-                "repeats": count, "seed": privacy.seed, "progress": show, "released": released,
-            }  # fmt: skip
-            report: Any = (
-                compare_private_fit(game, budget, **common)
-                if fits
-                else compare_private(
-                    game, budget, snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
-                    key=None if checkpoint is None else shell.state_key(),
-                    skip_played=keep.skip_played, **common,
-                )
-            )  # fmt: skip
+        if settings.horizon is None and resumed is not None:
+            settings = replace(settings, horizon=resumed.horizon)
+        (game,) = make_games([entry], settings, resumed, saved)
+        if not (settings.force or settings.resume):
+            shell.check_new(out / "report.json", settings.output, settings.decision)
+        once = entry.plays == "batch"
+        report, models = _play(game, settings, once, checkpoint, resumed)
         check_learned(report)
-        named = not (asked["data"] is None and stream_name is None and synthetic is None)
-        if not named and "task" in report.stream and report.stream["name"] != "shuttle":
-            warnings.warn(
-                "no shuttle stream here (river 0.26, Python 3.11); playing "
-                f"{report.stream['name']}",
-                shell.Note, stacklevel=1,
-            )  # fmt: skip
-        report = replace(report, settings={**report.settings, "command": asked})
-        files = shell.write_report(report, to.out / "report.json", _draw if to.figure else None)
-        if keep.output is not None:
-            keep.output.write_text(report.to_json() + "\n", encoding="utf-8")
-            files.append(str(keep.output))
-        if decision is not None:
-            models[0].save(decision)
-            files.append(f"{decision}, which may be published")
-        if to.as_json:
+        _note_stream(settings, report)
+        report = replace(report, settings={**report.settings, "command": settings.told()})
+        files = _write(report, settings)
+        if settings.decision is not None:
+            models[0].save(settings.decision)
+            files.append(f"{settings.decision}, which may be published")
+        if settings.json:
             typer.echo(report.to_json())
-        elif not to.quiet:
-            (print_fit if fits else print_report)(report, files)
+        elif not settings.quiet:
+            tell = print_fit if once else print_report
+            tell(report, files, full=settings.full)
         left = report.rows["beyond_horizon"]
         if checkpoint is not None and left:
             typer.echo(
@@ -365,24 +152,73 @@ def run_command(
             raise typer.Exit(_ROWS_LEFT)
 
 
-def kept_options(
-    saved: Saved, learner: Any, asked: Mapping[str, Any], typed: Collection[str]
-) -> dict[str, Any]:
-    """Return the options that a saved learner began with, of those that were not given again.
+def _play(
+    game: Game, settings: Settings, once: bool, checkpoint: Path | None, resumed: Any
+) -> tuple[Any, list[dpoco.Model]]:
+    """Return the report of a game, and the model that it released, if one is wanted.
+
+    `once` says whether the learner makes one fit to all records.
+    """
+    if settings.decision is not None and game.records is None:
+        raise ValueError("--decision is for learners of records, whose decision predicts")
+    if game.described is not None:
+        game = replace(game, described={**game.described, "command": settings.told()})
+    models: list[dpoco.Model] = []
+
+    def release(player: Any) -> None:
+        if settings.decision is not None and game.records is not None:
+            models.append(dpoco.Model.of(player, game.records, settings.label or "label"))
+
+    alone = checkpoint is not None or settings.decision is not None
+    usual = 1 if alone else 10
+    count = usual if settings.repeats is None else settings.repeats
+    covered = game.horizon if settings.horizon is None else settings.horizon
+    budget = Budget._over(settings.epsilon, settings.delta, covered)
+    silent = settings.quiet or settings.json
+    lines = settings.progress is not False and not (silent or once)
+    with shell.progress(silent, lines=settings.progress, table=lines) as (show, snapshot):
+        if once:
+            report: Any = compare_private_fit(
+                game, budget, repeats=count, seed=settings.seed, progress=show, released=release
+            )
+        else:
+            report = compare_private(
+                game, budget, repeats=count, seed=settings.seed, progress=show, released=release,
+                snapshot=snapshot, checkpoint=checkpoint, resume=resumed,
+                key=None if checkpoint is None else state_key(),
+                skip_played=settings.skip_played,
+            )  # fmt: skip
+    return report, models
+
+
+def _note_stream(settings: Settings, report: Any) -> None:
+    """Say which stream was played if there is no shuttle stream and none was named."""
+    named = settings.data is not None or settings.synthetic is not None
+    if not named and "task" in report.stream and report.stream["name"] != "shuttle":
+        warnings.warn(
+            f"no shuttle stream here (river 0.26, Python 3.11); playing {report.stream['name']}",
+            shell.Note, stacklevel=1,
+        )  # fmt: skip
+
+
+def _write(report: Any, settings: Settings) -> list[str]:
+    """Write a report and its figure; return the files' names."""
+    draw = _draw if settings.figure else None
+    files = shell.write_report(report, Path(settings.out) / "report.json", draw)
+    if settings.output is not None:
+        Path(settings.output).write_text(report.to_json() + "\n", encoding="utf-8")
+        files.append(settings.output)
+    return files
+
+
+def begun_settings(command: Mapping[str, Any], learner: Any) -> dict[str, Any]:
+    """Return the settings that a saved learner began with.
 
     Its own name is not among them if auto, which stays with what was saved, can choose it.
     """
-    kept = {
-        name: value for name, value in saved.command.items()
-        if name in asked and name not in {*typed, *_NOT_KEPT}
-    }  # fmt: skip
-    own = ("noise", "sum_method", "step_scale", "batch", "exploration", "option")
     chosen = (dpoco.oco.NoisyFTRL, dpoco.oco.NoisyNewton, dpoco.frank_wolfe.TreeFrankWolfe)
-    if isinstance(learner, chosen) and all(
-        kept.get(name, UNASKED[name]) in (UNASKED[name], []) for name in own
-    ):
-        kept.pop("learner", None)
-    return kept
+    by_auto = isinstance(learner, chosen) and not command.get("option")
+    return {name: value for name, value in command.items() if not (by_auto and name == "learner")}
 
 
 def check_learned(report: Any) -> None:
@@ -416,113 +252,87 @@ def _draw(report: Any) -> Any:
 
 _COMPARED = ("records", "batch", "experts", "arms")
 _RECORDS, _EXPERTS = "auto,tree-frank-wolfe,noisy-ftrl", "auto,prefix-hedge,batch-share"
+_COMPARE_FIELDS = [
+    ("learners", Annotated[str | None, shell.option(
+        "All of records (one-time fits too), all of experts or all bandits, as for dpoco run. auto "
+        "is chosen for the middle one of the budgets. [default: auto,tree-frank-wolfe,noisy-ftrl; "
+        "of experts auto,prefix-hedge,batch-share]", metavar="NAME,NAME,...", panel=LEARNER,
+    )], None),
+    ("epsilons", Annotated[str, shell.option(
+        "Privacy budgets of one run.", metavar="E,E,...", panel="Privacy",
+    )], "0.5,1,2,4"),
+]  # fmt: skip
 
 
-@shell.documented_options
-def compare_command(
-    context: typer.Context,
-    learners: str | None = None,
-    epsilons: str = "0.5,1,2,4",
-    *,
-    table: TableOptions,
-    stream_name: str | None = None,
-    columns: ColumnOptions,
-    privacy: PrivacyOptions,
-    problem: ProblemOptions,
-    p: float = 2.0,
-    horizon: int | None = None,
-    repeats: int = 5,
-    baseline: bool = True,
-    to: ReportOptions,
-) -> None:
-    """Compare learners on one stream, each at the same privacy: table, figure and JSON.
-
-    Every learner is held to the same epsilon, delta, rounds and neighbouring relation. Medians over
-    repeated runs, with their ranges. One-time fits, which see all records beforehand, have rows
-    of their own. For evaluation: computed from raw records.
-
-    For example:
-
-    dpoco compare --learners tree-frank-wolfe,noisy-ftrl --epsilons 1,4 --seed 1
-
-    dpoco compare --stream pollsters --learners prefix-hedge,batch-share,oblivious-tracker
-
-    dpoco compare --stream shuttle --learners linucb,high-dimensional-bandit
-
-    dpoco compare --learners noisy-ftrl,noisy-newton
-
-    Parameters
-    ----------
-    learners : NAME,NAME,...
-        All of records (one-time fits too), all of experts or all bandits, as for dpoco run.
-        auto is chosen for the middle one of the budgets.
-        [default: auto,tree-frank-wolfe,noisy-ftrl; with pollsters or stocks
-        auto,prefix-hedge,batch-share]
-    epsilons : E,E,...
-        Privacy budgets of one run.
-    stream_name : --stream NAME
-        Bundled stream; see dpoco datasets. [default: phishing]
-    p
-        Decisions lie in an l_p ball, the same for all learners.
-    horizon
-        Rounds the guarantees cover. [default: all]
-    repeats
-        Runs of each learner at each budget, with independent noise.
-    baseline
-        Also without noise.
-    """
-    asked = shell.asked_of(context)
-    with shell.errors_in_one_line(), shell.notes(to.quiet):
-        if learners is None:
-            learners = _EXPERTS if stream_name in STREAMS_OF_LOSSES else _RECORDS
-        entries = learners_of([name.strip() for name in learners.split(",")], _COMPARED, asked)
+def compare(asked: Asked, values: dict[str, Any]) -> None:
+    """Compare learners as asked, and write the table."""
+    settings = asked.settings
+    with shell.errors_in_one_line(), shell.notes(settings.quiet):
+        names = values["learners"]
+        if names is None:
+            names = _EXPERTS if settings.data in STREAMS_OF_LOSSES else _RECORDS
+        named = [name.strip() for name in names.split(",")]
+        entries = learners_named(named, _COMPARED, settings)
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
-        sizes = shell.numbers("--epsilons", epsilons, positive=True)
+        sizes = sorted(shell.numbers("--epsilons", values["epsilons"], positive=True))
         if len(set(sizes)) < len(sizes):
             raise ValueError("--epsilons names one of them twice")
-        if to.out.exists() and not to.out.is_dir():
+        out = Path(settings.out)
+        if out.exists() and not out.is_dir():
             raise ValueError("--out must be a directory")
-        of_records = entries[0].plays in ("records", "batch")
-        described = {**UNASKED, **with_ranges(asked), "p": p if of_records or p != 2.0 else None}
-        described["epsilon"] = sorted(sizes)[len(sizes) // 2]  # what auto is chosen for
-        if table.data is None and stream_name is None and entries[0].plays != "experts":
-            described["stream"] = "phishing"
-        games = games_of(entries, described)
-        first = games[0]
-        why = next((game.chosen for game in games if game.chosen), None)
-        covered, given = first.horizon if horizon is None else horizon, len(first.data[0])
-        rows = slice(min(covered, given))
-        best = first.comparators(rows, None).fixed
-        comparator = {name: best[name] for name in ("total_loss", "average_loss")}
-        if "reward_range" in first.loss:
-            comparator["largest_reward"] = first.loss["reward_range"][1]
-        rule = participation_of(described)
-        people = {} if rule is None else {"participation": rule.to_dict()}
-        budgets = [Budget._over(size, privacy.delta, covered) for size in sorted(sizes)]
-        if not to.force:
-            shell.check_new(to.out / "comparison.json")
-        with shell.progress(to.quiet or to.as_json) as (show, _):
-            result = dpoco.evaluation.compare(
-                {entry.name: game.build for entry, game in zip(entries, games, strict=True)},
-                tuple(column[rows] for column in first.data),
-                budgets=[*budgets, *([None] if baseline else [])],
-                comparator={"name": best.get("name", "best fixed decision"), **comparator},
-                repeats=repeats, seed=privacy.seed, progress=show,
-                stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop},
-                settings={"horizon": covered, **people, "chosen": why, "command": asked},
-                persons=None if first.persons is None else first.persons[rows],
-            )  # fmt: skip
-        beyond = [_share_beyond(traces[0]) for traces in result.traces.values()]
-        if any(beyond):
-            result = replace(result, stream={**result.stream, "beyond_participation": max(beyond)})
+        told = {**settings.told(), "learners": names, "epsilons": sizes}
+        # The same ball for all, and the budget that auto is chosen for.
+        if entries[0].plays in ("records", "batch"):
+            settings = replace(settings, p=settings.p or 2.0)
+        if settings.data is None and entries[0].plays != "experts":
+            settings = replace(settings, data="phishing")
+        settings = replace(settings, epsilon=sizes[len(sizes) // 2])
+        games = make_games(entries, settings)
+        if not settings.force:
+            shell.check_new(out / "comparison.json")
+        result = _compare(dict(zip(named, games, strict=True)), settings, sizes, told)
         files = shell.write_report(
-            result, to.out / "comparison.json", _draw_comparison if to.figure else None
+            result, out / "comparison.json", _draw_comparison if settings.figure else None
         )
-        if to.as_json:
+        if settings.json:
             typer.echo(result.to_json())
-        elif not to.quiet:
+        elif not settings.quiet:
             print_comparison(result, files)
+
+
+def _compare(
+    games: dict[str, Game], settings: Settings, sizes: Sequence[float], told: dict[str, Any]
+) -> Any:
+    """Return the comparison of games on the same stream at every budget."""
+    first = next(iter(games.values()))
+    why = next((game.chosen for game in games.values() if game.chosen), None)
+    given = len(first.data[0])
+    covered = given if settings.horizon is None else settings.horizon
+    rows = slice(min(covered, given))
+    best = first.comparators(rows, None).fixed
+    comparator = {name: best[name] for name in ("total_loss", "average_loss")}
+    if "reward_range" in first.loss:
+        comparator["largest_reward"] = first.loss["reward_range"][1]
+    rule = participation_of(settings)
+    people = {} if rule is None else {"participation": rule.to_dict()}
+    budgets = [Budget._over(size, settings.delta, covered) for size in sizes]
+    with shell.progress(settings.quiet or settings.json) as (show, _):
+        result = dpoco.evaluation.compare(
+            {name: game.build for name, game in games.items()},
+            tuple(column[rows] for column in first.data),
+            budgets=[*budgets, *([None] if settings.baseline else [])],
+            comparator={"name": best.get("name", "best fixed decision"), **comparator},
+            repeats=5 if settings.repeats is None else settings.repeats,
+            seed=settings.seed, progress=show,
+            stream={**first.stream, "rounds": rows.stop, "beyond_horizon": given - rows.stop},
+            settings={"horizon": covered, **people, "chosen": why, "command": told},
+            persons=None if first.persons is None else first.persons[rows],
+        )  # fmt: skip
+    beyond = [_share_beyond(traces[0]) for traces in result.traces.values()]
+    if any(beyond):
+        result = replace(result, stream={**result.stream, "beyond_participation": max(beyond)})
+    return result
 
 
 def _share_beyond(trace: Any) -> float:
@@ -537,3 +347,9 @@ def _draw_comparison(result: Any) -> Any:
         f"of {result.settings['repeats']} runs", loc="left", fontsize="medium",
     )  # fmt: skip
     return axes.figure.get_figure(root=True)
+
+
+run_command = settings_command("run", _RUN_HELP, _RUN_FLAGS, run)
+compare_command = settings_command(
+    "compare", _COMPARE_HELP, _COMPARE_FLAGS, compare, _COMPARE_FIELDS
+)

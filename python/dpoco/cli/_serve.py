@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from dpoco._validation import imported
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
+from dpoco.cli._settings import parse_file
 
 _NEEDED = ("uvicorn", "starlette", "pydantic", "cryptography")
 
 
-@shell.documented_options
 def serve_command(
-    path: Path,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    public: bool = False,
-    new_token: str | None = None,
-    revoke: str | None = None,
-    operator: bool = False,
+    path: Annotated[Path, shell.argument("Learner, store and limits.", metavar="FILE")],
+    host: Annotated[str, shell.option("Address to listen on.", metavar="ADDRESS")] = "127.0.0.1",
+    port: Annotated[
+        int, shell.option("Port to listen on; 0: any that is free.", metavar="N")
+    ] = 8000,
+    public: Annotated[
+        bool,
+        shell.option(
+            "Answer callers without a token, too. They name the user, and nobody proves it."
+        ),
+    ] = False,
+    new_token: Annotated[
+        str | None,
+        shell.option("Make a token for a user; older ones stay valid for a while.", metavar="NAME"),
+    ] = None,
+    revoke: Annotated[
+        str | None, shell.option("End all tokens of a user at once.", metavar="NAME")
+    ] = None,
+    operator: Annotated[
+        bool,
+        shell.option("With --new-token or --revoke: NAME is an operator, who acts for all users."),
+    ] = False,
 ) -> None:
     """Serve a private bandit over HTTP, as a TOML file says; or make and revoke tokens.
 
@@ -31,23 +47,6 @@ def serve_command(
     dpoco serve bandit.toml --new-token ann
 
     dpoco serve bandit.toml --port 8000
-
-    Parameters
-    ----------
-    path : argument FILE
-        Learner, store and limits.
-    host : ADDRESS
-        Address to listen on.
-    port : N
-        Port to listen on; 0: any that is free.
-    public
-        Answer callers without a token, too. They name the user, and nobody proves it.
-    new_token : NAME
-        Make a token for a user; older ones stay valid for a while.
-    revoke : NAME
-        End all tokens of a user at once.
-    operator
-        With --new-token or --revoke: NAME is an operator, who acts for all users.
     """
     with shell.errors_in_one_line():
         for package in _NEEDED:
@@ -56,7 +55,7 @@ def serve_command(
 
         if not path.is_file():
             raise ValueError(f"no such file: {path}")
-        settings = serve.Settings.read(shell.parse_file(path), path)
+        settings = serve.Settings.read(parse_file(path), path)
         if operator and new_token is None and revoke is None:
             raise ValueError("--operator needs --new-token or --revoke")
         if new_token is None and revoke is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,23 +12,48 @@ from dpoco.accounting import Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignedCertificate, SigningKey, is_signed
 from dpoco.accounting.verdict import verdict
-from dpoco.cli import _support as shell
+from dpoco.cli import _shell as shell
 from dpoco.cli._checks import NotOneError, held_by, kind_of
 from dpoco.errors import StateError
 
 SCHEMA = "dpoco.signature/1"
 
 
-@shell.documented_options
 def sign_command(
-    file: Path | None = None,
-    key: Path | None = None,
-    new_key: Path | None = None,
-    title: str | None = None,
-    operator: str | None = None,
-    data_set: str | None = None,
-    date: str | None = None,
-    output: Path | None = None,
+    file: Annotated[
+        Path | None,
+        shell.argument(
+            "JSON text of a guarantee or ledger, or of a document that holds one, such as the "
+            "output of dpoco plan --json.",
+            metavar="[FILE]",
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, shell.option("The secret key, which only its owner may read.", metavar="FILE")
+    ] = None,
+    new_key: Annotated[
+        Path | None,
+        shell.option(
+            "Draw a key, write it to this new file (mode 0600), and print its public key. Nothing "
+            "is signed.",
+            metavar="FILE",
+        ),
+    ] = None,
+    title: Annotated[
+        str | None, shell.option("Of the statement, in one line.", metavar="TEXT")
+    ] = None,
+    operator: Annotated[
+        str | None, shell.option("Who runs the system and states the certificate.", metavar="TEXT")
+    ] = None,
+    data_set: Annotated[str | None, shell.option("Which data it is about.", metavar="TEXT")] = None,
+    date: Annotated[
+        str | None,
+        shell.option("Day of the signature. [default: today, UTC]", metavar="YYYY-MM-DD"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        shell.option("A new file. [default: FILE with the ending .signed.json]", metavar="FILE"),
+    ] = None,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Sign a certificate, with what it is about: nobody can change it unnoticed.
@@ -43,27 +68,6 @@ def sign_command(
 
     dpoco sign guarantee.json --key signer.key --title "Offers, 2026" --operator "Shop Ltd"
     --data-set "visits of 2026"
-
-    Parameters
-    ----------
-    file : argument [FILE]
-        JSON text of a guarantee or ledger, or of a document that holds one, such as the output of
-        dpoco plan --json.
-    key : FILE
-        The secret key, which only its owner may read.
-    new_key : FILE
-        Draw a key, write it to this new file (mode 0600), and print its public key. Nothing is
-        signed.
-    title : TEXT
-        Of the statement, in one line.
-    operator : TEXT
-        Who runs the system and states the certificate.
-    data_set : TEXT
-        Which data it is about.
-    date : YYYY-MM-DD
-        Day of the signature. [default: today, UTC]
-    output : FILE
-        A new file. [default: FILE with the ending .signed.json]
     """
     with shell.errors_in_one_line():
         if new_key is not None:

@@ -16,109 +16,18 @@ import numpy as np
 from dpoco import datasets
 from dpoco._validation import FloatArray, MalformedError
 from dpoco.cli._options import parse_range
-from dpoco.cli._support import Note
+from dpoco.cli._settings import Settings
+from dpoco.cli._shell import Note
 from dpoco.datasets import Coding, FileFormat, PublicScaling, Schema, Stream, Table
 from dpoco.errors import StateError
 
 
-@dataclass(frozen=True)
-class TableOptions:
-    """Which table is read, and how.
-
-    Parameters
-    ----------
-    data : FILE
-        CSV (.csv, .tsv, .txt, .data, also .gz or .zip of them), Parquet or NPZ file, one round a
-        row, in order; several as a pattern in quotes ('2026-11-*.csv') or a folder, in the order of
-        the numbers in their names; or - for CSV on standard input.
-    header
-        Whether the first row of a CSV file names the columns; if not, they are named 1, 2, ...
-        [default: it does, but is refused if it holds a number: it may be a record]
-    file_format : --format NAME
-        csv, parquet or npz, whatever the name of a file ends in.
-    encoding : NAME
-        Encoding of a CSV file, for example latin-1. UTF-16 is recognised by its mark.
-    separator : CHARACTER
-        What separates the cells of a CSV file: a character, or comma, semicolon, tab, space.
-        [default: what the first two rows agree on]
-    decimal : NAME
-        point or comma: how a CSV file writes numbers. [default: point; after semicolons also comma]
-    skip_lines : N
-        Lines on top of a CSV file that are no part of the table.
-    """
-
-    data: str | None = None
-    header: bool | None = None
-    file_format: str | None = None
-    encoding: str = "utf-8"
-    separator: str | None = None
-    decimal: str | None = None
-    skip_lines: int = 0
-
-
-@dataclass(frozen=True)
-class ColumnOptions:
-    """What the columns of a table mean: all of it public, and declared without the records.
-
-    Parameters
-    ----------
-    label : COLUMN
-        Column of the labels. Logistic loss: yes or no, 0 or 1, the text of --positive, or a number
-        in --label-range. Regression (--loss squared): a number in --label-range. Bandits: the
-        class. lipschitz: the column, or two, to be near to.
-    positive : VALUE
-        Text or number in the label's column that is the event whose probability is learned; any
-        other value is its opposite.
-    features : A,B,...
-        Feature columns, or the experts' losses. [default: all but the label, and but those that
-        hold nothing]
-    column_range : --range COLUMN=LOW:HIGH
-        Public range of a column, also of the label; repeatable. Mapped to [-1, 1], values outside
-        saturate. Declare it from knowledge, never from the records.
-    feature_range : [COLUMN=]LOW,HIGH
-        Public range of all columns, or of one; repeatable.
-    label_range : LOW,HIGH
-        Public range of the labels, mapped to [-1, 1] (logistic loss: to [0, 1]). Bandits: the first
-        class and the last, whole numbers. [default of bandits: 0,1]
-    categories : COLUMN=A,B,...
-        Public list of the categories of a column, each of which becomes a feature; repeatable. A
-        category that is not listed counts as none of them. Bandits: also of the label.
-    missing : [COLUMN=]VALUE
-        Public number that stands for missing cells of a column, or of all; middle is that of the
-        range; repeatable. [default: a row with a missing cell is an empty record]
-    person : COLUMN
-        Column that says whose record a row is. What a person has beyond --rounds-per-person is
-        played as an empty record. Bundled streams have no such column: nobody enforces the rule.
-    anonymous : --anonymous
-        With --person: a row without a name is of a person who has no other row.
-    """
-
-    label: str | None = None
-    positive: str | None = None
-    features: str | None = None
-    column_range: list[str] | None = None
-    feature_range: list[str] | None = None
-    label_range: str | None = None
-    categories: list[str] | None = None
-    missing: list[str] | None = None
-    person: str | None = None
-    anonymous: bool = False
-
-
-DESCRIBE_A_FILE = (
-    "features", "feature_range", "label_range", "loss_range", "header", "person", "positive",
-    "categories", "missing", "anonymous", "format", "encoding", "separator", "decimal",
-    "skip_lines",
-)  # fmt: skip
-
-
-def open_table(asked: Mapping[str, Any], fewest: int = 2) -> Table:
-    """Return the table that options name."""
-    data = asked["data"]
-    source = io.StringIO(sys.stdin.read()) if data == "-" else data
-    form = FileFormat(asked["format"], asked["separator"], asked["decimal"], asked["encoding"],
-                      asked["skip_lines"])  # fmt: skip
-    table = datasets.open_table(source, header=asked["header"], file_format=form, fewest=fewest)
+def open_table(asked: Settings, fewest: int = 2) -> Table:
+    """Return the table that settings name."""
+    source: Any = io.StringIO(sys.stdin.read()) if asked.data == "-" else asked.data
+    form = FileFormat(asked.format, asked.separator, asked.decimal, asked.encoding,
+                      asked.skip_lines)  # fmt: skip
+    table = datasets.open_table(source, header=asked.header, file_format=form, fewest=fewest)
     if not any(table.head()):
         raise ValueError(f"{table.title} has 0 rows of data; at least {fewest} are needed")
     return table
@@ -139,27 +48,27 @@ class Declaration:
     missing: dict[str, str] = field(default_factory=dict)  # "" for all columns of numbers
 
     @classmethod
-    def of(cls, asked: Mapping[str, Any]) -> Declaration:
+    def of(cls, asked: Settings) -> Declaration:
         """Return what was declared; `ValueError` names the option that was typed."""
-        columns = asked["features"]
         ranges: dict[str, tuple[float, float]] = {}
         general = None
-        for text in asked["feature_range"] or ():
+        for text in asked.range or ():
             column, mark, rest = text.rpartition("=")
-            interval = parse_range("--feature-range", rest)
+            interval = parse_range("--range", rest)
             if mark:
-                ranges[_column("--feature-range", column)] = interval
+                ranges[_column("--range", column)] = interval
             else:
                 general = interval
-        label_range = asked["label_range"]
+        label_range = ranges.pop(asked.label or "", None)
+        if asked.positive is not None and label_range is not None:
+            raise ValueError("--positive and a --range of the label exclude each other")
+        columns = None if asked.features is None else asked.features.split(",")
         return cls(
-            asked["label"], asked["positive"],
-            None if columns is None else [name.strip() for name in columns.split(",")],
-            asked["person"], ranges, general,
-            None if label_range is None else parse_range("--label-range", label_range),
-            {_column("--categories", column): _list_in(rest)
-             for column, rest in _pairs("--categories", asked["categories"])},
-            dict(_pairs("--missing", asked["missing"], bare=True)),
+            asked.label, asked.positive, columns and [name.strip() for name in columns],
+            asked.person, ranges, general, label_range,
+            {_column("categories", column): _list_in(rest)
+             for column, rest in _pairs("categories", asked.categories)},
+            dict(_pairs("missing", asked.missing, bare=True)),
         )  # fmt: skip
 
     def with_saved(self, saved: Schema) -> Declaration:
@@ -234,18 +143,20 @@ def read_saved(learner: Any, trusted: bool) -> Saved | None:
     saved = Saved.of(learner)
     if saved is None and not trusted:
         raise ValueError(
-            "the state does not say which columns it learned from: add --trust-columns if they are "
+            "the state does not say which columns it learned from: add --trust-columns (of dpoco "
+            "run: --set trust-columns=true) if they are "
             "the same ones in the same order, with the same ranges"
         )
     return saved
 
 
-def describe_records(family: str, schema: Schema, asked: Mapping[str, Any]) -> dict[str, Any]:
+def describe_records(
+    family: str, schema: Schema, person: str | None, saved: Saved | None
+) -> dict[str, Any]:
     """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
-    saved = asked.get("saved")
     if saved is not None:
         saved.check(schema)
-    return {"family": family, "schema": schema.to_dict(), "person": asked["person"]}
+    return {"family": family, "schema": schema.to_dict(), "person": person}
 
 
 def _column(option: str, name: str) -> str:
@@ -270,21 +181,6 @@ def _pairs(option: str, texts: Sequence[str] | None, bare: bool = False) -> list
 
 def _list_in(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in next(csv.reader([text], skipinitialspace=True), []))
-
-
-def with_ranges(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with those of --range as --feature-range and --label-range."""
-    features, label = list(asked["feature_range"] or ()), asked["label_range"]
-    for text in asked["range"] or ():
-        column, mark, rest = text.rpartition("=")
-        if not mark:
-            raise ValueError(f"--range must be COLUMN=LOW:HIGH; got {text!r}")
-        parse_range("--range", rest)  # an error names what was typed
-        if _column("--range", column) == asked["label"]:
-            label = rest
-        else:
-            features.append(text)
-    return {**asked, "range": None, "feature_range": features or None, "label_range": label}
 
 
 def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str]) -> list[str]:
@@ -326,7 +222,7 @@ def feature_columns(table: Table, declared: Declaration, kinds: Mapping[str, str
     if empty:
         raise ValueError(
             f"nothing in the first thousand rows of {', '.join(empty)}: leave the column out "
-            "(--features), or say what stands for its missing cells (--missing COLUMN=VALUE)"
+            "(--features), or say what stands for its missing cells (--set missing=COLUMN=VALUE)"
         )
     return given
 
@@ -354,13 +250,13 @@ def ask(
         missing += _about_label(declared, kinds[declared.label], family, loss)
     if texts:
         missing.append(
-            f"--categories COLUMN=A,B,... for {', '.join(texts)}: public lists, from knowledge; or "
-            f"--features A,B,... without the columns of text: {', '.join(texts)}"
+            f"--set categories=COLUMN=A,B,... for {', '.join(texts)}: public lists, from "
+            f"knowledge; or --features A,B,... without the columns of text: {', '.join(texts)}"
         )
     if numbers:
         missing.append(
-            f"--range COLUMN=LOW:HIGH for {', '.join(numbers)} (or --feature-range LOW,HIGH for "
-            "all): public ranges, from knowledge, never from the records"
+            f"--range COLUMN=LOW:HIGH for {', '.join(numbers)} (or --range LOW:HIGH for all): "
+            "public ranges, from knowledge, never from the records"
         )
     if missing:
         shown = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
@@ -376,9 +272,9 @@ def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> li
         if label in declared.categories or declared.positive is not None:
             return []
         if kind == "text":
-            return [f"--categories {label}=A,B,..., the public list of the classes"]
+            return [f"--set categories={label}=A,B,..., the public list of the classes"]
         if kind == "numbers" and not ranged:
-            return ["--label-range FIRST,LAST, the first class and the last, whole numbers"]
+            return [f"--range {label}=FIRST:LAST, the first class and the last, whole numbers"]
         return []
     if label in declared.categories:
         return [f"--positive VALUE for {label}, one class against all others (its list is for "
@@ -392,8 +288,8 @@ def _about_label(declared: Declaration, kind: str, family: str, loss: str) -> li
     if kind == "text":
         return [
             f"--positive VALUE, the text in {label} that is the event; all others are its opposite "
-            "(for more than two classes: a run for each class, or --learner linucb --categories "
-            f"{label}=A,B,...)"
+            "(for more than two classes: a run for each class, or --learner linucb --set "
+            f"categories={label}=A,B,...)"
         ]
     if kind == "numbers":
         return [
@@ -412,8 +308,8 @@ def _check_cells(table: Table, name: str) -> None:
         table.select([name])
     except MalformedError as error:
         raise ValueError(
-            f"{error}; mend the cell, list categories (--categories {name}=A,B,...), or leave the "
-            "column out (--features)"
+            f"{error}; mend the cell, list categories (--set categories={name}=A,B,...), or leave "
+            "the column out (--features)"
         ) from None
 
 
@@ -423,7 +319,7 @@ def load_stream(
 ) -> Stream:  # fmt: skip
     """Return the rows of a table as a stream, coded and scaled as declared."""
     if declared.label is None:
-        raise ValueError("--data needs --label COLUMN")
+        raise ValueError("still needed: --label COLUMN")
     given = declared.general or (-1.0, 1.0)
     ranges = {
         name: declared.ranges.get(
@@ -439,9 +335,7 @@ def load_stream(
             constants[name] = _constant(text, ranges[name])
     useless = {*declared.missing} & {*declared.categories}
     if useless:
-        raise ValueError(
-            f"--missing {min(useless)}: a category that is missing is none of the list"
-        )
+        raise ValueError(f"missing {min(useless)}: a category that is missing is none of the list")
     coding = Coding(declared.categories, constants, declared.positive)
     scaled = declared.label_range
     scaling = None if scaled is None else PublicScaling(*scaled, intercept=False)
@@ -470,7 +364,7 @@ def check_binary(labels: FloatArray, title: str, name: str) -> None:
             f"{title}, record {int(np.argmax(odd)) + 1}: the label {name!r} is neither 0 nor 1, "
             f"nor yes or no. Say what its numbers are: a quantity (--loss squared --range {name}="
             f"LOW:HIGH), a code (--positive VALUE), a share (--range {name}=LOW:HIGH), or of "
-            "bandits the first class and the last (--label-range FIRST,LAST)"
+            f"bandits the first class and the last (--range {name}=FIRST:LAST)"
         )
 
 
@@ -479,4 +373,4 @@ def _constant(text: str, interval: tuple[float, float]) -> float:
         return interval[0] / 2.0 + interval[1] / 2.0
     with suppress(ValueError):
         return float(text)
-    raise ValueError(f"--missing must be a number or middle; got {text!r}")
+    raise ValueError(f"missing must be a number or middle; got {text!r}")

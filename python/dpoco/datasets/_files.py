@@ -196,7 +196,7 @@ def read_people(
     if any(missing) and not alone:
         raise MalformedError(
             f"column {column!r} has missing values: each row must be somebody's, unless a row "
-            "without a name counts as a person who has no other row (alone=True, --anonymous)"
+            "without a name counts as a person who has no other row (alone=True, anonymous=true)"
         )
     # A name of chance is nobody else's, in this file or another one.
     return [

@@ -274,7 +274,7 @@ def format_of(source: Path | io.StringIO, file_format: FileFormat) -> str:
             return kind
     raise ValueError(
         f"{source.name}: the format must be .csv, .tsv, .txt, .data (also .gz or .zip of them), "
-        ".parquet or .npz, or be named: FileFormat(kind), --format"
+        ".parquet or .npz, or be named: FileFormat(kind), --set format=NAME"
     )
 
 
@@ -365,7 +365,7 @@ def _read_csv(
     if header is None and any(map(_DATUM.fullmatch, names)):
         raise MalformedError(
             f"the first row of {title} holds a number, a date or a time, so it may be a record:"
-            " header=False (--no-header) names the columns 1, 2, ...; header=True (--header) says"
+            " header=False (--set header=false) names the columns 1, 2, ...; header=True says"
             " that it holds their names"
         )
     if header is False:
@@ -398,7 +398,9 @@ def _read_csv(
             for index in indices:
                 value = number_in(row[index], comma)
                 if value is None:
-                    hint = "; is its comma a decimal one (--decimal comma)?" * ("," in row[index])
+                    hint = "; is its comma a decimal one (--set decimal=comma)?" * (
+                        "," in row[index]
+                    )
                     raise MalformedError(_not_numeric(title, number, names[index]) + hint)
                 yield value
 

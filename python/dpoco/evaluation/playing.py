@@ -24,6 +24,7 @@ from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.bandits import BanditTrace
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _runs as running
+from dpoco.evaluation._accuracy import measure_run, middle
 from dpoco.evaluation._comparators import constant_losses, present_labels
 from dpoco.evaluation.games import Game, totals
 from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
@@ -210,6 +211,12 @@ def compare_private(
     nonprivate = np.cumsum(free_losses)
     free_switches = int(np.count_nonzero(switches_of(free) >= rows.start))
 
+    def measure(losses: FloatArray) -> dict[str, float]:
+        if game.records is None:
+            return {}
+        kind, labels = str(game.loss.get("type")), np.asarray(data[1], np.float64)
+        return measure_run(kind, losses, compared.constant_losses, labels, counted)
+
     def played(each: list[FloatArray], sums: FloatArray, switches: list[int]) -> PlayedRuns:
         regrets = (float(total - fixed[-1]) for total in sums[:, -1])
         averages = (average_over(losses, counted) for losses in each)
@@ -239,6 +246,12 @@ def compare_private(
         others=compared.others,
         rows={"skipped": rows.start, "played": length, "beyond_horizon": given - rows.stop},
         nonprivate_records=records,
+        accuracy={
+            "private": middle([measure(losses) for losses, _, _ in runs]),
+            "without noise": measure(free_losses),
+            "best fixed decision": measure(compared.fixed_losses),
+            "best constant prediction": measure(compared.constant_losses),
+        },
     )
 
 

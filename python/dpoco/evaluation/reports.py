@@ -250,6 +250,9 @@ class RunReport(PlayedReport):
         How the played rows were read, as in `dpoco.RecordShares`. Of these records, ``counted``
         have no missing data: all average losses are over them. ``learned`` is the number of those
         that the learner learned from. Earlier reports lack this and `rows`.
+    accuracy : dict
+        Of every player on records: ``error_rate`` and ``auc`` of yes-or-no labels, ``r2`` with the
+        squared loss, over the counted records; of the private learner the medians of its runs.
 
     Notes
     -----
@@ -265,6 +268,7 @@ class RunReport(PlayedReport):
     curves: Curves
     first_round: int = 0
     others: tuple[dict[str, Any], ...] = ()
+    accuracy: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:

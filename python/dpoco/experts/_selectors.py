@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import _literals as literals
+from dpoco._choice import Candidate, ExpertProblem
 from dpoco._participation import Participation
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
@@ -137,6 +140,11 @@ class EpochSelector(Selector):
             participation=participation, on_violation=on_violation, source=source,
         )  # fmt: skip
 
+    @classmethod
+    def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        if problem.switches == 0:
+            yield problem.candidate(cls)
+
 
 class WindowSelector(Selector):
     """Noisy argmin on windows of bounded length: pure privacy when distributions shift.
@@ -238,6 +246,16 @@ class WindowSelector(Selector):
             selection=selection, first=first, loss_range=loss_range, participation=participation,
             on_violation=on_violation, source=source,
         )  # fmt: skip
+
+    @classmethod
+    def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        gap, options = problem.gap, {"expected_shifts": problem.switches}
+        if gap > 0.0:
+            yield problem.candidate(
+                cls, {**options, "gap": gap}, variant="/gap", more=(math.log(gap),)
+            )
+        else:
+            yield problem.candidate(cls, options)
 
 
 class ShiftDetector(Selector):
@@ -386,6 +404,10 @@ class ShiftDetector(Selector):
         """
         self._check_active()
         return np.array(self._engine.alarms(), dtype=np.int64)
+
+    @classmethod
+    def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        yield problem.candidate(cls, {"expected_shifts": problem.switches})
 
 
 def statistic_settings(parameters: ShiftDetectorParameters) -> _core.StatisticSettings:

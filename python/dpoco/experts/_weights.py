@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
+from dpoco._choice import Candidate, ExpertProblem
 from dpoco._participation import Participation
 from dpoco._validation import LARGEST_HORIZON, FloatArray
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
@@ -154,6 +155,11 @@ class PrefixHedge(Weighted):
         rate = self.plan.learning_rate
         return _core.PrefixHedge({**self._shared_settings(), "learning_rate": rate, "sum": total})
 
+    @classmethod
+    def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        if problem.switches == 0 and not problem.is_pure and problem.horizon is not None:
+            yield problem.candidate(cls)
+
 
 class BatchShare(Weighted):
     """Exponential weights with sharing on privately released sums of batches of losses.
@@ -298,6 +304,15 @@ class BatchShare(Weighted):
                 "floor": p.floor,
             }
         )
+
+    @classmethod
+    def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        if problem.horizon is None:
+            return
+        attack = "adaptive" if problem.adversary == "adaptive" else "oblivious"
+        for noise in ("knorm",) if problem.is_pure else ("knorm", "gaussian"):
+            options = {"switches": problem.switches, "noise": noise, "adversary": attack}
+            yield problem.candidate(cls, options, variant=f"/{noise}")
 
 
 class ObliviousTracker(ExpertLearner):
@@ -452,3 +467,8 @@ class ObliviousTracker(ExpertLearner):
     def resamples(self) -> int:
         """Number of fresh draws so far; the guarantee covers it like the decisions."""
         return int(self._engine.resamples)
+
+    @classmethod
+    def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:
+        if problem.horizon is not None:
+            yield problem.candidate(cls, {"switches": problem.switches})

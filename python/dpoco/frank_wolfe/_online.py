@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, ClassVar, cast
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
+from dpoco._choice import UPDATES, Candidate, RecordProblem
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array
@@ -233,6 +235,11 @@ class TreeFrankWolfe(LeafLearner):
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
+    @classmethod
+    def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
+        if problem.in_l2 and problem.plain and problem.loss.glm and problem.horizon is not None:
+            yield problem.candidate(cls, {"batch": max(1, problem.horizon // UPDATES)})
+
 
 class PolyhedralFrankWolfe(LeafLearner):
     """Private online Frank-Wolfe on a polytope: DP-POFW, corrected and in batches.
@@ -362,3 +369,11 @@ class PolyhedralFrankWolfe(LeafLearner):
             Round, counted from 0, below the horizon.
         """
         return polyhedral_frank_wolfe.user_rho(self.domain, self._loss, self.plan, round)
+
+    @classmethod
+    def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
+        domain = problem.domain
+        few = isinstance(domain, domains.LpBall) and domain.p == 1.0
+        few = few or isinstance(domain, domains.Simplex | domains.VertexSet)
+        if few and problem.plain and problem.horizon is not None:
+            yield problem.candidate(cls)

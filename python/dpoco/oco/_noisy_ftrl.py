@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
+from dpoco._choice import Candidate, RecordProblem
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
@@ -194,6 +195,13 @@ class NoisyFTRL(RecordLearner):
         quadratic = header["plan"]["statistics"] == "quadratic"
         return dimension + dimension * (dimension + 1) // 2 if quadratic else dimension
 
+    @classmethod
+    def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
+        if problem.sums_matrices and type(problem.loss) is losses.SquaredLoss:
+            yield problem.candidate(cls, {"statistics": "quadratic"}, variant="/quadratic")
+        if problem.in_l2:
+            yield problem.candidate(cls, {"step_size": "predicted"} if problem.loss.glm else None)
+
 
 class NoisyNewton(RecordLearner):
     """Newton steps on privately summed gradients and curvatures, for logistic regression.
@@ -347,3 +355,8 @@ class NoisyNewton(RecordLearner):
     def _header_dimension(cls, header: dict[str, Any]) -> int:
         dimension = stated_dimension(header["arguments"]["domain"])
         return dimension + dimension * (dimension + 1) // 2
+
+    @classmethod
+    def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
+        if problem.sums_matrices and type(problem.loss) in (losses.LogisticLoss, losses.HuberLoss):
+            yield problem.candidate(cls)

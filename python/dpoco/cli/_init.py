@@ -1,0 +1,200 @@
+"""``dpoco init``: a file of settings for a table, with its columns, ranges and every default."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpoco._validation import LARGEST_HORIZON
+from dpoco.cli import _shell as shell
+from dpoco.cli._options import parse_range
+from dpoco.cli._settings import (
+    COLUMN_TABLES,
+    FILES,
+    OPTIONS,
+    SHOWN,
+    Asked,
+    Settings,
+    help_text,
+    settings_command,
+)
+from dpoco.cli._tables import Declaration, ask, feature_columns, open_table
+from dpoco.datasets import Table
+
+_FLAGS = (
+    "label", "positive", "features", "range", "person", "epsilon", "horizon", "rounds_per_person",
+    "learner", "loss", "checkpoint", "force", "quiet",
+)  # fmt: skip
+_HELP = """Write a file of settings for a table, with its columns and ranges.
+
+Names and kinds of columns are read from the first thousand rows; ranges never are: they must be
+public. On a terminal, the command asks for what is missing. The file has every other setting of
+dpoco run as a comment, with its default and its meaning.
+
+For example:
+
+dpoco init events.csv
+
+dpoco init events.csv --label alarm --range heat=0:90 --range open=0:1 --checkpoint alarm.state
+--horizon unknown
+
+dpoco run dpoco.toml
+
+dpoco run hour-2.csv --config dpoco.toml --resume
+"""
+_FIELDS = [
+    ("to", Annotated[str, shell.option("The file of settings.", metavar="FILE", panel=FILES)],
+     "dpoco.toml"),
+]  # fmt: skip
+
+
+def init(asked: Asked, values: dict[str, Any]) -> None:
+    """Write the settings for a table."""
+    settings = asked.settings
+    with shell.errors_in_one_line(), shell.notes(settings.quiet):
+        if settings.data is None:
+            raise ValueError("name the table: dpoco init events.csv")
+        place = Path(values["to"])
+        if place.suffix != ".toml":
+            raise ValueError("--to must end in .toml")
+        if not settings.force:
+            shell.check_new(place)
+        if settings.data == "-":
+            raise ValueError("the table must be a file")
+        table = open_table(settings)
+        if sys.stdin.isatty():
+            asked = complete(asked, table, typer.prompt)
+        given = {**asked.given, **declared_columns(asked.settings, table)}
+        given.pop("force", None)
+        place.write_text(to_toml(given, str(place)), encoding="utf-8")
+        if not settings.quiet:
+            shell.say(f"Written: {place}. Next: dpoco run {place}")
+
+
+def complete(asked: Asked, table: Table, prompt: Callable[..., str]) -> Asked:
+    """Ask for what a table needs and nobody said; "-" leaves a column out."""
+    kinds = table.kinds()
+    shell.say("Columns: " + ", ".join(f"{name} ({kind})" for name, kind in kinds.items()))
+    given = dict(asked.given)
+    if "label" not in given:
+        given["label"] = prompt("Column to predict")
+        table.check([given["label"]])
+    label, declared = given["label"], Declaration.of(Settings(**given))
+    ranges, lists = list(given.get("range", ())), list(given.get("categories", ()))
+    if kinds[label] == "text" and declared.positive is None:
+        given["positive"] = prompt(f"Value of {label} that is the event")
+    elif kinds[label] == "numbers" and declared.label_range is None:
+        ranges.append(f"{label}={_asked_range(label, prompt)}")
+        given.setdefault("loss", "squared")
+    if "person" not in given:
+        person = prompt("Column that says whose record a row is (- if every row is one's own)")
+        if person != "-":
+            table.check([person])
+            given["person"] = person
+            given["rounds_per_person"] = int(prompt("Most rows of a person"))
+    wanted = declared.features or [n for n in kinds if n not in (label, given.get("person"))]
+    kept = []
+    for name in wanted:
+        kind, answer = kinds[name], ""
+        if kind == "text" and name not in declared.categories:
+            answer = prompt(f"Public list of the categories of {name}, A,B,... (- leaves it out)")
+            lists += [] if answer == "-" else [f"{name}={answer}"]
+        elif kind in ("numbers", "0 or 1") and name not in declared.ranges and not declared.general:
+            answer = _asked_range(name, prompt)
+            ranges += [] if answer == "-" else [f"{name}={answer}"]
+        if answer != "-" and kind != "nothing":
+            kept.append(name)
+    given |= {"range": tuple(ranges), "categories": tuple(lists), "features": ",".join(kept)}
+    return Asked(given)
+
+
+def _asked_range(name: str, prompt: Callable[..., str]) -> str:
+    """Return the range that is typed, or "-"."""
+    while True:
+        text = prompt(f"Public range of {name}, LOW:HIGH, not from the records (- leaves it out)")
+        if text == "-":
+            return text
+        try:
+            parse_range("the range", text)
+        except ValueError as error:
+            shell.say(str(error))
+        else:
+            return text
+
+
+def declared_columns(settings: Settings, table: Table) -> dict[str, Any]:
+    """Return the columns to learn from and all ranges by name; `ValueError` if one is missing."""
+    declared, kinds = Declaration.of(settings), table.kinds()
+    columns = feature_columns(table, declared, kinds)
+    ask(table, declared, columns, kinds, "records", settings.loss)
+    ranges = dict(declared.ranges)
+    for name in columns:
+        if declared.general is not None and kinds[name] != "text":
+            ranges.setdefault(name, declared.general)
+    if declared.label is not None and declared.label_range is not None:
+        ranges[declared.label] = declared.label_range
+    return {"features": ",".join(columns), "range": ranges}
+
+
+def to_toml(given: Mapping[str, Any], place: str) -> str:
+    """Return the text of a file of settings: the given ones, and all others as comments."""
+    lines = [
+        f"# Settings of dpoco run: dpoco run {place}",
+        f"# With a checkpoint, for each new table: dpoco run new.csv --config {place} --resume",
+        "# A line with # in front has the default. dpoco run --set NAME=VALUE wins over this file.",
+    ]
+    for panel in dict.fromkeys(each.rich_help_panel for each in SHOWN.values()):
+        own = [name for name, each in SHOWN.items() if each.rich_help_panel == panel]
+        lines += ["", f"[{panel.lower()}]"]
+        for name in sorted(own, key=lambda each: each in TABLES):
+            lines += _lines(panel.lower(), name, given.get(name))
+    return "\n".join(lines) + "\n"
+
+
+TABLES = (*COLUMN_TABLES, "option")
+_EXAMPLES = {
+    "range": "heat = [0, 90]", "categories": 'fan = ["low", "high"]', "missing": "heat = 20",
+    "option": "batch = 10",
+}  # fmt: skip
+
+
+def _lines(panel: str, name: str, value: Any) -> Iterator[str]:
+    """Yield the lines of a setting: what it means, and its value."""
+    yield from textwrap.wrap(
+        help_text(name), 98, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+    if name in TABLES:
+        entries = _entries(value)
+        if entries:
+            yield f"[{panel}.{name}]"
+            yield from entries
+        else:
+            yield f"# [{panel}.{name}]"
+            yield f"# {_EXAMPLES[name]}"
+    elif value is None:
+        default = OPTIONS[name].default
+        yield f"# {name} =" + ("" if default is None else f" {_toml(default)}")
+    else:
+        yield f"{name} = {_toml('unknown' if value == LARGEST_HORIZON else value)}"
+
+
+def _entries(value: Any) -> list[str]:
+    """Return the lines of a table of columns or options."""
+    if isinstance(value, Mapping):
+        return [f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items()]
+    pairs = [text.partition("=") for text in value or ()]
+    return [f"{_toml(name)} = {_toml(rest)}" for name, _, rest in pairs]
+
+
+def _toml(value: Any) -> str:
+    """Return a value in TOML; texts and lists are written as in JSON."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+init_command = settings_command("init", _HELP, _FLAGS, init, _FIELDS)

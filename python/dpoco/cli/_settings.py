@@ -1,0 +1,439 @@
+"""Settings of ``dpoco run`` and ``dpoco compare``: on the command line and in files.
+
+`Settings` declares every setting once: type, default, help. A command has flags for the ones that
+most users need, and ``--set NAME=VALUE`` for all of them. A file of settings (TOML or JSON, or the
+report of an earlier run) has them by name. Names that are no settings are options of the learner.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer.core import TyperCommand
+
+from dpoco._options import constructor_options
+from dpoco._validation import LARGEST_HORIZON, unknown
+from dpoco.cli import _shell as shell
+
+
+def setting(panel: str, metavar: str, text: str, *names: str, default: Any = None) -> Any:
+    """Return a field of `Settings`: its heading, what a value is called, and its help."""
+    shown = shell.option(text, *names, metavar=metavar or None, panel=panel, shown=False)
+    if default is dict:
+        return field(default_factory=dict, metadata={"option": shown})
+    return field(default=default, metadata={"option": shown})
+
+
+# No heading is the name of a setting: files have both.
+_DATA, _COLUMNS, _PRIVACY = "Table", "Columns", "Privacy"
+LEARNER, FILES, _REPORT = "Learning", "Files", "Report"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a run can be asked, with its defaults."""
+
+    data: str | None = setting(
+        _DATA, "FILE",
+        "CSV, Parquet or NPZ file, one round a row; several as a pattern in quotes or a folder; "
+        "- is standard input. Or a bundled stream, as in dpoco datasets.",
+    )  # fmt: skip
+    format: str | None = setting(
+        _DATA, "NAME",
+        "csv, parquet or npz, whatever the file's name ends in.",
+    )  # fmt: skip
+    header: bool | None = setting(
+        _DATA, "",
+        "Whether the first row names the columns. [default: yes, but a first row with a number "
+        "is refused]",
+    )  # fmt: skip
+    encoding: str = setting(_DATA, "NAME", "Of a CSV file, such as latin-1.", default="utf-8")
+    separator: str | None = setting(
+        _DATA, "CHARACTER",
+        "Between cells: a character, or comma, semicolon, tab, space. [default: what the first "
+        "two rows agree on]",
+    )  # fmt: skip
+    decimal: str | None = setting(
+        _DATA, "NAME",
+        "point or comma. [default: point; after semicolons also comma]",
+    )  # fmt: skip
+    skip_lines: int = setting(_DATA, "N", "Lines above the table.", default=0)
+    synthetic: int | None = setting(
+        _DATA, "ROUNDS",
+        "Without data: simulate a regression of so many rounds.",
+    )  # fmt: skip
+
+    label: str | None = setting(
+        _COLUMNS, "COLUMN",
+        "What is learned: yes or no, 0 or 1, a number in --range, or with --positive any text. "
+        "Bandits: the class. lipschitz: a column, or two.",
+    )  # fmt: skip
+    positive: str | None = setting(
+        _COLUMNS, "VALUE",
+        "The label that is the event; any other is its opposite.",
+    )  # fmt: skip
+    features: str | None = setting(
+        _COLUMNS, "A,B,...",
+        "Columns to learn from, or the experts' losses. [default: all others that hold "
+        "something]",
+    )  # fmt: skip
+    range: tuple[str, ...] | None = setting(
+        _COLUMNS, "COLUMN=LOW:HIGH",
+        "Public range of a column, also of the label; repeatable. From knowledge, never from "
+        "the records. LOW:HIGH alone is for all features.",
+    )  # fmt: skip
+    categories: tuple[str, ...] | None = setting(
+        _COLUMNS, "COLUMN=A,B,...",
+        "Public list of the categories of a column, each of which becomes a feature. Bandits: "
+        "also of the label.",
+    )  # fmt: skip
+    missing: tuple[str, ...] | None = setting(
+        _COLUMNS, "[COLUMN=]VALUE",
+        "Public number for missing cells, or middle (of the range). [default: a row with a "
+        "missing cell is an empty record]",
+    )  # fmt: skip
+    loss_range: str | None = setting(
+        _COLUMNS, "LOW:HIGH",
+        "Public range of the losses of experts. [default: 0:1]",
+    )  # fmt: skip
+    intercept: bool = setting(_COLUMNS, "", "Append a constant feature.", default=True)
+    person: str | None = setting(
+        _COLUMNS, "COLUMN",
+        "Whose record a row is. Records beyond --rounds-per-person are played as empty ones.",
+    )  # fmt: skip
+    anonymous: bool = setting(
+        _COLUMNS, "",
+        "A row without a person is of a person who has no other row.", default=False,
+    )  # fmt: skip
+
+    epsilon: float = setting(
+        _PRIVACY, "E",
+        "Privacy budget: smaller protects more. [default: 1]", default=1.0,
+    )  # fmt: skip
+    delta: float | None = setting(_PRIVACY, "D", "Privacy budget. [default: 1/(10 horizon)]")
+    horizon: int | None = setting(
+        _PRIVACY, "ROUNDS",
+        "Rounds that the guarantee covers; unknown is 10^12, with twice the noise of 10^6. "
+        "[default: the rows there are]",
+    )  # fmt: skip
+    rounds_per_person: int | None = setting(
+        _PRIVACY, "N",
+        "Protect all rounds of a person, who has at most N. [default: a round]",
+    )  # fmt: skip
+    separation: int | None = setting(
+        _PRIVACY, "N",
+        "Two rounds of a person are at least N apart. [default: 1]",
+    )  # fmt: skip
+    seed: int | None = setting(
+        _PRIVACY, "N",
+        "Reproducible noise, for tests: it voids the guarantee.",
+    )  # fmt: skip
+
+    learner: str = setting(
+        LEARNER, "NAME",
+        "A learner of dpoco plan. [default: auto, the one of the least expected regret]",
+        default="auto",
+    )  # fmt: skip
+    loss: str = setting(
+        LEARNER, "NAME",
+        "logistic, squared or huber. [default: logistic]", default="logistic",
+    )  # fmt: skip
+    p: float | None = setting(
+        LEARNER, "P",
+        "Decisions lie in an l_p ball, 1 to inf. [default: 2; 1 for polyhedral-frank-wolfe]",
+    )  # fmt: skip
+    radius: float | None = setting(
+        LEARNER, "R",
+        "Of the ball; of high-dimensional-bandit, of an arm's l_1 ball. [default: Euclidean "
+        "length 8 for the logistic loss, 1 otherwise]",
+    )  # fmt: skip
+    feature_bound: float | None = setting(
+        LEARNER, "LENGTH",
+        "Longer records are shortened to this (after scaling; of high-dimensional-bandit, the "
+        "largest entry). [default: sqrt(columns / 3), where a column of categories counts as "
+        "three; 1]",
+    )  # fmt: skip
+    slope_bound: float | None = setting(
+        LEARNER, "C",
+        "Of the logistic loss that is learned from, 0.5 to 1, for noisy-ftrl and noisy-newton. "
+        "[default: 1; of noisy-newton 0.5]",
+    )  # fmt: skip
+    quantile: float | None = setting(
+        LEARNER, "Q",
+        "Of lipschitz: the quantile that is learned. [default: 0.5]",
+    )  # fmt: skip
+    option: Mapping[str, Any] = setting(
+        LEARNER, "",
+        "Further options of the learner, as in dpoco plan LEARNER --help.", default=dict,
+    )  # fmt: skip
+
+    checkpoint: str | None = setting(
+        FILES, "FILE",
+        "Keep the learner's state, and how it began. Secret, like the data, or encrypted by "
+        "dpoco --key-file FILE run.",
+    )  # fmt: skip
+    resume: bool = setting(
+        FILES, "",
+        "Go on with the learner in --checkpoint: all rows are new rounds for it.",
+        "--resume", default=False,
+    )  # fmt: skip
+    skip_played: bool = setting(
+        FILES, "",
+        "With resume: the rows begin with those that were played; skip these.", default=False,
+    )  # fmt: skip
+    trust_columns: bool = setting(
+        FILES, "",
+        "With resume: accept a state that does not name its columns, as one that Python saved.",
+        default=False,
+    )  # fmt: skip
+    decision: str | None = setting(
+        FILES, "FILE",
+        "Write the model that the private run released, for dpoco predict. It may be published.",
+    )  # fmt: skip
+    out: str = setting(
+        FILES, "DIR",
+        "Where report and figure go. [default: results]", default="results",
+    )  # fmt: skip
+    output: str | None = setting(FILES, "FILE", "Write the report here too.")
+    figure: bool = setting(FILES, "", "Draw the figure (needs matplotlib).", default=True)
+    force: bool = setting(FILES, "", "Replace files of an earlier run.", "--force", default=False)
+
+    repeats: int | None = setting(
+        _REPORT, "N",
+        "Private runs with independent noise, for evaluation. [default: 10; 1 with checkpoint "
+        "or decision; 5 of compare]",
+    )  # fmt: skip
+    baseline: bool = setting(_REPORT, "", "Of compare: also without noise.", default=True)
+    full: bool = setting(
+        _REPORT, "",
+        "Print everything: noise, columns, the guarantee with its conditions.",
+        "--full", default=False,
+    )  # fmt: skip
+    progress: bool | None = setting(
+        _REPORT, "",
+        "Tell at rounds 1, 2, 4, ... how it goes. [default: on a terminal]",
+    )  # fmt: skip
+    json: bool = setting(_REPORT, "", "Print JSON, and nothing else.", "--json", default=False)
+    quiet: bool = setting(_REPORT, "", "Print nothing but errors.", "--quiet", "-q", default=False)
+
+    def told(self) -> dict[str, Any]:
+        """Return what a report tells: all but where it goes and what is continued."""
+        own = {name: value for name, value in asdict(self).items() if name not in _NOT_TOLD}
+        own = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
+        return {name: "inf" if value == math.inf else value for name, value in own.items()}
+
+
+# What a report does not tell, nor gives to another run.
+_NOT_TOLD = (
+    "checkpoint", "resume", "skip_played", "trust_columns", "decision", "out", "output", "figure",
+    "force", "full", "progress", "json", "quiet",
+)  # fmt: skip
+# What a learner goes on without: what is read, and how much of it.
+_NOT_KEPT = (
+    "data", "format", "header", "encoding", "separator", "decimal", "skip_lines", "horizon",
+    "repeats", "seed",
+)  # fmt: skip
+OPTIONS = constructor_options(Settings)
+SHOWN = {each.name: each.metadata["option"] for each in fields(Settings)}
+COLUMN_TABLES = ("range", "categories", "missing")  # in files
+
+_CONFIG = shell.option(
+    "Settings from a TOML or JSON file (dpoco init writes one), or from the report of an earlier "
+    "run. The command line wins.", "--config", metavar="FILE", panel=FILES,
+)  # fmt: skip
+_SET = shell.option(
+    "Any other setting, as dpoco init lists them, or option of the learner, as dpoco plan LEARNER "
+    "--help does; repeatable.", "--set", metavar="NAME=VALUE", panel=LEARNER,
+)  # fmt: skip
+_DATA_ARGUMENT = shell.argument(
+    "A file, a bundled stream, or a file of settings (.toml).", metavar="[DATA]"
+)
+
+
+def help_text(name: str) -> str:
+    """Return the help of a setting without the marks for terminals."""
+    return str(SHOWN[name].help).replace("\\[", "[")
+
+
+def _flags(names: Iterable[str]) -> list[tuple[str, Any, Any]]:
+    """Return the fields of a command's options: data, flags of these settings, config and set.
+
+    All of them are None unless they are typed.
+    """
+    found: list[tuple[str, Any, Any]] = [("data", Annotated[str | None, _DATA_ARGUMENT], None)]
+    for name in names:
+        kinds = OPTIONS[name].types
+        kind: Any = bool if bool in kinds else list[str] if tuple in kinds else str
+        found.append((name, Annotated[kind | None, SHOWN[name]], None))
+    return [
+        *found,
+        ("set", Annotated[list[str] | None, _SET], None),
+        ("config", Annotated[str | None, _CONFIG], None),
+    ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Settings that were asked for, by name: values as they are read, in the order of `Settings`.
+
+    Those that are not named have their defaults.
+    """
+
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, config: str | None, pairs: Iterable[str], typed: Mapping[str, Any]) -> Asked:
+        """Return what a file, ``--set`` and flags ask for; the last one that names it wins."""
+        given = {} if config is None else read_file(Path(config))
+        option: dict[str, Any] = given.pop("option", {})
+        for text in pairs:
+            name, mark, value = text.partition("=")
+            if not mark:
+                raise ValueError(f"--set must be NAME=VALUE; got {text!r}")
+            name = _plain(name)
+            if name not in OPTIONS:
+                option = {**option, name: value.strip()}
+            elif tuple in OPTIONS[name].types:
+                given[name] = (*given.get(name, ()), value.strip())
+            else:
+                given[name] = _read(name, value.strip())
+        for name, value in typed.items():
+            if isinstance(value, list):
+                given[name] = (*given.get(name, ()), *value)
+            elif value is not None:
+                given[name] = _read(name, value)
+        return cls({**given, **({"option": option} if option else {})})
+
+    @property
+    def settings(self) -> Settings:
+        """All settings."""
+        return Settings(**self.given)
+
+    def going_on(self, begun: Mapping[str, Any]) -> Asked:
+        """Return these settings above the ones that a saved learner began with."""
+        kept = {
+            name: value if name == "option" else _read(name, value)
+            for name, value in begun.items()
+            if name in OPTIONS and name not in _NOT_KEPT and value is not None
+        }
+        return Asked({**kept, **self.given})
+
+
+def _plain(name: str) -> str:
+    return name.strip().replace("-", "_")
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return the value of a setting as its type says."""
+    option = OPTIONS[name]
+    if name == "horizon" and value == "unknown":
+        return LARGEST_HORIZON
+    value = option.read(value)
+    kinds = tuple(kind for kind in option.types if kind is not tuple)
+    if tuple in option.types:
+        fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        value = tuple(value) if fits else value
+    elif isinstance(value, bool):
+        fits = bool in kinds
+    else:
+        fits = isinstance(value, kinds) or (isinstance(value, int) and float in kinds)
+    if not fits:
+        raise ValueError(f"{name} must be {option.flag_type.__name__}; got {value!r}")
+    return value
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the settings of a file, or of the report of a run, by name.
+
+    Settings may be below headings. Ranges, categories and constants of columns are tables or lists
+    of texts.
+    """
+    if not path.is_file():
+        raise ValueError(f"no such file: {path}")
+    try:
+        record: Any = parse_file(path)
+    except (ValueError, RecursionError) as error:
+        line = f": {error}" if path.suffix == ".toml" else ""
+        raise ValueError(f"{path.name} is not a {path.suffix[1:].upper()} file{line}") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"{path.name} must hold settings by name")
+    if "schema" in record:
+        command = (
+            record["settings"].get("command") if isinstance(record.get("settings"), dict) else None
+        )
+        if not isinstance(command, dict):
+            raise ValueError(f"{path.name} is a report without the settings it was made with")
+        record = {name: value for name, value in command.items() if name not in _NOT_TOLD}
+    panels = {each.rich_help_panel.lower() for each in SHOWN.values()}
+    for heading in panels & {*record}:
+        if isinstance(record[heading], dict):
+            record |= record.pop(heading)
+    found = {}
+    for key, value in record.items():
+        name = _plain(str(key))
+        if name not in OPTIONS:
+            raise ValueError(unknown("setting", str(key), [*OPTIONS]))
+        if value is None:
+            continue
+        if name in COLUMN_TABLES and isinstance(value, dict):
+            value = [f"{column}={_text(each)}" for column, each in value.items()]
+        elif isinstance(value, dict) != (name == "option"):
+            raise ValueError(f"{path.name}: {key} must be a value, not a table")
+        found[name] = value if name == "option" else _read(name, value)
+    return found
+
+
+def _text(value: Any) -> str:
+    """Return a value of a table of columns as on the command line."""
+    if isinstance(value, list):
+        numbers = len(value) == 2 and not any(isinstance(each, str) for each in value)
+        return (":" if numbers else ",").join(map(str, value))
+    return str(value)
+
+
+def parse_file(path: Path) -> Any:
+    """Return what a TOML or JSON file holds."""
+    suffix = path.suffix.lower()
+    text = path.read_text(encoding="utf-8")
+    if suffix == ".json":
+        return json.loads(text)
+    if suffix != ".toml":
+        raise ImportError(f"{path.name}: the format must be .toml or .json")
+    if sys.version_info < (3, 11):
+        raise ImportError("TOML files need Python 3.11 or later; JSON does on every version")
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def settings_command(
+    name: str,
+    text: str,
+    names: Sequence[str],
+    act: Callable[[Asked, dict[str, Any]], None],
+    fields: Sequence[tuple[str, Any, Any]] = (),
+) -> Any:
+    """Return a command with flags for settings; `act` takes what they ask for, and `fields`."""
+
+    class Command(TyperCommand):
+        def invoke(self, ctx: Any) -> None:
+            typed: dict[str, Any] = vars(super().invoke(ctx))
+            values = {each: typed.pop(each) for each, *_ in fields}
+            with shell.errors_in_one_line():
+                config, pairs = typed.pop("config"), typed.pop("set") or ()
+                if str(typed["data"]).lower().endswith(".toml"):
+                    if config is not None:
+                        raise ValueError(f"{typed['data']} and --config both have settings")
+                    config = typed.pop("data")
+                asked = Asked.of(config, pairs, typed)
+            act(asked, values)
+
+    return shell.command(
+        make_dataclass(name, [*_flags(names), *fields]), name, cls=Command, help=text
+    )

@@ -1,0 +1,270 @@
+"""What commands share: options, errors in one line, notes, progress, tables."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import progress as bars
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperCommand
+
+import dpoco
+from dpoco.cli._key import state_key
+
+if TYPE_CHECKING:
+    from dpoco.evaluation import Snapshot
+
+
+def option(
+    text: str, *names: str, metavar: str | None = None, panel: str | None = None, shown: bool = True
+) -> Any:
+    """Return an option of a command: its help, names, and below which heading it is listed.
+
+    `shown` says whether the help ends with the default of the function.
+    """
+    return typer.Option(
+        *names, help=escape(text), metavar=metavar, rich_help_panel=panel, show_default=shown
+    )
+
+
+def argument(text: str, *, metavar: str) -> Any:
+    """Return an argument of a command."""
+    return typer.Argument(help=escape(text), metavar=metavar, show_default=False)
+
+
+JsonFlag = Annotated[bool, option("Print JSON, and nothing else.", "--json")]
+
+
+class Note(UserWarning):
+    """Something that the user of a command should know about a file."""
+
+
+# Warnings that commands show as notes.
+SHOWN = (
+    dpoco.LargeDeltaWarning, dpoco.NoiseDominatesWarning, dpoco.UnspentBudgetWarning, Note,
+)  # fmt: skip
+_WIDTH = 100
+_FIGURES = (".png", ".svg", ".pdf")
+
+
+def command(source: Any, name: str, **settings: Any) -> Any:
+    """Return the command of a group, of a function, or of a dataclass: its fields are the options.
+
+    `settings` are further arguments of `typer.Typer.command`. The class of a dataclass's command
+    uses what ``invoke`` of its base returns: the object with the options.
+    """
+    if isinstance(source, TyperCommand):
+        return source
+    if not isinstance(source, typer.Typer):
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        text = settings.pop("help", None) or inspect.getdoc(source) or ""
+        alone.command(name, help=_join_lines(text), **settings)(source)
+        source = alone
+    made = typer.main.get_command(source)
+    made.name = name
+    return made
+
+
+def _join_lines(text: str) -> str:
+    """Return a text with each paragraph in one line, for a terminal of any width."""
+    return "\n\n".join(escape(" ".join(each.split())) for each in text.split("\n\n"))
+
+
+@contextmanager
+def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
+    """Turn bad input into one line and exit code 2, an interrupt into exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = "interrupted"
+        if checkpoint is not None and checkpoint.exists():
+            kept = dpoco.load(checkpoint, key=state_key())
+            text += f"; state kept in {checkpoint}, after round {kept.round:,}"
+        typer.echo(text, err=True)
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError, ImportError, MemoryError, dpoco.DpocoError) as error:
+        text = str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            text = f"{error.filename}: {error.strerror}"
+        typer.echo(f"error: {' '.join(text.split())}", err=True)
+        raise typer.Exit(2) from None
+
+
+def numbers(name: str, text: str, whole: bool = False, *, positive: bool = False) -> list[float]:
+    """Return the numbers of a text, separated by commas; positive ones are below 10^13."""
+    try:
+        values = [float(part) for part in text.split(",")]
+        fits = not whole or all(value.is_integer() for value in values)
+    except ValueError:
+        fits = False
+    if not fits or (positive and not all(0.0 < value < 1e13 for value in values)):
+        kind = "whole numbers" if whole else "positive numbers" if positive else "numbers"
+        raise ValueError(f"{name} must be {kind} separated by commas; got {text!r}")
+    return values
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """Return the positive whole numbers of a text, separated by commas."""
+    return [int(value) for value in numbers(name, text, True, positive=True)]
+
+
+def check_figure(path: Path | None) -> None:
+    """Find out before the runs, not after them, that the figure cannot be drawn."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"--figure: no such directory: {path.parent}")
+    if path.suffix.lower() not in _FIGURES:
+        raise ValueError(f"--figure must end in {', '.join(_FIGURES[:-1])} or {_FIGURES[-1]}")
+    dpoco.plotting.new_figure((1.0, 1.0))  # raises without matplotlib
+    existed = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as reason:
+        raise ValueError(f"--figure cannot be written: {reason.strerror}") from None
+    if not existed:
+        path.unlink()
+
+
+def check_new(*files: Path | str | None) -> None:
+    """Refuse to overwrite what an earlier run wrote."""
+    for file in files:
+        if file is not None and Path(file).exists():
+            raise ValueError(f"{file} exists: name another place, or add --force to replace it")
+
+
+def write_report(report: Any, path: Path, draw: Callable[[Any], Any] | None) -> list[str]:
+    """Write a report, and what is drawn of it beside it; return the files' names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.to_json() + "\n", encoding="utf-8")
+    files = [str(path)]
+    if draw is not None:
+        image = path.with_suffix(".png")
+        try:
+            draw(report).savefig(image)
+        except ImportError as error:
+            typer.echo(f"note: no figure: {error}", err=True)
+        else:
+            files.append(str(image))
+    return files
+
+
+def print_json(record: Any) -> None:
+    """Print a record, without NaN and infinity, which JSON does not have."""
+    typer.echo(json.dumps(record, allow_nan=False, indent=2))
+
+
+def console() -> Console:
+    """Return standard output; a file or a pipe has no width to respect."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=_WIDTH)
+
+
+def say(text: str = "") -> None:
+    """Print a line as it is."""
+    console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def table(left: Sequence[str] = (), right: Sequence[str] = (), *, header: bool = True) -> Table:
+    """Return a table without lines: first columns of text, then columns of numbers."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=header)
+    for name in left:
+        made.add_column(name, no_wrap=True)
+    for name in right:
+        made.add_column(name, justify="right", no_wrap=True)
+    return made
+
+
+@contextmanager
+def notes(quiet: bool) -> Iterator[None]:
+    """Show the library's warnings once each, as notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        for category in SHOWN:
+            warnings.simplefilter("always", category)
+        failed = True
+        try:
+            yield
+            failed = False
+        except typer.Exit:  # of a command that has done its work
+            failed = False
+            raise
+        finally:  # what is to know of a file is no line beside an error
+            told = [each for each in caught if not (failed and issubclass(each.category, Note))]
+            if not quiet:
+                for text in dict.fromkeys(str(each.message) for each in told):
+                    typer.echo(f"note: {text}", err=True)
+
+
+class _Rate(bars.ProgressColumn):
+    """Rounds per second."""
+
+    def render(self, task: bars.Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
+
+
+# The columns that users of online learners know, and what privacy adds: title, attribute, format.
+_COLUMNS = (
+    ("round", "round", ","), ("average loss", "average_loss", ".4f"),
+    ("since last", "since_last", ".4f"), ("regret", "regret", ",.1f"),
+    ("switches", "switches", ","), ("epsilon", "epsilon", ".4g"),
+)  # fmt: skip
+
+
+@contextmanager
+def progress(
+    silent: bool, *, lines: bool | None = None, table: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Yield callbacks for progress and for snapshots, each None where nobody would see it.
+
+    Parameters
+    ----------
+    silent : bool
+        Nothing at all.
+    lines : bool, optional
+        False: no lines of snapshots; True: also where standard error is no terminal.
+    table : bool
+        Whether there are snapshots.
+    """
+    console = Console(stderr=True)
+    if silent or not (console.is_terminal or lines):
+        yield None, None
+        return
+    rows = [[title for title, _, _ in _COLUMNS]]
+
+    def snapshot(seen: Snapshot) -> None:
+        rows.append([format(getattr(seen, name), form) for _, name, form in _COLUMNS])
+        for row in rows:
+            text = " ".join(f"{cell:>12}" for cell in row)
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+        rows.clear()
+
+    shown = snapshot if table and lines is not False else None
+    if not console.is_terminal:
+        yield None, shown
+        return
+    shape = (
+        bars.TextColumn("{task.description:<14}"), bars.BarColumn(), bars.MofNCompleteColumn(),
+        _Rate(), bars.TimeRemainingColumn(),
+    )  # fmt: skip
+    with bars.Progress(*shape, console=console, transient=True) as shown_bars:
+        tasks: dict[str, Any] = {}
+
+        def show(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = shown_bars.add_task(phase, total=total)
+            shown_bars.update(tasks[phase], completed=done)
+
+        yield show, shown
