@@ -30,7 +30,7 @@ import dpoco
 FloatArray = NDArray[np.float64]
 BUDGET = dpoco.Budget(epsilon=1.0, delta=1e-6)
 PURE = dpoco.Budget(epsilon=1.0, delta=0.0)
-CHUNK = 2**17  # rounds per call; what is drawn anew for every call stays small
+CHUNK = 2**17  # rounds per call; arrays that every call draws stay small
 DIMENSION = 4
 EXPERTS = 8
 WARM_UP = 0.02

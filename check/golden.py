@@ -1,8 +1,8 @@
 """What several hundred configurations certify and release, held against a committed file.
 
-    python check/golden.py                         # compare with golden.json
-    python check/golden.py --exact                 # to the last bit, and the releases, too
-    python check/golden.py --write                 # after a change that is meant
+    python check/golden.py                         # compare with tests/pins/golden.json
+    python check/golden.py --exact                 # to the last bit, and also the releases
+    python -m tests.pins --write golden            # after a change that is meant
     python check/golden.py --guarantees FILE       # write the guarantees, for check.py
 
 A redesign changes no line. A change that is meant commits the new file, and CHANGELOG.md says under
@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.delayed import families  # noqa: E402
+from tests.pins import files  # noqa: E402
 
 import dpoco  # noqa: E402
 from dpoco import Budget, Participation, bandits, experts, mechanisms, oco  # noqa: E402
@@ -47,7 +48,6 @@ from dpoco.losses import (  # noqa: E402
 )
 from dpoco.random import Source  # noqa: E402
 
-FILE = Path(__file__).with_name("golden.json")
 HORIZONS = (37, 1000, 10**6)
 BUDGETS = (Budget(0.5, 1e-8), Budget(4.0, 1e-6))
 CLOSE = 1e-9
@@ -64,6 +64,9 @@ def streams(horizon: int | None, budget: Budget) -> Iterator[Case]:
         for loss in (log, sq, lin):
             yield oco.NoisyFTRL, (LpBall(5, 2.0), loss), both
         yield oco.NoisyFTRL, (LpBall(5, 1.5), sq), {**both, "statistics": "quadratic"}
+        for half_life in (500.0, "auto"):
+            forgets = {"statistics": "quadratic", "half_life": half_life}
+            yield oco.NoisyFTRL, (LpBall(5), sq), {**both, **forgets}
         for loss in (LogisticLoss(1.0, slope_bound=0.75), HuberLoss(1.0, 1.0)):
             yield oco.NoisyNewton, (LpBall(5, 2.0), loss), both
         for more in (
@@ -221,7 +224,7 @@ def bounds(kind: type) -> dict[str, float]:
 
 
 def measured() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what golden.json holds, and the guarantees."""
+    """Return what `tests/pins/golden.json` holds, and the guarantees."""
     rows: dict[str, Any] = {}
     guarantees = []
     for case in cases():
@@ -261,7 +264,6 @@ def moved(was: dict[str, Any], now: dict[str, Any], exact: bool) -> list[str]:
 def main() -> int:
     """Run the command; return 1 if something moved."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="replace golden.json")
     parser.add_argument("--exact", action="store_true", help="compare every bit, and releases")
     parser.add_argument("--guarantees", metavar="FILE", help="write the guarantees as JSON")
     arguments = parser.parse_args()
@@ -269,10 +271,7 @@ def main() -> int:
     now, guarantees = measured()
     if arguments.guarantees:
         Path(arguments.guarantees).write_text(json.dumps(guarantees))
-    if arguments.write:
-        FILE.write_text(json.dumps(now, indent=0) + "\n")
-        return 0
-    was = json.loads(FILE.read_text())
+    was = files.read("golden")
     differences = []
     for name in sorted({*was["certified"], *now["certified"]}):
         a, b = was["certified"].get(name, {}), now["certified"].get(name, {})

@@ -55,7 +55,7 @@ def losses_of(decisions, records, failed):
 
 
 def played(folder, epsilon, keys, records, failed, days):
-    """Return the losses of all hours; the program is started anew in the middle."""
+    """Return the losses of all hours; the program is restarted in the middle."""
     rows = len(keys) // days
     ledger = None if epsilon is None else Ledger(dpoco.Budget(epsilon, DELTA))
     path = folder / "fleet.db"

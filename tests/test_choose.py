@@ -157,9 +157,10 @@ def test_experts_are_ranked_by_bounds_where_nothing_was_simulated():
     common = {"horizon": 2000, "budget": BUDGET}
     for adversary in ("oblivious", "adaptive"):
         asked = {**common, "switches": 2, "adversary": adversary}
-        choices, plans = dpoco.choose(6, **asked), dpoco.experts.plan_experts(6, **asked)
+        choices, plans = dpoco.choose(6, **asked), dpoco.choose(6, **asked, by="bound")
         bounds = [each.regret_bound * 2000 for each in choices]
         assert bounds == pytest.approx([plan.guarantee.regret_bound for plan in plans])
+        assert bounds == sorted(bounds)
     shifting = {"horizon": 10**5, "budget": PURE, "switches": 5, "adversary": "shifting"}
     near, known = dpoco.choose(6, **shifting), dpoco.choose(6, **shifting, gap=0.4)
     window, informed = (c[names(c).index("WindowSelector")] for c in (near, known))
@@ -193,6 +194,7 @@ def test_experts_are_ranked_by_bounds_where_nothing_was_simulated():
         ((3, 4), {"gap": 0.1}, ValueError, "experts"),
         (5, {"switches": -1}, ValueError, "switches"),
         (5, {"adversary": "friendly"}, ValueError, "adversary"),
+        (5, {"by": "luck"}, ValueError, "by"),
         (5, {"gap": 1.1}, ValueError, "gap"),
         (5, {"gap": 0.1, "adversary": "oblivious"}, ValueError, "gap"),
         (2**33, {}, ValueError, "experts"),

@@ -19,7 +19,7 @@ SLOW = ROOT / "tests" / "slow.txt"
 ONE, ALL, EACH, OWES = 0.15, 1.0, 0.03, 1.0
 
 
-def measured(paths: list[Path]) -> dict[str, dict[str, float]]:
+def read_timings(paths: list[Path]) -> dict[str, dict[str, float]]:
     """Return seconds of each test by its parameters."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for path in paths:
@@ -30,15 +30,15 @@ def measured(paths: list[Path]) -> dict[str, dict[str, float]]:
     return found
 
 
-def listed(text: str) -> dict[str, tuple[float, str]]:
+def read_list(text: str) -> dict[str, tuple[float, str]]:
     """Return seconds and reason of each test of the list."""
     rows = (line.split(maxsplit=2) for line in text.splitlines())
     return {row[0]: (float(row[1]), row[2] if len(row) > 2 else "") for row in rows}
 
 
-def written(text: str, found: dict[str, dict[str, float]]) -> str:
+def renew(text: str, found: dict[str, dict[str, float]]) -> str:
     """Return the list, renewed."""
-    known = listed(text)
+    known = read_list(text)
     for test, times in found.items():
         _, reason = known.pop(test, (0.0, ""))
         together = sum(times.values())
@@ -54,9 +54,9 @@ def written(text: str, found: dict[str, dict[str, float]]) -> str:
 
 def main(arguments: list[str]) -> None:
     """Renew the list and print what owes a reason."""
-    text = written(SLOW.read_text(), measured([Path(name) for name in arguments]))
+    text = renew(SLOW.read_text(), read_timings([Path(name) for name in arguments]))
     SLOW.write_text(text)
-    for test, (seconds, reason) in listed(text).items():
+    for test, (seconds, reason) in read_list(text).items():
         if seconds > OWES and not reason:
             print(f"{seconds:.1f} s without a reason: {test}")
 

@@ -175,10 +175,10 @@ def main(arguments: list[str]) -> int:
     found, known = find_offenders(), read_known(KNOWN.read_text(encoding="utf-8"))
     counts = count_names(found)
     for (rule, path, name), count in sorted(found.items()):
-        if counts[rule, name] > known[rule, name]:
-            print(f"{path}: {rule}: {name}: {count} here, {known[rule, name]} listed everywhere")
-        elif rule == options.show:
-            print(f"{path}: {name}: {count}")
+        if rule == options.show or (counts - known)[rule, name] == counts[rule, name]:
+            print(f"{path}: {rule}: {name}: {count}")
+    for (rule, name), more in (counts - known).items():
+        print(f"{rule}: {name}: {more} more than listed; see your change, or --show {rule}")
     if options.write:
         KNOWN.write_text(write_known(counts & known), encoding="utf-8")
     now, listed = (Counter(rule for rule, _ in each.elements()) for each in (counts, known))

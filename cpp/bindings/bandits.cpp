@@ -16,23 +16,37 @@ using Arms = py::array_t<std::int64_t, py::array::c_style>;
 
 namespace {
 
-std::unique_ptr<LinUcb> make_linucb(const py::object& settings,
-                                    const losses::RecordClipper& clipper) {
-  return read_whole({settings, "a linear bandit"}, [&](Fields& from) {
-    const bandits::BanditSettings shared = read_bandit(from);
-    // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
-    auto sum = make_continual_sum(from.open("sum", "a continual sum"), std::nullopt);
-    bandits::LinUcbSettings own{.batch = from.read<std::uint64_t>("batch"),
-                                .reward_weight = from.read<double>("reward_weight"),
-                                .shift = from.read<double>("shift"),
-                                .exploration = from.read<double>("exploration"),
-                                .spread = from.read<double>("spread"),
-                                .log_term = from.read<double>("log_term"),
-                                .growth = from.read<double>("growth"),
-                                .bias = from.read<double>("bias")};
-    own.exact = own.batch == 1 && sum.noise_scale() == 0.0;
-    return std::make_unique<LinUcb>(shared, clipper, own, std::move(sum));
+std::unique_ptr<LinUcb> make_linucb(const py::object& mechanism, const py::object& tuning,
+                                    const py::object& claim) {
+  bandits::BanditSettings shared;
+  bandits::LinUcbSettings own;
+  const auto [total, clipper] = read_gaussian_sum(mechanism, [&](Fields& summand) {
+    summand.expect_kind("second_moments");
+    summand.read("arms", shared.arms);
+    summand.read("label", shared.reward_high);
+    summand.read("weight", own.reward_weight);
+    summand.skip("rounding");  // a factor of the proof, for products in doubles
+    return read_features(summand);
   });
+  if (total.batches.growth != Growth::none) {
+    throw std::invalid_argument("batches of a bandit do not grow");
+  }
+  shared.reward_low = -shared.reward_high;
+  own.batch = total.batches.first;
+  own.exact = own.batch == 1 && total.settings.scale == 0.0;
+  read_whole({tuning, "the tuning of a linear bandit"}, [&](Fields& from) {
+    from.read("rounds", shared.horizon);
+    from.read("shift", own.shift);
+    from.read("exploration", own.exploration);
+    from.read("spread", own.spread);
+    from.read("log_term", own.log_term);
+    from.read("growth", own.growth);
+    from.read("bias", own.bias);
+    return shared.horizon;
+  });
+  // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
+  return std::make_unique<LinUcb>(shared, clipper, own,
+                                  mechanisms::make_sum(total.settings, read_claim(claim)));
 }
 
 void expect_arms(const Arms& array, std::size_t size, const char* name) {
@@ -157,7 +171,7 @@ void register_bandits(py::module_& m) {
       .def("nonprivate_violations", &BanditLearner::nonprivate_violations);
   bind_rounds(learner);
   py::class_<LinUcb, BanditLearner>(m, "LinUcb")
-      .def(py::init(&make_linucb), "settings"_a, "clipper"_a)
+      .def(py::init(&make_linucb), "mechanism"_a, "tuning"_a, "claim"_a)
       .def("coefficients",
            [](const LinUcb& self) {
              const auto entries = static_cast<std::size_t>(self.arms()) * self.dimension();

@@ -5,20 +5,15 @@
 #include <cmath>
 
 #include "dpoco/bandits/high_dimensional_bandit.hpp"
-#include "dpoco/bandits/linucb.hpp"
 #include "dpoco/experts/batch_share.hpp"
 #include "dpoco/experts/epoch_selector.hpp"
-#include "dpoco/experts/net_transform.hpp"
 #include "dpoco/experts/oblivious_tracker.hpp"
-#include "dpoco/experts/prefix_hedge.hpp"
 #include "dpoco/experts/shift_detector.hpp"
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/frank_wolfe/sufficient_statistics.hpp"
 #include "dpoco/mechanisms/answers.hpp"
 #include "dpoco/oco/continuous_multiplicative_weights.hpp"
 #include "dpoco/oco/coupled_regularized_leader.hpp"
-#include "dpoco/oco/noisy_ftrl.hpp"
-#include "dpoco/oco/noisy_newton.hpp"
 #include "registrars.hpp"
 
 namespace dpoco::bindings {
@@ -118,26 +113,6 @@ double largest_label(const losses::GlmLoss& loss) {
   return std::fmax(std::fabs(loss.label_low), std::fabs(loss.label_high));
 }
 
-py::dict describe(const oco::NoisyFtrl& self) {
-  py::dict out = sum_of(self.sum(), self.batches());
-  const losses::GlmLoss& loss = self.loss();
-  out["summand"] =
-      self.settings().statistics == oco::Statistics::quadratic
-          ? moments_of(self.clipper(), largest_label(loss), self.settings().vector_scale, 1)
-          : gradient_of(self.clipper(), self.settings().scalar_bound);
-  return out;
-}
-
-py::dict describe(const oco::NoisyNewton& self) {
-  py::dict out = sum_of(self.sum(), self.batches());
-  py::dict summand = gradient_of(self.clipper(), self.settings().scalar_bound);
-  summand["kind"] = "gradient_and_curvature";
-  summand["curvature"] = self.settings().curvature_bound;
-  summand["weight"] = self.settings().curvature_weight;
-  out["summand"] = summand;
-  return out;
-}
-
 py::dict describe(const frank_wolfe::FrankWolfe& self) {
   const losses::RecordClipper& clipper = self.leaves().clipper();
   const double slope = self.leaves().scalar_bound();
@@ -157,35 +132,10 @@ py::dict describe(const frank_wolfe::FrankWolfe& self) {
                   "scores"_a = scores);
 }
 
-py::dict describe(const experts::PrefixHedge& self) {
-  py::dict out = sum_of(self.sum(), {});
-  if (const auto* net = dynamic_cast<const experts::NetTransform*>(self.transform())) {
-    out["summand"] = py::dict("kind"_a = "net_differences", "transform"_a = net->name(),
-                              "counts"_a = py::tuple(py::cast(net->counts())),
-                              "limits"_a = py::tuple(py::cast(net->limits())));
-  } else if (self.experts() > 1) {
-    out["summand"] = py::dict("kind"_a = "centred_losses", "experts"_a = self.experts());
-  }
-  return out;
-}
-
-py::dict describe(const bandits::LinUcb& self) {
-  py::dict out = sum_of(self.sum(), {.first = self.settings().batch});
-  out["summand"] =
-      moments_of(self.clipper(), self.largest_reward(), self.settings().reward_weight, self.arms());
-  return out;
-}
-
 py::dict describe(const bandits::HighDimensionalBandit& self) {
   py::tuple parts(self.arms());
   for (std::uint64_t arm = 0; arm < self.arms(); ++arm) parts[arm] = describe(self.model(arm));
   return py::dict("kind"_a = "parts", "parts"_a = parts, "forced"_a = self.forced());
-}
-
-py::dict describe(const mechanisms::ContinualSum& self) {
-  py::dict out = sum_of(self, {});
-  if (self.clipper()) out["summand"] = vector_of(*self.clipper());
-  return out;
 }
 
 py::dict describe(const mechanisms::Answers<NoisyMax>& self) {
@@ -313,19 +263,19 @@ py::dict describe(const frank_wolfe::SufficientStatistics& self) {
 
 template <class... Engines>
 void define(py::module_& m) {
-  (m.def("described", [](const Engines& engine) { return describe(engine); }, "engine"_a), ...);
+  (m.def(
+       "described", [](const Engines& engine) { return describe(engine); }, "engine"_a),
+   ...);
 }
 
 }  // namespace
 
 // After all engines.
 void register_descriptions(py::module_& m) {
-  define<oco::NoisyFtrl, oco::NoisyNewton, frank_wolfe::FrankWolfe, experts::PrefixHedge,
-         bandits::LinUcb, bandits::HighDimensionalBandit, mechanisms::ContinualSum,
-         mechanisms::Answers<NoisyMax>, mechanisms::Answers<AboveThreshold>, experts::EpochSelector,
-         experts::ShiftDetector, experts::ObliviousTracker, experts::BatchShare,
-         oco::CoupledRegularizedLeader, oco::ContinuousMultiplicativeWeights,
-         frank_wolfe::SufficientStatistics>(m);
+  define<frank_wolfe::FrankWolfe, bandits::HighDimensionalBandit, mechanisms::Answers<NoisyMax>,
+         mechanisms::Answers<AboveThreshold>, experts::EpochSelector, experts::ShiftDetector,
+         experts::ObliviousTracker, experts::BatchShare, oco::CoupledRegularizedLeader,
+         oco::ContinuousMultiplicativeWeights, frank_wolfe::SufficientStatistics>(m);
 }
 
 }  // namespace dpoco::bindings

@@ -8,12 +8,21 @@ using mechanisms::ContinualSum;
 
 namespace {
 
+using Clipper = std::optional<losses::RecordClipper>;
+
+Clipper read_clipper(Fields& summand) {
+  if (summand.kind() == "interval_totals") {
+    // Its tally bounds what a record adds to a total: nothing is left to clip.
+    for (const char* kept : {"cells", "units", "records"}) summand.skip(kept);
+    return std::nullopt;
+  }
+  summand.expect_kind("clipped_vector");
+  return read_vector(summand);
+}
+
 // Every vector is a push of its own.
 ContinualSum make_sum_of_vectors(const py::object& mechanism, const py::object& claim) {
-  auto [sum, clipper] = read_gaussian_sum(mechanism, [](Fields& summand) {
-    summand.expect_kind("clipped_vector");
-    return read_vector(summand);
-  });
+  auto [sum, clipper] = read_gaussian_sum(mechanism, read_clipper);
   if (sum.batches.first != 1 || sum.batches.growth != Growth::none) {
     throw std::invalid_argument("a sum of vectors has no batches");
   }

@@ -1,8 +1,8 @@
 #include "dpoco/oco/noisy_ftrl.hpp"
 
 #include "dpoco/oco/noisy_newton.hpp"
+#include "mechanism_fields.hpp"
 #include "registrars.hpp"
-#include "settings.hpp"
 
 namespace dpoco::bindings {
 
@@ -14,49 +14,107 @@ using oco::Statistics;
 
 namespace {
 
-std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain> domain,
-                                           const losses::GlmLoss& loss,
-                                           const losses::RecordClipper& clipper,
-                                           const py::object& settings) {
-  return read_whole({settings, "a noisy leader"}, [&](Fields& from) {
-    NoisyFtrlSettings own{.horizon = from.read<std::uint64_t>("rounds"),
-                          .batches = read_batches(from)};
-    if (from.read<bool>("quadratic")) {
-      own.statistics = Statistics::quadratic;
-      own.vector_scale = from.read<double>("vector_scale");
-      own.domain_radius = from.read<double>("domain_radius");
-      own.ridges = from.read<std::vector<double>>("ridges");
-      own.shrinkage = from.read<double>("shrinkage");
-    } else {
-      own.step_size = from.read<double>("step_size");
-      own.scalar_bound = from.read<double>("scalar_bound");
+oco::ForgettingSettings read_forgetting(Fields fields) {
+  return read_whole(std::move(fields), [](Fields& from) {
+    oco::ForgettingSettings own{.views = {},
+                                .ridges = from.read<std::vector<double>>("ridges"),
+                                .reference = from.read<std::size_t>("reference"),
+                                .variance = from.read<double>("variance"),
+                                .rates = from.read<std::vector<double>>("rates"),
+                                .weights = from.read<std::vector<double>>("weights"),
+                                .memory = from.read<std::vector<double>>("memory")};
+    for (const py::handle view : from.read<py::tuple>("views")) {
+      own.views.push_back(read_whole({view, "a damped sum"}, [](Fields& its) {
+        its.read<double>("half_life");  // for people: `kept` follows from it
+        return oco::ForgettingView{.kept = its.read<std::vector<double>>("kept"),
+                                   .deviations = its.read<std::vector<double>>("deviations"),
+                                   .covariances = its.read<std::vector<double>>("covariances")};
+      }));
     }
-    // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
-    return std::make_unique<NoisyFtrl>(
-        std::move(domain), loss, clipper, own,
-        make_continual_sum(from.open("sum", "a continual sum"), std::nullopt));
+    return own;
   });
+}
+
+// What a round adds is bounded by the learners themselves: their sums need no clipper.
+mechanisms::ContinualSum make_sum(const GaussianSum& sum, const py::object& claim) {
+  return mechanisms::make_sum(sum.settings, read_claim(claim));
+}
+
+// Bounds on what a round adds, by what it adds.
+struct Leaf {
+  losses::RecordClipper clipper;
+  double slope = 0.0;
+  double label = 0.0;
+  double weight = 0.0;
+};
+
+Leaf read_leaf(Fields& summand) {
+  const std::string kind = summand.kind();
+  if (kind == "clipped_vector") return {.clipper = read_vector(summand)};
+  if (kind == "glm_gradient") {
+    return {.clipper = read_features(summand), .slope = summand.read<double>("slope")};
+  }
+  summand.expect_kind("second_moments");
+  if (summand.read<std::uint64_t>("arms") != 1) throw std::invalid_argument("a leader has no arms");
+  summand.skip("rounding");  // a factor of the proof, for products in doubles
+  return {.clipper = read_features(summand),
+          .label = summand.read<double>("label"),
+          .weight = summand.read<double>("weight")};
+}
+
+std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain> domain,
+                                           losses::GlmLoss loss, const py::object& mechanism,
+                                           const py::object& tuning, const py::object& claim) {
+  const std::pair<GaussianSum, Leaf> read = read_gaussian_sum(mechanism, read_leaf);
+  const GaussianSum& sum = read.first;
+  const Leaf& leaf = read.second;
+  NoisyFtrlSettings own{.batches = sum.batches, .scalar_bound = leaf.slope};
+  read_whole({tuning, "the tuning of a leader"}, [&](Fields& from) {
+    from.read("rounds", own.horizon);
+    if (leaf.weight == 0.0) {
+      from.read("step_size", own.step_size);
+      return own.horizon;
+    }
+    own.statistics = Statistics::quadratic;
+    own.vector_scale = leaf.weight;
+    loss.label_low = -leaf.label;
+    loss.label_high = leaf.label;
+    from.read("domain_radius", own.domain_radius);
+    if (from.has("forgetting")) {
+      own.forgetting = read_forgetting(from.open("forgetting", "damped sums"));
+    } else {
+      from.read("ridges", own.ridges);
+      from.read("shrinkage", own.shrinkage);
+    }
+    return own.horizon;
+  });
+  return std::make_unique<NoisyFtrl>(std::move(domain), loss, leaf.clipper, own,
+                                     make_sum(sum, claim));
 }
 
 std::unique_ptr<NoisyNewton> make_noisy_newton(std::shared_ptr<const domains::Domain> domain,
                                                const losses::GlmLoss& loss,
-                                               const losses::RecordClipper& clipper,
-                                               const py::object& settings) {
-  return read_whole({settings, "noisy Newton steps"}, [&](Fields& from) {
-    NoisyNewtonSettings own{.horizon = from.read<std::uint64_t>("rounds"),
-                            .batches = read_batches(from),
-                            .scalar_bound = from.read<double>("scalar_bound"),
-                            .curvature_bound = from.read<double>("curvature_bound"),
-                            .curvature_weight = from.read<double>("curvature_weight"),
-                            .step_size = from.read<double>("step_size"),
-                            .step_share = from.read<double>("step_share"),
-                            .shrinkage = from.read<double>("shrinkage"),
-                            .deviations = from.read<std::vector<double>>("deviations")};
-    // What a round adds is bounded by the learner itself, so the sum needs no clipper of its own.
-    return std::make_unique<NoisyNewton>(
-        std::move(domain), loss, clipper, std::move(own),
-        make_continual_sum(from.open("sum", "a continual sum"), std::nullopt));
+                                               const py::object& mechanism,
+                                               const py::object& tuning, const py::object& claim) {
+  NoisyNewtonSettings own;
+  const auto [sum, clipper] = read_gaussian_sum(mechanism, [&](Fields& summand) {
+    summand.expect_kind("gradient_and_curvature");
+    summand.read("slope", own.scalar_bound);
+    summand.read("curvature", own.curvature_bound);
+    summand.read("weight", own.curvature_weight);
+    return read_features(summand);
   });
+  own.batches = sum.batches;
+  read_whole({tuning, "the tuning of Newton steps"}, [&](Fields& from) {
+    from.read("rounds", own.horizon);
+    from.read("step_size", own.step_size);
+    from.read("step_share", own.step_share);
+    from.read("shrinkage", own.shrinkage);
+    from.read("deviations", own.deviations);
+    return own.horizon;
+  });
+  return std::make_unique<NoisyNewton>(std::move(domain), loss, clipper, std::move(own),
+                                       make_sum(sum, claim));
 }
 
 // The previous decision is there for the audit, which calls every learner alike.
@@ -78,19 +136,34 @@ Array nonprivate_sum(const Learner& self) {
                    [&](double* out) { std::copy(sum.begin(), sum.end(), out); });
 }
 
+// Rows of candidates: weight, estimated excess of its loss, deviation of the estimate.
+Array choices(const NoisyFtrl& self) {
+  const oco::ForgettingLeader* leader = self.forgetting();
+  const std::size_t count = leader == nullptr ? 0 : leader->weights().size();
+  Array out({count, std::size_t{3}});
+  double* to = out.mutable_data();
+  for (std::size_t a = 0; a < count; ++a) {
+    *to++ = leader->weights()[a];
+    *to++ = leader->excess()[a];
+    *to++ = leader->deviations()[a];
+  }
+  return out;
+}
+
 }  // namespace
 
 void register_noisy_ftrl(py::module_& m) {
   py::class_<NoisyFtrl, oco::RecordLearner>(m, "NoisyFtrl")
-      .def(py::init(&make_noisy_ftrl), "domain"_a, "loss"_a, "clipper"_a, "settings"_a)
+      .def(py::init(&make_noisy_ftrl), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a)
       .def("leaf", &leaf<NoisyFtrl>, "at"_a.noconvert(), "previous"_a.noconvert(),
            "features"_a.noconvert(), "label"_a)
-      .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>);
+      .def("nonprivate_sum", &nonprivate_sum<NoisyFtrl>)
+      .def("choices", &choices);
 }
 
 void register_noisy_newton(py::module_& m) {
   py::class_<NoisyNewton, oco::RecordLearner>(m, "NoisyNewton")
-      .def(py::init(&make_noisy_newton), "domain"_a, "loss"_a, "clipper"_a, "settings"_a)
+      .def(py::init(&make_noisy_newton), "domain"_a, "loss"_a, "mechanism"_a, "tuning"_a, "claim"_a)
       .def("leaf", &leaf<NoisyNewton>, "at"_a.noconvert(), "previous"_a.noconvert(),
            "features"_a.noconvert(), "label"_a)
       .def("nonprivate_sum", &nonprivate_sum<NoisyNewton>);

@@ -149,7 +149,11 @@ class RecordProblem(Problem):
     ----------
     domain, loss
         The arguments.
+    drifts : bool
+        Whether the truth moves.
     """
+
+    drifts: bool = False
 
     @property
     def domain(self) -> Domain:
@@ -265,6 +269,11 @@ class Choice:
     notes: tuple[str, ...]
     _constructor: Callable[..., Any] = field(repr=False)
 
+    @property
+    def name(self) -> str:
+        """Name of the learner's class."""
+        return self.learner.rpartition(".")[2]
+
     def make(self, **more: Any) -> Any:
         """Return a new learner; `more` takes ``source``, ``on_violation`` and similar arguments.
 
@@ -276,7 +285,7 @@ class Choice:
         """Return whether a learner is of the chosen class and options, whatever its horizon."""
         given = learner.get_params()
         alike = all(given.get(name) == value for name, value in self.options.items())
-        return alike and self.learner.endswith(f".{type(learner).__name__}")
+        return alike and self.name == type(learner).__name__
 
     def __str__(self) -> str:
         """Say what was chosen and why, in one sentence."""
@@ -309,6 +318,8 @@ def choose(
     switches: int = 0,
     adversary: literals.Adversary = "stationary",
     gap: float = 0.0,
+    drift: bool = False,
+    by: literals.Ranking = "expected",
 ) -> tuple[Choice, ...]:
     """Return all learners that fit a problem, sorted by expected regret.
 
@@ -327,12 +338,20 @@ def choose(
     switches : int, default 0
         For experts: the learner is compared with the best sequence with this many switches.
     adversary : {"stationary", "shifting", "oblivious", "adaptive"}
-        For experts: how the losses arise, as for `dpoco.experts.plan_experts`. Only learners with a
-        bound for such losses are returned; for the last two, sorted by their bound.
+        For experts: how the losses arise. "stationary": drawn independently from one distribution;
+        "shifting": from a distribution that changes `switches` times; "oblivious": fixed in
+        advance; "adaptive": in reaction to the decisions. Only learners with a bound for such
+        losses are returned; for the last two, sorted by their bound.
     gap : float, default 0
         For experts with stationary or shifting losses: how much larger, in [0, 1], the mean losses
         of all other experts are than that of the best expert, if this is known. ``WindowSelector``
         uses it.
+    drift : bool, default False
+        For decisions in a convex set: whether the truth moves. Learners that forget then come
+        first, if there are any: for squared losses. For experts say ``adversary="shifting"``.
+    by : {"expected", "bound"}
+        "expected": sort by expected regret. "bound": by the proved bound, which holds for the worst
+        losses of the learner's `scope`.
 
     Returns
     -------
@@ -370,7 +389,7 @@ def choose(
     if participation is not None:
         covered["participation"] = participation
     found, refusals = [], []
-    for candidate in candidates(problem, horizon, budget, switches, adversary, gap):
+    for candidate in candidates(problem, horizon, budget, switches, adversary, gap, drift):
         try:
             found.append(_judged(candidate, covered))
         except CalibrationError as error:
@@ -385,11 +404,13 @@ def choose(
         against = f" against {adversary} losses" if of_experts else ""
         why = f"no learner fits this problem{pure}{endless}{against}"
         raise CalibrationError("; ".join(refusals) or why)
-    by_bound = adversary in ADVERSARIES[2:]  # of which nothing was simulated
+    # Nothing was simulated of the adversaries that are not stationary.
+    by_bound = choice("by", by, ("expected", "bound")) == "bound" or adversary in ADVERSARIES[2:]
 
     def rank(each: Choice) -> list[float]:
         numbers = [each.regret_bound] if by_bound else [each.predicted_regret, each.regret_bound]
-        return [math.inf if number is None else number for number in numbers]
+        forgets = "half_life" in each.options
+        return [not forgets, *(math.inf if number is None else number for number in numbers)]
 
     return tuple(sorted(found, key=rank))
 
@@ -442,6 +463,7 @@ def candidates(
     switches: int = 0,
     adversary: str = "stationary",
     gap: float = 0.0,
+    drift: bool = False,
 ) -> Iterator[Candidate]:
     """Yield all learners for a problem; arguments are those of `choose`.
 
@@ -472,11 +494,15 @@ def candidates(
     elif counts == [True, True]:
         played, asked = "arms", _arm_problem(parts[0], parts[1], horizon, budget)
     elif len(parts) == 2 and isinstance(parts[0], Domain) and isinstance(parts[1], Loss):
-        played, asked = "records", _record_problem(parts[0], parts[1], horizon, budget)
+        played, asked = "records", _record_problem(parts[0], parts[1], horizon, budget, drift)
     else:
         raise TypeError(
             "a problem is (domain, loss), the number of experts, or (arms, dimension); got "
             f"{reprlib.repr(problem)}"
+        )
+    if drift and played != "records":
+        raise ValueError(
+            "drift=True is for a domain and a loss; for experts take adversary='shifting'"
         )
     for entry in LEARNERS:
         if entry.plays == played:
@@ -484,7 +510,7 @@ def candidates(
 
 
 def _record_problem(
-    domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None
+    domain: Domain, loss: Loss, horizon: int | None, budget: Budget | None, drift: bool
 ) -> RecordProblem:
     d = domain.dimension
     require_memory({"decisions and gradients": 4.0 * d})
@@ -495,7 +521,7 @@ def _record_problem(
     shape = "l1" if domain.dual_exponent > 3.0 else "ball"
     law = f"records/{_NAMES.get(type(loss), 'other')}/{shape}"
     sizes = math.log(d), math.log(max(reach, _LEAST))
-    return RecordProblem((domain, loss), horizon, budget, law, sizes, largest)
+    return RecordProblem((domain, loss), horizon, budget, law, sizes, largest, bool(drift))
 
 
 def _expert_problem(

@@ -263,41 +263,42 @@ class LeaderSettings(CoupledSettings):
     barrier_weight: float
     strong_convexity: float
 
-class FtrlRule(TypedDict):
+# What engines need for post-processing, besides a description.
+class LeaderTuning(TypedDict):
+    rounds: int
     step_size: NotRequired[float | None]
-    scalar_bound: NotRequired[float]
-    vector_scale: NotRequired[float]
     domain_radius: NotRequired[float]
     ridges: NotRequired[list[float]]
     shrinkage: NotRequired[float]
+    forgetting: NotRequired[object]
 
-class BatchSettings(TypedDict):
+class NewtonTuning(TypedDict):
     rounds: int
-    batch: int
-    growth: str | None
-    sum: SumSettings
-
-class FtrlSettings(BatchSettings, FtrlRule):
-    quadratic: bool
-
-class NewtonSettings(BatchSettings):
-    scalar_bound: float
-    curvature_bound: float
-    curvature_weight: float
     step_size: float
     step_share: float
     shrinkage: float
     deviations: list[float]
+
+class HedgeTuning(TypedDict):
+    rounds: int
+    low: float
+    high: float
+    learning_rate: float
+
+class LinUcbTuning(TypedDict):
+    rounds: int
+    shift: float
+    exploration: float
+    spread: float
+    log_term: float
+    growth: float
+    bias: float
 
 class ExpertSettings(TypedDict):
     experts: int
     rounds: int
     low: float
     high: float
-
-class HedgeSettings(ExpertSettings):
-    learning_rate: float
-    sum: SumSettings
 
 class SelectionSettings(TypedDict):
     candidates: int
@@ -351,21 +352,6 @@ class TrackerSettings(PathSettings, ExpertSettings, Claim):
     forced_switch: float
     block: int
     max_resamples: int | None
-
-class LinUcbSettings(TypedDict):
-    arms: int
-    rounds: int
-    reward_low: float
-    reward_high: float
-    batch: int
-    reward_weight: float
-    shift: float
-    exploration: float
-    spread: float
-    log_term: float
-    growth: float
-    bias: float
-    sum: SumSettings
 
 class RecordClipper:
     def __init__(self, dimension: int, bound: float, order: float, bound_l2: float) -> None: ...
@@ -520,16 +506,27 @@ class VertexSelection:
 
 class NoisyFtrl(RecordLearner):
     def __init__(
-        self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: FtrlSettings
+        self,
+        domain: Domain,
+        loss: GlmLoss,
+        mechanism: GaussianSum,
+        tuning: LeaderTuning,
+        claim: Claim,
     ) -> None: ...
     def leaf(
         self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
     ) -> FloatArray: ...
+    def choices(self) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
 
 class NoisyNewton(RecordLearner):
     def __init__(
-        self, domain: Domain, loss: GlmLoss, clipper: RecordClipper, settings: NewtonSettings
+        self,
+        domain: Domain,
+        loss: GlmLoss,
+        mechanism: GaussianSum,
+        tuning: NewtonTuning,
+        claim: Claim,
     ) -> None: ...
     def leaf(
         self, at: FloatArray, previous: FloatArray, features: FloatArray, label: float | None
@@ -626,9 +623,7 @@ class NetTransform(LinearTransform):
     def invert(self, sums: FloatArray) -> FloatArray: ...
 
 class PrefixHedge(ExpertLearner):
-    def __init__(
-        self, settings: HedgeSettings, transform: LinearTransform | None = None
-    ) -> None: ...
+    def __init__(self, mechanism: GaussianSum, tuning: HedgeTuning, claim: Claim) -> None: ...
     def weights(self) -> FloatArray: ...
     def leaf(self, losses: FloatArray) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
@@ -713,7 +708,7 @@ class HighDimensionalBandit(BanditLearner):
     def clocks(self) -> list[int]: ...
 
 class LinUcb(BanditLearner):
-    def __init__(self, settings: LinUcbSettings, clipper: RecordClipper) -> None: ...
+    def __init__(self, mechanism: GaussianSum, tuning: LinUcbTuning, claim: Claim) -> None: ...
     def coefficients(self) -> FloatArray: ...
     def released(self) -> FloatArray: ...
     def leaf(self, arm: int, context: FloatArray, reward: float) -> FloatArray: ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 Adversary = Literal["stationary", "shifting", "oblivious", "adaptive"]
+Ranking = Literal["expected", "bound"]
 ArmLearner = Literal["auto", "polyhedral", "tree"]
 ArmPolicy = Literal["linucb", "high_dimensional"]
 Auto = Literal["auto"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.statement import promised
+from dpoco.accounting import _conditions as say
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 Parameters = TypeVar("Parameters")
@@ -98,12 +98,9 @@ class Participation:
         person = guarantee.for_person(self.rounds, self.separation, once=True)
         if not person.private:
             return person
-        own = promised("the caller keeps each person to this limit")
+        own = say.promise(say.LIMIT_KEPT)
         if self.enforced:
-            own = (
-                f"The program refuses people beyond the first {self.max_persons}, which the "
-                "guarantee does not cover."
-            )
+            own = say.REFUSED_PEOPLE.format(most=self.max_persons)
         return replace(person, conditions=(*person.conditions, own))
 
     def to_dict(self) -> dict[str, Any]:

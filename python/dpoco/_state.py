@@ -198,7 +198,7 @@ def synchronise(path: Path) -> None:
 _ALWAYS_THE_SAME = 10**9
 
 # Arguments that older states lack, with what they stood for.
-_ADDED = {"numerics": "float", "participation": None}
+_ADDED = {"numerics": "float", "participation": None, "half_life": None, "ridge": None}
 _DROPPED = ("calibration", "tight")  # an argument that only older states have
 
 

@@ -141,7 +141,7 @@ def unknown(what: str, given: str, known: Collection[str]) -> str:
     """Return the message for a name that is not known, with what was probably meant."""
     import difflib  # only for a message
 
-    close = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]!r}?" if close else f"it is one of: {', '.join(known)}"
     return f"no {what} {given!r}; {hint}"
 

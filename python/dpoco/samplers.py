@@ -1,7 +1,7 @@
 """Samplers: Gibbs laws of convex losses, truncated Gaussians, and coordinate Gibbs chains.
 
-`GibbsLaw` has density proportional to exp(-beta (F(x) + lam |x - c|^2 / 2)) on a domain, F a sum of
-losses. `ExactSampler` has no distance to it, `ProximalSampler` a proved one, `HitAndRun` and
+`GibbsLaw` has density proportional to exp(-beta (F(x) + lam ||x - c||^2 / 2)) on a domain, F a sum
+of losses. `ExactSampler` has no distance to it, `ProximalSampler` a proved one, `HitAndRun` and
 `MetropolisLangevin` only an asymptotic one: ``docs/samplers.md``. A Gaussian restricted to a domain
 is the Gibbs law of linear losses. Draws are exact up to rounding: elementary variates have both
 tails (``dpoco.noise``), so nothing depends on how many a draw takes. Methods, expected numbers of
@@ -115,7 +115,7 @@ def log_mass(domain: Domain, mean: Any, scale: float) -> float:
     Returns
     -------
     float
-        At most 0; the error is below 2^-53 * 24 (d + |mean|^2 / (2 scale^2) - log mass at the
+        At most 0; the error is below 2^-53 * 24 (d + ||mean||^2 / (2 scale^2) - log mass at the
         centre).
 
     Raises

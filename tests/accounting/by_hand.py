@@ -9,8 +9,8 @@ from typing import Any
 from tests.published import planned
 
 from dpoco.accounting import Budget, tree_frank_wolfe
-from dpoco.accounting._certificate import loss_of
-from dpoco.accounting._words import common_conditions
+from dpoco.accounting._certificate import combine_numbers
+from dpoco.accounting._conditions import noise_conditions
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, SquaredLoss
@@ -37,7 +37,7 @@ def stated(
     if pure is not None:
         profile = {"kind": "pure", "epsilon": pure}
         delta = delta if truncation_mass > 0.0 else 0.0
-    loss = loss_of(mu, None, profile, truncation_mass)
+    loss = combine_numbers(mu, None, profile, truncation_mass)
     epsilon = loss.epsilon(delta)
     return Guarantee(
         epsilon=epsilon,
@@ -49,7 +49,7 @@ def stated(
         seeded=seeded,
         certified=not seeded and math.isfinite(epsilon),
         reference="none",
-        conditions=common_conditions(truncation_mass, seeded, sums=False),
+        conditions=noise_conditions(truncation_mass, seeded, "float"),
         numerics="float",
         loss=loss,
     )
@@ -60,7 +60,7 @@ def restated(one: Guarantee, **changes: Any) -> Guarantee:
     changes = {"rho": None, **changes} if "mu" in changes else changes
     named = ("mu", "rho", "profile", "truncation_mass")
     numbers = {name: changes.pop(name, getattr(one, name)) for name in named}
-    return replace(one, **changes, loss=loss_of(*numbers.values()))
+    return replace(one, **changes, loss=combine_numbers(*numbers.values()))
 
 
 def gaussian(mu: float, **options: Any) -> Guarantee:

@@ -75,7 +75,7 @@ def test_a_guarantee_states_its_budget():
 
 
 def test_the_curve_is_the_exact_one_and_its_inverse():
-    assert BASE.curve(1.0) == BASE.delta_at(1.0) <= 1e-6
+    assert BASE.delta_at(1.0) <= 1e-6
     for epsilon in (0.0, 0.3, 2.0, 5.0):
         exact = gaussian_delta(epsilon, BASE.mu) + (1 + math.exp(epsilon)) * BASE.truncation_mass
         assert BASE.delta_at(epsilon) == pytest.approx(min(1.0, exact), rel=1e-9)

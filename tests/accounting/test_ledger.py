@@ -10,8 +10,8 @@ import pytest
 from mpmath import mp, mpf
 
 from dpoco.accounting import Budget
-from dpoco.accounting._ledger_sums import Cost, Spent, filter_of, fixed_epsilon, pure_mu
-from dpoco.accounting.events import loss_of_event
+from dpoco.accounting._ledger_sums import Cost, Spent, fixed_epsilon, make_filter, pure_mu
+from dpoco.accounting.events import event_loss
 from dpoco.accounting.gaussian import gaussian_delta
 from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.rdp import rdp_delta
@@ -61,22 +61,22 @@ def test_pure_renyi_against_many_digits(epsilon, order):
 def test_events_count_their_repetitions():
     """100 randomised responses are 100, whatever the accountants of that package make of them."""
     response = dpa.RandomizedResponseDpEvent(0.5, 2)
-    hundred = loss_of_event(dpa.SelfComposedDpEvent(response, 100))
+    hundred = event_loss(dpa.SelfComposedDpEvent(response, 100))
     assert hundred.pure == pytest.approx(100 * math.log(3), rel=1e-12)
-    twice = loss_of_event(dpa.SelfComposedDpEvent(dpa.SelfComposedDpEvent(response, 5), 20))
+    twice = event_loss(dpa.SelfComposedDpEvent(dpa.SelfComposedDpEvent(response, 5), 20))
     assert twice.pure == hundred.pure
     parts = [dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(5.0), 3), dpa.LaplaceDpEvent(4.0)]
-    mixed = loss_of_event(dpa.ComposedDpEvent([*parts, dpa.NoOpDpEvent()]))
+    mixed = event_loss(dpa.ComposedDpEvent([*parts, dpa.NoOpDpEvent()]))
     assert mixed.mu**2 == pytest.approx(3 / 25 + pure_mu(0.25) ** 2, rel=1e-12)
     assert renyi(mixed, 2.0) == pytest.approx(3 / 25 + renyi(Pure(0.25), 2.0), rel=1e-12)
     assert mixed.pure == math.inf
-    three = loss_of_event(dpa.RandomizedResponseDpEvent(0.6, 3))
+    three = event_loss(dpa.RandomizedResponseDpEvent(0.6, 3))
     assert three.pure == pytest.approx(math.log((0.4 + 0.2) / 0.2), rel=1e-12)
-    assert loss_of_event(dpa.RandomizedResponseDpEvent(0.0, 3)).pure == math.inf
-    assert renyi(loss_of_event(dpa.ZCDpEvent(0.1)), 3.0) == pytest.approx(0.3)
+    assert event_loss(dpa.RandomizedResponseDpEvent(0.0, 3)).pure == math.inf
+    assert renyi(event_loss(dpa.ZCDpEvent(0.1)), 3.0) == pytest.approx(0.3)
     for wrong in (dpa.ZCDpEvent(0.1, 0.1), dpa.PoissonSampledDpEvent(0.1, dpa.GaussianDpEvent(1))):
         with pytest.raises(ValueError, match="closed form"):
-            loss_of_event(wrong)
+            event_loss(wrong)
 
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0, 60.0])
@@ -99,7 +99,7 @@ def test_other_profiles_have_divergences_too():
 
 
 def test_prices_are_the_cheapest_that_can_be_paid():
-    rule = filter_of("gaussian", BUDGET, 0.5)
+    rule = make_filter("gaussian", BUDGET, 0.5)
     cost = Cost(with_tails(Gaussian(0.1), 1e-9), epsilon=0.05, delta=3e-7)
     tails = Spent(0.1**2, (1 + math.e) * 1e-9)
     point = Spent(pure_mu(0.05) ** 2, 3e-7)
@@ -117,12 +117,12 @@ def test_prices_are_the_cheapest_that_can_be_paid():
 
 @pytest.mark.parametrize("budget", [BUDGET, Budget(0.1, 1e-9), Budget(8.0, 1e-3)])
 def test_limits_are_those_of_the_curves(budget):
-    rule = filter_of("gaussian", budget, 0.25)
+    rule = make_filter("gaussian", budget, 0.25)
     assert rule.limit.side == 0.25 * budget.delta
     main = 0.75 * budget.delta
     assert gaussian_delta(budget.epsilon, math.sqrt(rule.limit.main)) <= main
     assert gaussian_delta(budget.epsilon, math.sqrt(rule.limit.main * (1 + 1e-6))) > main
-    rule = filter_of("renyi", budget, 0.25)
+    rule = make_filter("renyi", budget, 0.25)
     assert rdp_delta([rule.order], [rule.limit.main], budget.epsilon) <= main
     assert rdp_delta([rule.order], [rule.limit.main * (1 + 1e-6)], budget.epsilon) > main
     # No worse than the zCDP filter for mechanisms that are known by rho only.
@@ -170,7 +170,7 @@ def kernel_of_loss(mu, low, high, width, points):
 def test_a_gaussian_filter_holds_against_a_policy_that_reacts():
     """Spend much after good luck, little after bad luck, and stop: within the budget's curve."""
     budget = Budget(1.0, 1e-3)
-    limit = filter_of("gaussian", budget, 0.0).limit.main
+    limit = make_filter("gaussian", budget, 0.0).limit.main
 
     def policy(step, spent, sign):
         left = limit - spent

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 from dpoco.accounting import Budget, sum_release
 from dpoco.accounting._ledger_sums import pure_mu
-from dpoco.accounting.events import loss_of_event
+from dpoco.accounting.events import event_loss
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
@@ -104,7 +104,7 @@ def test_a_currency_without_a_limit_is_refused_when_it_is_chosen():
 
 
 def test_small_squares_do_not_vanish():
-    tiny = loss_of_event(dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(1e160), 10**12))
+    tiny = event_loss(dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(1e160), 10**12))
     assert tiny.mu**2 == pytest.approx(1e-308, rel=1e-6)
 
 

@@ -15,8 +15,8 @@ from dpoco.accounting._ledger_sums import (
     Cost,
     Repeated,
     Spent,
-    filter_of,
     fixed_epsilon,
+    make_filter,
     pure_mu,
 )
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -288,7 +288,7 @@ def test_a_share_of_the_side_is_a_share_of_what_is_left():
 
 
 def test_without_a_side_the_parts_are_paid():
-    rule = filter_of("gaussian", BUDGET, 0.5)
+    rule = make_filter("gaussian", BUDGET, 0.5)
     cost = Cost(Gaussian(0.1), epsilon=0.05, delta=3e-7)
     assert rule.choose(cost, rule.limit) == "point"
     assert rule.choose(cost, Spent(rule.limit.main, 0.0)) == "parts"
@@ -297,7 +297,7 @@ def test_without_a_side_the_parts_are_paid():
 @pytest.mark.filterwarnings("ignore::dpoco.LargeDeltaWarning")
 def test_a_budget_beyond_all_numbers_has_no_tails_to_pay():
     """e^800 overflows: tails cannot be paid then, and no tails cost nothing."""
-    rule = filter_of("gaussian", Budget(800.0, 0.1), 0.1)
+    rule = make_filter("gaussian", Budget(800.0, 0.1), 0.1)
     ideal, real = Cost(Gaussian(1.0)), Cost(with_tails(Gaussian(1.0), 1e-12))
     assert rule.prices(ideal)["parts"] == (1.0, 0.0)
     assert rule.prices(real)["parts"] == (1.0, math.inf)

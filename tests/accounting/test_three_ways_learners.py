@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpoco.accounting import Budget, above_threshold, events, noisy_max, sum_release
-from dpoco.accounting.events import loss_of_event
+from dpoco.accounting.events import event_loss
 from dpoco.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpoco.privacy.losses.decaying import Decaying
 from dpoco.privacy.losses.loss import Pure
@@ -53,7 +53,7 @@ def test_the_repetitions_of_randomised_response_are_not_dropped():
     if theirs < 2.0:  # the defect is there: one response for a hundred
         assert theirs == pytest.approx(Pure(each).epsilon(1e-6), rel=1e-3)
     # Ours never gives the library a randomised response, nor reads one with its count dropped.
-    assert loss_of_event(repeated).pure == pytest.approx(100 * each, rel=1e-12)
+    assert event_loss(repeated).pure == pytest.approx(100 * each, rel=1e-12)
     for record in (Responses(each, 100).to_dict(), {"kind": "pure", "epsilon": 100 * each}):
         guarantee = stated(profile=record)
         assert guarantee.epsilon >= truth * (1 - 1e-9)
@@ -68,7 +68,7 @@ def test_randomised_response_under_replace_special_is_not_a_replacement():
     between_values = math.log(0.75 / 0.25)
     if theirs < 0.7 * between_values:  # the trap is there
         assert theirs == pytest.approx(math.log(2.0), rel=1e-3)
-    assert loss_of_event(response).pure == pytest.approx(between_values, rel=1e-12)
+    assert event_loss(response).pure == pytest.approx(between_values, rel=1e-12)
 
 
 @both

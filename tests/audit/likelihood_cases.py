@@ -10,7 +10,7 @@ import numpy as np
 import dpoco
 from dpoco import bandits, experts, mechanisms, oco
 from dpoco import frank_wolfe as fw
-from dpoco.audit._family import calibrated_once
+from dpoco.audit._family import calibrate_once
 from dpoco.domains import Box, LpBall, Simplex, VertexSet
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.published import asi_tracking
@@ -43,7 +43,7 @@ def prepared(cls, *arguments, **options):
 
     @functools.cache
     def once():
-        return calibrated_once(cls, *arguments, **options)
+        return calibrate_once(cls, *arguments, **options)
 
     return lambda source: once()(source)
 

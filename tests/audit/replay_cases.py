@@ -12,7 +12,7 @@ import dpoco
 from dpoco import bandits, experts, mechanisms, oco
 from dpoco import frank_wolfe as fw
 from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
-from dpoco.audit._family import calibrated_once
+from dpoco.audit._family import calibrate_once
 from dpoco.domains import Box, LpBall, VertexSet
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 
@@ -83,7 +83,7 @@ def batch(cls, noise_scale=None, **options):
     @functools.cache
     def once():
         budget = None if changes else GAUSS
-        return calibrated_once(cls, *PROBLEM, budget=budget, changes=changes, records=T, **options)
+        return calibrate_once(cls, *PROBLEM, budget=budget, changes=changes, records=T, **options)
 
     return lambda source: once()(source)
 

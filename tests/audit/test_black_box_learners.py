@@ -16,7 +16,7 @@ from dpoco.audit import (
     standard_case,
     standard_names,
 )
-from dpoco.audit._family import calibrated_once
+from dpoco.audit._family import calibrate_once
 from dpoco.audit.black_box import compiled_kind
 from dpoco.bandits import LinUCB
 from dpoco.domains import LpBall
@@ -45,7 +45,7 @@ def flipped(rows, first):
 
 def of(cls, *arguments, **options):
     """A maker of learners that is calibrated once."""
-    return calibrated_once(cls, *arguments, **{"horizon": T, "budget": GAUSS, **options})
+    return calibrate_once(cls, *arguments, **{"horizon": T, "budget": GAUSS, **options})
 
 
 @cache
@@ -104,11 +104,11 @@ def test_too_little_noise_is_refuted_where_budgets_do_not_show_it(cls, arguments
     records, neighbour = streams()
     own = {"switches": 1} if arguments else {"sensitivity": 1.0}
     options = {"budget": PURE, "horizon": T, **own}
-    make = calibrated_once(cls, *arguments, **options)
+    make = calibrate_once(cls, *arguments, **options)
     claim = make(Source()).guarantee
     assert not audit(make, records, neighbour, claim).violated
     assert audit(
-        calibrated_once(cls, *arguments, changes=changes, **options), records, neighbour, claim
+        calibrate_once(cls, *arguments, changes=changes, **options), records, neighbour, claim
     ).violated
 
 

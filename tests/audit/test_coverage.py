@@ -10,7 +10,7 @@ from dpoco import bandits, experts, frank_wolfe, local, mechanisms, oco
 from dpoco.audit import exact_audit, standard_case, standard_names
 from dpoco.audit._exercises import EXERCISES
 from dpoco.audit._family import Family, Scorer
-from dpoco.audit._kinds import family_of, scorer_of
+from dpoco.audit._kinds import find_family, find_scorer
 from dpoco.learners import LEARNERS
 from dpoco.random import Source
 
@@ -54,7 +54,7 @@ def test_every_public_learner_and_mechanism_is_replayed_scored_and_exercised():
 
 def test_whatever_else_these_rooms_export_holds_no_data():
     others = {each.__name__ for room in ROOMS for each in classes(room) if each not in AUDITS}
-    assert all(name.endswith(("Parameters", "Trace", "Plan")) for name in others), others
+    assert all(name.endswith(("Parameters", "Trace", "Plan", "Weight")) for name in others), others
 
 
 def test_every_class_of_local_reports_is_audited_or_excused():
@@ -84,5 +84,5 @@ def test_every_standard_case_has_its_audits():
     for name in standard_names():
         case = standard_case(name)
         learner = case.make_learner(Source.seeded(0))
-        assert isinstance(family_of(learner), Family)
-        assert isinstance(scorer_of(learner, case.stream, case.neighbour), Scorer)
+        assert isinstance(find_family(learner), Family)
+        assert isinstance(find_scorer(learner, case.stream, case.neighbour), Scorer)

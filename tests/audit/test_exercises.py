@@ -13,7 +13,7 @@ import pytest
 import dpoco
 from dpoco.audit import Exercise, audit_learner, replay_audit, standard, standard_case
 from dpoco.audit._exercises import EXERCISES, exercise_attack
-from dpoco.audit._kinds import family_of
+from dpoco.audit._kinds import find_family
 from dpoco.audit.learner import replay_attack
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
@@ -54,7 +54,7 @@ def test_every_instruction_set_plays_the_same(cls):
         try:
             for name in ("baseline", "auto"):
                 dpoco.random.select_instruction_set(name)
-                family = family_of(make(Source.seeded(1)))
+                family = find_family(make(Source.seeded(1)))
                 play = family.play(make(Source.seeded(1)), exercise.stream(family))
                 plays.append(pickle.dumps((play.published, play.variates, play.notes)))
         finally:

@@ -11,7 +11,7 @@ import pytest
 
 from dpoco import _core
 from dpoco.audit import likelihood_audit
-from dpoco.audit._family import Scores, draws_of
+from dpoco.audit._family import Scores, place_draws
 from dpoco.audit.likelihood import uniform_findings
 from dpoco.mechanisms import ContinualSum, NoisyMax
 from dpoco.random import Source
@@ -190,7 +190,7 @@ def test_draws_by_weights_are_uniform_and_others_are_not():
 
     def draws(laws):
         picked = (RNG.uniform(size=(TRIALS, STEPS, 1)) > np.cumsum(laws, axis=2)).sum(axis=2)
-        return draws_of(weights, np.minimum(picked, 3), exact, 0)
+        return place_draws(weights, np.minimum(picked, 3), exact, 0)
 
     assert found(CLEAN, **draws(weights)) == []
     # As likely as by the weights on average, but without them.

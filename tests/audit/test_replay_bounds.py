@@ -20,6 +20,7 @@ from dpoco.oco import NoisyFTRL
 from dpoco.random import Source
 
 cases = sys.modules["audit_replay_cases"]
+tampered = sys.modules["audit_likelihood_cases"].tampered
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
@@ -76,10 +77,18 @@ def halved(name, **changes):
         learner = make(source)
         own = {key: factor * getattr(learner.plan, key) for key, factor in changes.items()}
         p = replace(learner.plan, **own)
-        if isinstance(learner, SufficientStatistics):  # which is built for every run
+        if isinstance(learner, ObliviousTracker):  # held to what is promised
+            problem = learner._problem(learner._arguments)
+            learner._guarantee = learner._accountant.guarantee(*problem, p)
+        elif "factor_range" in changes:  # which calibration would not understate
+            keep = replace(learner._mechanism.keep, span=p.factor_range)
+            learner._mechanism = replace(learner._mechanism, keep=keep)
+        elif isinstance(learner, SufficientStatistics):  # which is built for every run
             describe = learner._accountant.mechanism_of
             learner._mechanism = describe(learner.domain, learner.loss, p)
-        learner._plan = p
+            learner._plan = p
+        else:
+            tampered(learner, p)
         return learner
 
     return replay_audit(liar, stream, replacements)

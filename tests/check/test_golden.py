@@ -1,29 +1,17 @@
-"""Certified numbers are those of ``check/golden.json``; who means to move one writes it anew."""
+"""Certified numbers are those of `tests/pins/golden.json`."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import warnings
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
+from check import golden
+from tests.pins import files
 
 from dpoco.errors import CalibrationError
 from dpoco.random import Source
 
-SOURCE = Path(__file__).parents[2] / "check" / "golden.py"
-
-
-def loaded():
-    specification = importlib.util.spec_from_file_location("dpoco_golden", SOURCE)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-golden = loaded()
 CASES = defaultdict(list)
 for case in golden.cases():
     short = case[2].get("horizon") == 37 and "participation" not in case[2]
@@ -34,7 +22,7 @@ for case in golden.cases():
 @pytest.mark.parametrize("kind", CASES)
 def test_certified_numbers(kind):
     """Over a second: all short configurations of the file, those of one class at a time."""
-    was = json.loads(golden.FILE.read_text())["certified"]
+    was = files.read("golden")["certified"]
     for case in CASES[kind]:
         kind, problem, options = case
         try:

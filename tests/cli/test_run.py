@@ -22,7 +22,7 @@ def test_report_on_a_file(table, invoke, tmp_path, report_of):
     for expected in (
         "events.csv: 400 rounds x 4 features",
         "private", "without noise", "best fixed decision", "best constant prediction",
-        "regret", "switches", "Price of privacy", "published constants", "rounds per second",
+        "regret", "switches", "Privacy costs", "Published constants", "rounds per second",
         "Differential privacy: epsilon = 1", "SEEDED SOURCE", "Proof:",
         "not for publication",
     ):  # fmt: skip

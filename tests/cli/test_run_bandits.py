@@ -31,7 +31,7 @@ def test_classes_become_arms(table, invoke, tmp_path, learner, report_of):
     for expected in (
         "events.csv: 400 rounds x 4 features, 2 arms", "1 for the arm of the label's class",
         "average reward", "least-squares linear policy", "best single arm",
-        "uniformly random arm", "0.5000", "reward per round", "need not be the best linear one",
+        "uniformly random arm", "0.5000", "reward a round", "need not be the best linear one",
     ):  # fmt: skip
         assert expected in text, expected
     assert "switches" not in text

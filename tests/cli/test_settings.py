@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import dpoco
 from dpoco.cli._app import app, load_command
-from dpoco.cli._init import complete, declared_columns, to_toml
+from dpoco.cli._init import complete, describe_columns, to_toml
 from dpoco.cli._options import own_options
 from dpoco.cli._plan import _PLANNED, make_command
 from dpoco.cli._render import _cost, _decimal
@@ -26,7 +26,6 @@ from dpoco.learners import LEARNERS
 
 LEAVES = ("init", "run", "compare", "publish", "predict", "datasets", "explain", "verify", "sign",
           "audit", "serve")  # fmt: skip
-needs_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
 
 
 def options(command):
@@ -77,7 +76,7 @@ def test_settings_come_from_a_file_then_from_set_then_from_flags(tmp_path):
         "missing": {"heat": "middle"}, "privacy": {"delta": 1e-7}, "option": {"batch": 4},
     }))  # fmt: skip
     asked = Asked.of(
-        str(path), ["seed=2", "batch=5", "range=heat=0:50", "skip-lines=1"], {"epsilon": "4"}
+        read_file(path), ["seed=2", "batch=5", "range=heat=0:50", "skip-lines=1"], {"epsilon": "4"}
     )
     settings = asked.settings
     assert (settings.epsilon, settings.repeats, settings.seed) == (4.0, 3, 2)
@@ -85,7 +84,7 @@ def test_settings_come_from_a_file_then_from_set_then_from_flags(tmp_path):
     assert settings.missing == ("heat=middle",)
     assert (settings.delta, settings.skip_lines) == (1e-7, 1)
     assert settings.option == {"batch": "5"}
-    assert Asked.of(None, [], {"horizon": "unknown"}).settings.horizon == 10**12
+    assert Asked.of({}, [], {"horizon": "unknown"}).settings.horizon == 10**12
 
 
 @pytest.mark.parametrize(
@@ -100,17 +99,28 @@ def test_settings_come_from_a_file_then_from_set_then_from_flags(tmp_path):
 )
 def test_values_have_the_types_of_their_settings(text, message):
     if message is None:
-        assert Asked.of(None, [text], {}).settings.option == {"epsilonn": "1"}
+        assert Asked.of({}, [text], {}).settings.option == {"epsilonn": "1"}
         return
     with pytest.raises(ValueError, match=re.escape(message)):
-        Asked.of(None, [text], {})
+        Asked.of({}, [text], {})
+
+
+def test_a_comparison_is_a_configuration(table, invoke):
+    common = ("--set", "figure=false", "--json")
+    given = ("events.csv", "--label", "alarm", "--range", "0:10", "--learners", "noisy-ftrl",
+             "--epsilons", "2", "--set", "repeats=1", "--set", "seed=1")  # fmt: skip
+    first = json.loads(invoke("compare", *given, *common).stdout)
+    (table.parent / "first.json").write_text(json.dumps(first))
+    again = invoke("compare", "--config", "first.json", *common).stdout
+    assert json.loads(again)["rows"][0]["regrets"] == first["rows"][0]["regrets"]
+    other = invoke("compare", "--config", "first.json", "--epsilons", "4", *common).stdout
+    assert json.loads(other)["rows"][0]["budget"]["epsilon"] == 4.0
 
 
 def test_no_heading_of_a_file_is_the_name_of_a_setting():
     assert {each.rich_help_panel.lower() for each in SHOWN.values()} & {*OPTIONS} == set()
 
 
-@needs_toml
 def test_init_writes_all_settings_and_a_run_reads_them(table, invoke, report_of, refused):
     given = ("events.csv", "--label", "alarm", "--range", "0:10", "--range", "heat=0:20")
     result = invoke(
@@ -138,7 +148,6 @@ def test_init_writes_all_settings_and_a_run_reads_them(table, invoke, report_of,
     assert "both have settings" in refused("run", "dpoco.toml", "--config", "dpoco.toml")
 
 
-@needs_toml
 def test_what_init_writes_is_what_it_was_given(tmp_path):
     given = {
         "data": 'a "b"\\c.csv', "label": "ü", "epsilon": 0.5, "range": {"x y": (0.0, 1.5)},
@@ -169,7 +178,7 @@ def test_init_asks_on_a_terminal(tmp_path):
     assert found.categories == ("fan=low,high",)
     assert (found.features, found.loss) == ("heat,fan", "squared")
     assert sum("heat" in text for text in asked_for) == 2  # the first answer was no range
-    columns = declared_columns(found, open_table(found))
+    columns = describe_columns(found, open_table(found))
     assert columns["range"] == {"heat": (0.0, 90.0), "ms": (0.0, 100.0)}
 
 
@@ -203,7 +212,7 @@ def test_a_report_has_twenty_lines_and_says_what_users_ask(table, invoke, more):
     assert all(measure in text for measure in measures)
     full = invoke(*common, *more, "--full").stdout
     assert len(full.splitlines()) > 25
-    assert "Price of privacy" in full
+    assert "Differential privacy: epsilon = 1" in full
 
 
 def test_a_report_says_what_was_left_out_and_why(table, invoke):
@@ -255,6 +264,6 @@ def test_measures_are_of_known_labels_alone():
 
 
 def test_settings_are_told_but_not_where_the_report_goes():
-    told = Settings(out="x", range=("a=0:1",), p=math.inf).told()
+    told = Settings(out="x", range=("a=0:1",), p=math.inf).to_report()
     assert "out" not in told
     assert (told["range"], told["p"]) == (["a=0:1"], "inf")

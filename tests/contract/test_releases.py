@@ -4,20 +4,16 @@ For every option of ``variants.py`` and for the defaults, played round by round 
 a call for it, in one go on records beyond all bounds. So do states of several rounds, what follows
 them, and what of them, if spoiled, is refused. So does what engines are built from, what
 learners say of themselves and of their traces, and what they refuse.
-``python tests/contract/test_releases.py`` writes ``releases.json``, after a change of draws,
-engines or planners that is meant.
+``python -m tests.pins --write releases`` writes them again after a change of draws, engines or
+planners that is meant.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +21,7 @@ import pytest
 from tests.bits import WORDS, hashed, platform, spoiled_states
 from tests.contract.variants import VARIANTS
 from tests.descriptions import unchecked
+from tests.pins import files
 
 from dpoco import _core
 from dpoco._state import unpack
@@ -35,9 +32,8 @@ from dpoco.learners import LEARNERS
 from dpoco.privacy.records import Description, written
 from dpoco.random import Source
 
-FILE = Path(os.environ.get("DPOCO_RELEASES", Path(__file__).with_name("releases.json")))
 LISTED = {each.name: each for each in LEARNERS if contract_checks(each.plays)}
-WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
+WRITTEN = files.read("releases")
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
 
@@ -321,14 +317,14 @@ def test_releases_have_not_moved(name):
         assert now == was
 
 
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
+def measure():
+    """Return what `tests/pins/releases.json` holds."""
     names = [*LISTED, *VARIANTS]
-    written = {"releases": {name: released(name) for name in names}}
-    written["described"] = {name: described(name) for name in names}
-    written["built"] = {name: built(name) for name in names}
-    written["continued"] = {}
+    found = {"releases": {name: released(name) for name in names}}
+    found["described"] = {name: described(name) for name in names}
+    found["built"] = {name: built(name) for name in names}
+    found["continued"] = {}
     for name in names:
         with suppress(StateError, AttributeError):  # batch methods have no states either
-            written["continued"][name] = continued(name)
-    FILE.write_text(json.dumps({"platform": platform(), **written}, indent=0) + "\n")
+            found["continued"][name] = continued(name)
+    return {"platform": platform(), **found}

@@ -106,6 +106,17 @@ VARIANTS = {
     "ftrl, squares, l_1": of(
         oco.NoisyFTRL, LpBall(D, 1.0), SquaredLoss(2.0, 1.0), statistics="quadratic"
     ),
+    "ftrl, half-life": of(
+        oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0), statistics="quadratic", half_life=8.0
+    ),
+    "ftrl, choice": of(
+        oco.NoisyFTRL, BALL, SquaredLoss(1.0, 1.0), statistics="quadratic", half_life="auto",
+            batch=2
+    ),
+    "ftrl, choice, box": of(
+        oco.NoisyFTRL, BOX, SquaredLoss(1.0, 1.0), statistics="quadratic", half_life="auto",
+            ridge="auto", batch=2
+    ),
     "ftrl, slopes": of(oco.NoisyFTRL, BALL, LogisticLoss(1.0, slope_bound=0.5)),
     "newton, simplex": of(oco.NoisyNewton, SIMPLEX, LogisticLoss(1.0, slope_bound=0.75)),
     "newton, box": of(oco.NoisyNewton, BOX, HuberLoss(1.0, 1.0), numerics="lattice"),

@@ -231,7 +231,7 @@ def test_a_first_row_that_may_be_a_record_is_refused_unseen(tmp_path, first):
             call()
         shown = "".join(traceback.format_exception(caught.value))
         assert not any(cell in shown for cell in first.replace('"', "").split(",") if len(cell) > 2)
-        assert "--no-header" in str(caught.value)
+        assert "--set header=false" in str(caught.value)
 
 
 @pytest.mark.parametrize(

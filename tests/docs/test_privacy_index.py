@@ -191,7 +191,7 @@ MODULES = (
     "dpoco", "dpoco.accounting", "dpoco.accounting.attack_power",
     "dpoco.accounting.generalized_gaussian", "dpoco.audit", "dpoco.bandits", "dpoco.domains",
     "dpoco.experts", "dpoco.frank_wolfe", "dpoco.local", "dpoco.losses", "dpoco.mechanisms",
-    "dpoco.oco",
+    "dpoco.oco", "dpoco.privacy.mechanisms.bounds", "dpoco.privacy.mechanisms.gaussian_sum",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import slow_tests  # noqa: E402
 
 
 def test_every_line_is_a_test_with_its_reason():
-    rows = slow_tests.listed(slow_tests.SLOW.read_text())
+    rows = slow_tests.read_list(slow_tests.SLOW.read_text())
     assert list(rows) == sorted(rows)
     for test, (seconds, reason) in rows.items():
         path, _, name = test.partition("::")
@@ -29,7 +29,7 @@ def test_the_list_is_renewed_from_measurements(tmp_path):
         + "".join(f"0.2 {test}f[{n}]\n0.02 {test}g[{n}]\n" for n in range(60)),
     }.items():
         (tmp_path / name).write_text(lines)
-    found = slow_tests.measured([tmp_path / "one", tmp_path / "two"])
-    assert slow_tests.written(old, found) == (
+    found = slow_tests.read_timings([tmp_path / "one", tmp_path / "two"])
+    assert slow_tests.renew(old, found) == (
         f"{test}a 2.5 draws a law\n{test}c 1.5 not measured\n{test}e 0.6\n{test}f 0.2\n"
     )

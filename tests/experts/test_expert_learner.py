@@ -239,7 +239,7 @@ def test_parameters_and_guarantees_survive_json(name, problem, options, wrong):
 
 
 def test_switches_beyond_the_horizon_are_planned_for_silently():
-    plans = experts.plan_experts(
+    plans = dpoco.choose(
         3, horizon=5, budget=BUDGET, switches=7, adversary="shifting"
     )  # warnings are errors here
     assert plans

@@ -13,7 +13,6 @@ from dpoco import _core
 from dpoco.accounting import continual_sum
 from dpoco.audit._sum_noise import sum_alone
 from dpoco.experts import PrefixHedge
-from dpoco.mechanisms import continual_sum_settings
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
@@ -152,12 +151,10 @@ def test_one_release_separates_neighbours_by_exactly_mu():
         for _ in range(runs):
             claim = source._claim()
             engine = _core.PrefixHedge(
-                {
-                    "experts": 2, "rounds": 2, "low": 0.0, "high": 1.0, "learning_rate": 1e-3,
-                    "sum": continual_sum_settings(learner._mechanism, claim),
-                },
-                None,
-            )  # fmt: skip
+                learner._mechanism,
+                {"rounds": 2, "low": 0.0, "high": 1.0, "learning_rate": 1e-3},
+                claim,
+            )
             engine.observe(0, np.array(first))
             statistic.append(np.diff(np.log(engine.weights()))[0] / -1e-3)
         means.append(np.mean(statistic))

@@ -45,7 +45,7 @@ class MemoryStore:
     def _rows(self):
         return self._disk.get("rows", {}) if self._work is None else self._work
 
-    def listed(self):
+    def list_rows(self):
         return [(*place, row.seal) for place, row in self._rows.items() if place[0] < RELEASES]
 
     def read(self, kind, owner, number):

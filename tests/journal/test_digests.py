@@ -16,7 +16,7 @@ import dpoco
 from dpoco import _core
 from dpoco.journal import KeyFile
 from dpoco.journal._keys import StreamDigests
-from dpoco.journal._releases import decoded, encoded
+from dpoco.journal._releases import decode, encode
 
 
 def available():
@@ -79,8 +79,8 @@ def test_every_part_of_what_is_digested_counts():
     )
 )
 def test_releases_as_bytes(releases):
-    data = encoded(releases)
-    again = decoded(data, len(releases))
+    data = encode(releases)
+    again = decode(data, len(releases))
     assert again.dtype == releases.dtype
     assert again.tobytes() == releases.tobytes()
     assert not again.flags.writeable
@@ -88,25 +88,25 @@ def test_releases_as_bytes(releases):
         assert again.shape == releases.shape
     for cut in range(len(data)):
         try:
-            assert decoded(data[:cut], len(releases)).shape[0] == len(releases)
+            assert decode(data[:cut], len(releases)).shape[0] == len(releases)
         except dpoco.StateError:
             continue
 
 
 def test_the_head_of_releases_is_not_taken_at_its_word():
     """It would ask for 32 GiB of one number, and for 2^32 rows of no entry."""
-    data = bytearray(encoded(np.zeros(9, dtype=np.int64)))
-    assert decoded(bytes(data), 9).tolist() == [0] * 9
+    data = bytearray(encode(np.zeros(9, dtype=np.int64)))
+    assert decode(bytes(data), 9).tolist() == [0] * 9
     data[8:12] = (2**32 - 1).to_bytes(4, "little")
     with pytest.raises(dpoco.StateError, match="cannot be read"):
-        decoded(bytes(data), 9)
+        decode(bytes(data), 9)
 
 
 def test_repeated_releases_are_stored_once():
     lazy = np.repeat(np.arange(5), 200)
-    assert len(encoded(lazy)) == 16 + 5 * 16
+    assert len(encode(lazy)) == 16 + 5 * 16
     busy = np.arange(1000)
-    assert len(encoded(busy)) == 16 + 8 * 1000
+    assert len(encode(busy)) == 16 + 8 * 1000
 
 
 def test_rotation_of_a_key_file(tmp_path):

@@ -8,7 +8,7 @@ from journal_cases import QuickStore
 
 import dpoco
 from dpoco.journal import Journal, SqliteStore
-from dpoco.journal._releases import Recipe, decoded, kept_form
+from dpoco.journal._releases import Recipe, decode, kept_form
 from dpoco.random import Source
 
 ROUNDS, WIDTH = 600, 40
@@ -149,7 +149,7 @@ def test_what_is_kept():
     ):
         kept = kept_form(*stored)
         assert Recipe.of(kept) is None
-        np.testing.assert_array_equal(decoded(kept, len(stored[0])), stored[0])
+        np.testing.assert_array_equal(decode(kept, len(stored[0])), stored[0])
 
 
 def test_modes_are_named(tmp_path):

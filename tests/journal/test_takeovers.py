@@ -17,7 +17,7 @@ from memory_store import MemoryStore
 
 import dpoco
 from dpoco.journal import Journal, KeyFile
-from dpoco.journal._keys import fingerprint_of
+from dpoco.journal._keys import key_fingerprint
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -212,7 +212,7 @@ def test_a_rotation_that_is_cut_off_before_keys_are_deleted(tmp_path, monkeypatc
                 journal.rotate_key()
         assert len(file.read()) == 2
     with takeovers.opened(tmp_path) as journal:
-        assert fingerprint_of(first) in journal._rows.head.keys.values()
+        assert key_fingerprint(first) in journal._rows.head.keys.values()
         journal.rotate_key()
         assert len(file.read()) == 1
         assert list(journal._rows.head.keys) == [3]

@@ -48,10 +48,10 @@ assert _SPEC.origin is not None
 _PACKAGE = Path(_SPEC.origin).parent  # the installed one
 _SOURCES = _ROOT / "cpp" / "src"
 _LONGEST = 10.0  # seconds of processor time; what takes longer is left out
-# Files of numbers and bits that one machine gave, with what writes them, and what tells where.
-_WRITTEN = {
-    "DPOCO_VECTORS": "tests/privacy/test_vectors.py",
-    "DPOCO_RELEASES": "tests/contract/test_releases.py",
+# Tests of pinned numbers: they compare to the last bit on the machine that wrote them.
+_PINNED = {
+    "tests/privacy/test_vectors.py": "vectors",
+    "tests/contract/test_releases.py": "releases",
 }
 
 
@@ -89,12 +89,11 @@ def main(arguments: list[str] | None = None) -> int:
 
     with tempfile.TemporaryDirectory() as work:
         candidates, watch = _prepared(chosen, options, Path(work))
-        for name, script in _WRITTEN.items():  # to the last bit on this machine, too
-            if script in room.tests:
-                os.environ[name] = str(Path(work) / f"{name}.json")
-                path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-                subprocess.run([sys.executable, script], check=True,
-                               env={**os.environ, "PYTHONPATH": path})  # fmt: skip
+        pinned = [_PINNED[test] for test in room.tests if test in _PINNED]
+        if pinned:
+            os.environ["DPOCO_PINS"] = work
+            command = [sys.executable, "-m", "tests.pins", "--write", *pinned]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         collected(room.tests, options.slow, use)
     return code
 

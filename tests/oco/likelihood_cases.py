@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
+from tests.oco import likelihood_reference as ref
 
 from dpoco.accounting._certificate import read_loss
 from dpoco.accounting.euclidean import euclidean_problem
-from dpoco.audit._laws import Gibbs, Leader, ShiftedGaussian, losses_of
+from dpoco.audit._laws import Gibbs, Leader, ShiftedGaussian, read_losses
 from dpoco.domains import Box, LpBall
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss
 from dpoco.oco import (
@@ -23,13 +21,6 @@ from dpoco.oco import (
     CoupledRegularizedLeaderParameters,
 )
 from dpoco.random import Source
-
-_spec = importlib.util.spec_from_file_location(
-    "likelihood_reference", Path(__file__).with_name("likelihood_reference.py")
-)
-ref = importlib.util.module_from_spec(_spec)
-sys.modules["likelihood_reference"] = ref
-_spec.loader.exec_module(ref)
 
 RUNS = 4000
 SIGMAS = 5.0  # of every comparison
@@ -69,7 +60,7 @@ class Case:
     def losses(self, stream):
         linear = isinstance(self.learner.loss, LinearLoss)
         rows = np.reshape(stream, (len(stream), -1))
-        return losses_of(self.learner.loss, (rows,) if linear else (rows[:, :1], rows[:, 1]))
+        return read_losses(self.learner.loss, (rows,) if linear else (rows[:, :1], rows[:, 1]))
 
     def law(self, stream):
         """What the engine is said to draw from."""

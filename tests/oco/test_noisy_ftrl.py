@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import itertools
 import warnings
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.oco import noisy_ftrl_reference as reference
 
 import dpoco
 from dpoco import _core
@@ -21,16 +20,13 @@ from dpoco.datasets import linear_regression_stream
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, SquaredLoss
 from dpoco.oco import NoisyFTRL
-from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
+from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.factorisations import Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-_spec = importlib.util.spec_from_file_location(
-    "noisy_ftrl_reference", Path(__file__).with_name("noisy_ftrl_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
 
 T = 40
 CASES, LOSSES = reference.CASES, reference.LOSSES
@@ -310,17 +306,14 @@ def test_growing_batches_end_where_their_law_says(first, growth):
     """Of 400 rounds, the last of which ends a batch whose sum nobody sees."""
     starts = [t for t in itertools.takewhile(lambda t: t <= 400, batch_starts(first, growth))][1:]
     rounds, pushes = starts[-1], len(starts) - 1
-    noise = {"method": "tree", "order": 2.0, "scale": 0.0, "grid": 0.0, "limit": 0.0}
-    settings = {
-        "rounds": rounds, "batch": first, "growth": growth, "step_size": 1.0, "scalar_bound": 0.0,
-        "quadratic": False,
-        "sum": {"dimension": 2, "horizon": pushes, "key": bytes(32), "stream": 0, **noise},
-    }  # fmt: skip
+    vector = ClippedVector(2, 2.0, 1.0, np.inf)
+    total = GaussianSum(vector, Tree(), pushes, batch=first, growth=growth)
+    claim = {"key": bytes(32), "stream": 0}
 
     def engine():
-        clipper = _core.RecordClipper(2, 1.0, 2.0, np.inf)
-        glm = LinearLoss(1.0)._glm_engine
-        return _core.NoisyFtrl(LpBall(2, 2.0, 1e6)._engine, glm, clipper, settings)
+        steps = {"rounds": rounds, "step_size": 1.0}
+        ball, glm = LpBall(2, 2.0, 1e6)._engine, LinearLoss(1.0)._glm_engine
+        return _core.NoisyFtrl(ball, glm, total, steps, claim)
 
     rows = np.tile([-0.5, 0.5], (rounds, 1))
     whole, changed = engine(), np.empty(rounds, dtype=np.uint8)
@@ -328,8 +321,6 @@ def test_growing_batches_end_where_their_law_says(first, growth):
     whole.run(rows, None, np.empty(rounds), decisions, changed)
     assert (np.flatnonzero(changed) + 1).tolist() == starts[:-1]
     assert decisions[-1].tolist() == [0.5 * starts[-2], -0.5 * starts[-2]]
-    held = _core.described(whole)
-    assert (held["batch"], held["growth"], held["pushes"]) == (first, growth, pushes)
     resumed = engine()
     for t in range(rounds):
         state, resumed = resumed.state(), engine()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.oco import noisy_newton_reference as reference
 
 import dpoco
 from dpoco.accounting import noisy_newton as accountant
@@ -24,11 +23,6 @@ from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-_spec = importlib.util.spec_from_file_location(
-    "noisy_newton_reference", Path(__file__).with_name("noisy_newton_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
 
 R, B = 8.0, math.sqrt(10.0 / 3.0)
 LOGISTIC = LogisticLoss(B)

@@ -1,19 +1,18 @@
 """What the kernel says of some hundred thousand inputs stays as it is, to the last bit.
 
-``vectors.txt`` holds expressions, ``vectors.json`` what each line of them gave: a hash of all bits,
-for platforms whose elementary functions are those of the machine that wrote it; and for others a
-hash of what is no number, and a mean of the numbers. Other tests show that the numbers are right;
-this one shows that they have not moved. ``python tests/privacy/test_vectors.py`` writes the file
-after a change that is meant, and ``... LINE`` prints what a line gives.
+``vectors.txt`` holds expressions, `tests/pins/vectors.json` what each line of them gave: a hash of
+all bits, for platforms whose elementary functions are those of the machine that wrote it; and for
+others a hash of what is no number, and a mean of the numbers. Other tests show that the numbers are
+right; this one shows that they have not moved. ``python -m tests.pins --write vectors`` writes the
+file after a change that is meant, and ``python tests/privacy/test_vectors.py LINE`` prints what a
+line gives.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import math
-import os
 import pkgutil
 import re
 import sys
@@ -28,12 +27,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.bits import hashed, mean, platform
+from tests.pins import files
 
 import dpoco.privacy
 from dpoco.privacy.losses.loss import Loss, divergences_of
 
-TEXT = Path(__file__).with_suffix(".txt").with_name("vectors.txt")
-FILE = Path(os.environ.get("DPOCO_VECTORS", TEXT.with_suffix(".json")))
+TEXT = Path(__file__).with_name("vectors.txt")
 CLOSE = 1e-9  # of the means, on other platforms
 FEW = np.array([1.0 + 2.0**-8, 1.01, 1.5, 2.0, 3.0, 10.0, 99.0, 1e4, 3e6])
 
@@ -184,7 +183,7 @@ def summary(line: str) -> list[object]:
 
 
 LINES, NAMES = lines(), names()
-WRITTEN = json.loads(FILE.read_text()) if FILE.exists() else {}
+WRITTEN = files.read("vectors")
 SAME_PLATFORM = WRITTEN.get("platform") == platform()
 
 
@@ -199,10 +198,11 @@ def test_what_the_kernel_says_has_not_moved(line):
         assert about == pytest.approx(was[2], rel=CLOSE)
 
 
+def measure():
+    """Return what `tests/pins/vectors.json` holds."""
+    return {"platform": platform(), "lines": {line: summary(line) for line in LINES}}
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        for each in expanded(LINES[sys.argv[1]]):
-            print(each, outcome(each, NAMES))
-    else:
-        values = {line: summary(line) for line in LINES}
-        FILE.write_text(json.dumps({"platform": platform(), "lines": values}, indent=0) + "\n")
+    for each in expanded(LINES[sys.argv[1]]):
+        print(each, outcome(each, NAMES))

@@ -379,7 +379,7 @@ def test_small_batches_are_sorted_as_large_ones(monkeypatch, records):
     found = []
     for few in (0, 10**6):
         monkeypatch.setattr(_keys, "_FEW", few)
-        found.append(_keys.rows_of(index, keys, 20))
+        found.append(_keys.group_rows(index, keys, 20))
     one, other = found
     assert one.fresh == other.fresh
     for name in ("slots", "offsets", "rows"):

@@ -74,7 +74,7 @@ def test_shards_enforce_a_participation_and_refuse_before_any_plays(tmp_path, mo
             with pytest.raises(error):
                 pool.process(offered, losses, batch=batch, person=who)
             assert [pool.round(key) for key in names] == [3] * 8
-        states = [shard._opened()[key]._learner for shard, key in shards_of(pool, keys)]
+        states = [shard._open_pool()[key]._learner for shard, key in shards_of(pool, keys)]
         for learner in states:
             words = np.frombuffer(learner._limiter.state()[17:], "<u8")
             assert (words[2], words[5] >> 40) == (1, 2)

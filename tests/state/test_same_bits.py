@@ -1,33 +1,37 @@
 """Releases and states of compiled engines have the same bits on every machine.
 
 Every setting is written out: what Python calibrates passes through the platform's libm. The hashes
-of `same_bits.json` are those of one build. `.ci/run` compares builds for two instruction sets with
-them; so does every platform that runs the tests. `python tests/state/test_same_bits.py` writes the
-file: after a change of noise, of states or of arithmetic, and never to make a platform pass.
+of `tests/pins/same_bits.json` are those of one build. `.ci/run` compares builds for two instruction
+sets with them; so does every platform that runs the tests. `python -m tests.pins --write same_bits`
+writes the file: after a change of noise, of states or of arithmetic, and never to make a platform
+pass.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import json
+import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.bits import spoiled_states
+from tests.pins import files
 
 import dpoco
 from dpoco import _core
 from dpoco.errors import StateError
+from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
+from dpoco.privacy.mechanisms.factorisations import Tree
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
 
-GOLDEN = Path(__file__).with_name("same_bits.json")
+GOLDEN = files.read("same_bits")
 CLAIM = {"key": bytes(range(32)), "stream": 1}
 
 COUPLED = {
@@ -247,49 +251,44 @@ def ran(engine: Any, rows: FloatArray, labels: FloatArray | None) -> str:
     return hash_of(losses, decisions, engine.state())
 
 
-def running_sum(dimension: int, rounds: int, scale: float) -> dict[str, Any]:
-    method = {"method": "tree", "order": 2.0, "scale": scale, "grid": 0.0, "limit": 0.0}
-    return {"dimension": dimension, "horizon": rounds, **method, **CLAIM}
+def running_sum(summand: Any, rounds: int, scale: float, **batches: Any) -> GaussianSum:
+    return GaussianSum(summand, Tree(), rounds, scale=scale, **batches)
 
 
 def noisy_ftrl(loss: str, where: str, d: int) -> str:
-    rounds, quadratic = 60, loss == "squared"
-    size = d * (d + 1) // 2 + d if quadratic else d
-    own: dict[str, Any] = {"step_size": 0.1, "scalar_bound": 1.0}
-    if quadratic:
-        own = {"vector_scale": 1.0, "domain_radius": 1.0, "ridges": [5.0] * rounds}
-        own["shrinkage"] = 0.01
-    settings = {
-        "rounds": rounds, "batch": 1, "growth": None, "quadratic": quadratic,
-        "sum": running_sum(size, rounds, 2.0), **own,
-    }  # fmt: skip
+    rounds, tuning = 60, dict[str, Any](step_size=0.1)
+    summand: Any = GlmGradient(d, 2.0, 0.5, math.inf, 1.0)
+    if loss == "squared":
+        tuning = {"domain_radius": 1.0, "ridges": [5.0] * rounds, "shrinkage": 0.01}
+        summand = SecondMoments(d, 2.0, 0.5, math.inf, 1.0, 1.0)
+    total = running_sum(summand, rounds, 2.0)
     glm = loss_sum(loss, d)["glm"]
-    engine = _core.NoisyFtrl(domain(where, d), glm, clipper(d), settings)
+    engine = _core.NoisyFtrl(domain(where, d), glm, total, {"rounds": rounds, **tuning}, CLAIM)
     return ran(engine, *records(d, rounds))
 
 
 def noisy_newton(loss: str, where: str, d: int) -> str:
     rounds = 60
-    settings = {
-        "rounds": rounds, "batch": 2, "growth": "root", "scalar_bound": 0.5,
-        "curvature_bound": 0.25, "curvature_weight": 2.0, "step_size": 0.1, "step_share": 0.3,
-        "shrinkage": 0.1, "deviations": [1.0] * 29,
-        "sum": running_sum(d + d * (d + 1) // 2, 29, 0.05),
+    tuning = {
+        "rounds": rounds, "step_size": 0.1, "step_share": 0.3, "shrinkage": 0.1,
+        "deviations": [1.0] * 29,
     }  # fmt: skip
+    summand = GradientAndCurvature(d, 2.0, 0.5, math.inf, 0.5, 0.25, 2.0)
+    total = running_sum(summand, 29, 0.05, batch=2, growth="root")
     bounded = _core.GlmLoss(loss, 1.0, 0.5, 0.0, 1.0, 0.5)
-    engine = _core.NoisyNewton(domain(where, d), bounded, clipper(d), settings)
+    engine = _core.NoisyNewton(domain(where, d), bounded, total, tuning, CLAIM)
     return ran(engine, *records(d, rounds))
 
 
 def linucb(arms: int, d: int) -> str:
     rounds = 80
-    settings = {
-        "arms": arms, "rounds": rounds, "reward_low": -1.0, "reward_high": 1.0, "batch": 2,
-        "reward_weight": 1.0, "shift": 8.0, "exploration": 0.5, "spread": 1.0, "log_term": 5.0,
+    tuning = {
+        "rounds": rounds, "shift": 8.0, "exploration": 0.5, "spread": 1.0, "log_term": 5.0,
         "growth": 0.1, "bias": 2.0,
-        "sum": running_sum(arms * (d * (d + 1) // 2 + d), rounds // 2, 0.5),
     }  # fmt: skip
-    engine = _core.LinUcb(settings, clipper(d))
+    summand = SecondMoments(d, 2.0, 0.5, math.inf, 1.0, 1.0, arms)
+    total = running_sum(summand, rounds // 2, 0.5, batch=2)
+    engine = _core.LinUcb(total, tuning, CLAIM)
     chosen, own = np.empty(rounds, dtype=np.int64), np.empty(rounds)
     engine.run(numbers(rounds, d, of=4), numbers(rounds, arms, of=5), chosen, own)
     return hash_of(chosen, own, engine.coefficients(), engine.state())
@@ -374,11 +373,10 @@ CASES = _cases()
 
 @pytest.mark.parametrize("name", CASES)
 def test_bits_are_those_of_every_other_build(name: str) -> None:
-    assert CASES[name]() == json.loads(GOLDEN.read_text())[name]
+    assert CASES[name]() == GOLDEN[name]
 
 
 def test_every_instruction_set_gives_these_bits() -> None:
-    golden = json.loads(GOLDEN.read_text())
     for name in ("baseline", "avx2", "avx512"):
         try:
             dpoco.random.select_instruction_set(name)
@@ -386,18 +384,17 @@ def test_every_instruction_set_gives_these_bits() -> None:
             continue  # this processor has it not
         try:
             assert {key: CASES[key]() for key in list(CASES)[::5]} == {
-                key: golden[key] for key in list(CASES)[::5]
+                key: GOLDEN[key] for key in list(CASES)[::5]
             }
         finally:
             dpoco.random.select_instruction_set("auto")
 
 
 def test_every_hash_has_a_case_and_tells_it_from_the_others() -> None:
-    golden = json.loads(GOLDEN.read_text())
-    assert list(golden) == list(CASES)
-    assert len(set(golden.values())) == len(CASES)
+    assert list(GOLDEN) == list(CASES)
+    assert len(set(GOLDEN.values())) == len(CASES)
 
 
-if __name__ == "__main__":
-    found = {name: case() for name, case in CASES.items()}
-    GOLDEN.write_text(json.dumps(found, indent=0) + "\n")
+def measure() -> dict[str, str]:
+    """Return what `tests/pins/same_bits.json` holds."""
+    return {name: case() for name, case in CASES.items()}

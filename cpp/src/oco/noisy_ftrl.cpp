@@ -57,12 +57,19 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
       throw std::invalid_argument("vector_scale must be positive");
     }
     const auto positive = [](double ridge) { return ridge > 0.0; };
-    if (settings_.ridges.size() < sum_.horizon() ||
-        !std::all_of(settings_.ridges.begin(), settings_.ridges.end(), positive)) {
+    if (settings_.forgetting) {
+      settings_.forgetting->vector_scale = settings_.vector_scale;
+      forgetting_.emplace(domain_, settings_.domain_radius, *settings_.forgetting);
+      before_.assign(released_.size(), 0.0);
+      increment_ = before_;
+    } else if (settings_.ridges.size() < sum_.horizon() ||
+               !std::all_of(settings_.ridges.begin(), settings_.ridges.end(), positive)) {
       throw std::invalid_argument("every push needs a positive ridge");
     }
     if (!(settings_.shrinkage >= 0.0)) throw std::invalid_argument("shrinkage must be at least 0");
     leader_.emplace(domain_, settings_.domain_radius);
+  } else if (settings_.forgetting) {
+    throw std::invalid_argument("gradients are not forgotten");
   } else if (!(settings_.step_size > 0.0)) {
     throw std::invalid_argument("step_size must be positive");
   }
@@ -134,7 +141,11 @@ void NoisyFtrl::leaf(const double* at, const double* features, double label, dou
 bool NoisyFtrl::lead(const double* released) {
   const std::size_t d = decision_.size();
   previous_ = decision_;
-  if (leader_) {
+  if (forgetting_) {
+    for (std::size_t i = 0; i < increment_.size(); ++i) increment_[i] = released[i] - before_[i];
+    std::copy_n(released, before_.size(), before_.begin());
+    forgetting_->advance(increment_, decision_);
+  } else if (leader_) {
     const double ridge = settings_.ridges[sum_.round() - 1];
     leader_->minimize(released, settings_.vector_scale, ridge, decision_.data());
     const double variance = settings_.shrinkage * ridge * ridge;
@@ -171,6 +182,9 @@ void NoisyFtrl::write_state(Archive& archive) const {
   batch_.write_sum(archive);
   batch_.write_rest(archive);
   sum_.write(archive);
+  if (!forgetting_) return;
+  archive.reals(before_.data(), before_.size());
+  forgetting_->write(archive);
 }
 
 void NoisyFtrl::read_state(ArchiveReader& archive) {
@@ -179,6 +193,10 @@ void NoisyFtrl::read_state(ArchiveReader& archive) {
   batch_.read_sum(archive);
   batch_.read_rest(archive, round);
   sum_.read(archive);
+  if (forgetting_) {
+    archive.reals(before_.data(), before_.size());
+    forgetting_->read(archive);
+  }
   constexpr double kTolerance = 1e-6;
   if (sum_.round() != std::min(batch_.ended(), sum_.horizon()))
     throw StateError("state holds an impossible round");

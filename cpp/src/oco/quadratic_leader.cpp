@@ -24,7 +24,7 @@ double euclidean_radius(const domains::Domain& domain) {
 // x_i = b_i / (A_i + nu), nu >= 0 with ||x|| = radius unless nu = 0 is inside. Newton's method on
 // 1/||x|| - 1/radius increases monotonically to the root (Conn, Gould and Toint, "Trust Region
 // Methods", Section 7.3).
-void minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x) {
+double minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x) {
   double shift = 0.0;
   constexpr int kNewtonSteps = 100;  // it is quadratic: the bound is for termination only
   for (int step = 0; step < kNewtonSteps; ++step) {
@@ -36,6 +36,37 @@ void minimize_on_ball(const Vector& spectrum, const Vector& linear, double radiu
     if (!(next > shift)) break;
     shift = next;
   }
+  return shift;
+}
+
+// With h = 1 / (M+ + ridge + multiplier) and t = x - c, the derivative of x along a change of M by
+// the unit matrix of (i, j) is P (h g), where P projects along the boundary: I - n t'/(n.t) with
+// n = h t on it, I inside; g has the entries -rho x_j and -rho x_i, and rho is the divided
+// difference of max(w, 0).
+SteinTerms stein_terms(std::span<const double> spectrum, std::span<const double> inverse,
+                       std::span<const double> x, std::span<const double> from_center,
+                       bool constrained) {
+  const std::size_t d = spectrum.size();
+  SteinTerms out;
+  double whole = 0.0;
+  for (std::size_t i = 0; i < d; ++i) whole += inverse[i] * from_center[i] * from_center[i];
+  const double pull = constrained && whole > 0.0 ? 1.0 / whole : 0.0;
+  for (std::size_t i = 0; i < d; ++i) {
+    const double w = spectrum[i];
+    const double n = inverse[i] * from_center[i];
+    out.vector += inverse[i] * (1.0 - n * from_center[i] * pull);
+    if (w > 0.0) out.matrix -= 2.0 * x[i] * x[i] * (inverse[i] - n * n * pull);
+    for (std::size_t j = i + 1; j < d; ++j) {
+      const double v = spectrum[j];
+      if (w <= 0.0 && v <= 0.0) continue;
+      const double rho = w > 0.0 && v > 0.0 ? 1.0 : w > 0.0 ? w / (w - v) : v / (v - w);
+      const double m = inverse[j] * from_center[j];
+      const double along = n * x[j] + m * x[i];
+      out.matrix -=
+          rho * (inverse[j] * x[i] * x[i] + inverse[i] * x[j] * x[j] - along * along * pull);
+    }
+  }
+  return out;
 }
 
 QuadraticLeader::QuadraticLeader(std::shared_ptr<const domains::Domain> domain, double radius)
@@ -45,25 +76,37 @@ QuadraticLeader::QuadraticLeader(std::shared_ptr<const domains::Domain> domain, 
       center_(domain_->dimension()),
       matrix_(domain_->dimension(), domain_->dimension()),
       eigen_(domain_->dimension()),
-      linear_(domain_->dimension()) {
+      vector_(domain_->dimension()) {
   if (!(radius >= 0.0)) throw std::invalid_argument("radius must not be negative");
   domain_->center(center_.data());
 }
 
-void QuadraticLeader::minimize(const double* packed, double vector_scale, double ridge, double* x) {
+void QuadraticLeader::decompose(const double* packed, double vector_scale) {
   const double* vector = unpack(packed, matrix_);
-  for (Index i = 0; i < center_.size(); ++i) linear_[i] = vector[i] / vector_scale;
+  for (Index i = 0; i < center_.size(); ++i) vector_[i] = vector[i] / vector_scale;
   eigen_.compute(matrix_);
+}
+
+void QuadraticLeader::solve(double ridge, double* x) {
   spectrum_ = eigen_.eigenvalues().cwiseMax(0.0).array() + ridge;
-  linear_ += ridge * center_;
+  linear_ = vector_ + ridge * center_;
   if (ball_radius_ > 0.0) {
     momentum_ = eigen_.eigenvectors().transpose() * linear_;
-    minimize_on_ball(spectrum_, momentum_, ball_radius_, point_);
+    multiplier_ = minimize_on_ball(spectrum_, momentum_, ball_radius_, point_);
     next_ = eigen_.eigenvectors() * point_;
     domain_->project(next_.data(), x);
   } else {
     solve_general(x);
   }
+}
+
+SteinTerms QuadraticLeader::stein_terms() const {
+  const Vector inverse = (spectrum_.array() + multiplier_).inverse();
+  const auto view = [](const Vector& of) {
+    return std::span(of.data(), static_cast<std::size_t>(of.size()));
+  };
+  return oco::stein_terms(view(eigen_.eigenvalues()), view(inverse), view(point_), view(point_),
+                          multiplier_ > 0.0);
 }
 
 void QuadraticLeader::shrink(double variance, double* x) const {

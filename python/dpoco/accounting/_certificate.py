@@ -27,7 +27,7 @@ from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing
 from dpoco.privacy.records import Description
 from dpoco.privacy.records import written as description_record
 
-__all__ = ["contradicts_itself", "loss_of", "read", "read_loss", "verify", "written"]
+__all__ = ["combine_numbers", "contradicts_itself", "read", "read_loss", "to_record", "verify"]
 
 T = TypeVar("T", bound=Terms)
 
@@ -67,7 +67,7 @@ _LOSSES: tuple[type[Loss], ...] = (BoundedRange, CoupledBits, Decaying, FlaggedD
 _PARTS = (*_LOSSES, Gaussian, Zcdp)  # which records of guarantees hold as mu and rho
 
 
-def written(guarantee: Terms) -> dict[str, Any]:
+def to_record(guarantee: Terms) -> dict[str, Any]:
     """Return a JSON-able dictionary that `from_dict` restores exactly."""
     record: dict[str, Any] = {"kind": _KIND, "version": _VERSION}
     for name in _ORDER:
@@ -85,7 +85,7 @@ def written(guarantee: Terms) -> dict[str, Any]:
 
 
 def read(record: Mapping[str, Any], make: type[T]) -> T:
-    """Return the guarantee, of the class `make`, that `written` wrote.
+    """Return the guarantee, of the class `make`, that `to_record` wrote.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def read(record: Mapping[str, Any], make: type[T]) -> T:
         record, kind=_KIND, version=_VERSION, fields=frozenset({*_ORDER, *_REPEATED})
     )
     try:
-        repeated = {name: _repeated(name, body.pop(name)) for name in _REPEATED}
+        repeated = {name: _read_repeated(name, body.pop(name)) for name in _REPEATED}
         earlier = body["seeded"] is None
         read_body(body)
         stated = make(**body)
@@ -134,7 +134,7 @@ def read_body(body: dict[str, Any]) -> None:
     _check_words(body)
     if body["description"] is not None:
         body["description"] = read_mechanism(body["description"])
-    body["loss"] = loss_of(*(body.pop(name) for name in _NUMBERS))
+    body["loss"] = combine_numbers(*(body.pop(name) for name in _NUMBERS))
 
 
 def _check_words(body: Mapping[str, Any]) -> None:
@@ -158,7 +158,7 @@ def _was_seeded(body: Mapping[str, Any]) -> bool:
     return any(isinstance(text, str) and text.startswith(_REPRODUCIBLE) for text in texts)
 
 
-def _repeated(name: str, value: Any) -> float | str | None:
+def _read_repeated(name: str, value: Any) -> float | str | None:
     """Return a number that the description decides, as an earlier record has it."""
     if name == "sensitivity_norm":
         if not isinstance(value, (str, type(None))):
@@ -200,7 +200,7 @@ def _agrees(value: Any, own: Any) -> bool:
     return bool(math.isclose(value, own, rel_tol=_SAME_CLOSE) and value >= 0.0)
 
 
-def loss_of(
+def combine_numbers(
     mu: float | None, rho: float | None, profile: Mapping[str, Any] | None, mass: float
 ) -> Loss:
     """Return the loss of which a guarantee states these numbers; `ValueError` if there is none."""

@@ -41,8 +41,8 @@ from dpoco.privacy.losses.combined import UNKNOWN, Together, group, least, toget
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import ORDERS, UP, Loss, Pure, Zcdp, pure_renyi, sum_up
 
-__all__ = ["CURRENCIES", "WAYS", "Cost", "Exact", "Filter", "Repeated", "Spent", "filter_of",
-           "fixed_epsilon", "known", "largest_fitting", "pure_mu"]  # fmt: skip
+__all__ = ["CURRENCIES", "WAYS", "Cost", "Exact", "Filter", "Repeated", "Spent", "fixed_epsilon",
+           "largest_fitting", "make_filter", "pure_mu", "with_gaussian"]  # fmt: skip
 
 _Found = TypeVar("_Found")
 
@@ -67,7 +67,7 @@ def pure_mu(epsilon: float) -> float:
     return -2.0 * float(ndtri(1.0 / (1.0 + math.exp(epsilon)))) * (1.0 + 1e-14) + 1e-15
 
 
-def known(loss: Loss) -> Loss:
+def with_gaussian(loss: Loss) -> Loss:
     """Return an ideal loss, together with the Gaussian one that covers it if it is pure."""
     if loss.pure == math.inf or loss.mu <= (mu := pure_mu(loss.pure)):
         return loss
@@ -116,7 +116,7 @@ class Cost:
 
     def square(self) -> float:
         """Return the smallest known mu^2 of the ideal loss."""
-        mu = known(self.loss.bare).mu
+        mu = with_gaussian(self.loss.bare).mu
         return mu * mu  # ** would raise where that is infinite
 
     def renyi(self, orders: FloatArray) -> FloatArray:
@@ -128,42 +128,42 @@ class Cost:
         delta = self.delta
         if delta > 0.0:
             delta = delta * (1.0 + math.exp(self.epsilon)) if self.epsilon < 700.0 else 1.0
-        loss = with_tails(_twice(self.loss.bare), self.loss.mass)
+        loss = with_tails(_double(self.loss.bare), self.loss.mass)
         return Cost(loss, 2.0 * self.epsilon, min(1.0, delta))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary that JSON can carry, of what an event costs."""
         parts = self.loss.parts if isinstance(self.loss, Together) else (self.loss,)
-        return {"parts": [_numbers(part) for part in parts]}
+        return {"parts": [_part_to_dict(part) for part in parts]}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Cost:
         """Return the cost written by `to_dict`; `StateError` if it is not one."""
         try:
-            return cls(together(*(_part(row) for row in record["parts"])))
+            return cls(together(*(_part_from_dict(row) for row in record["parts"])))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StateError("malformed cost record") from error
 
 
-def _numbers(part: Loss) -> dict[str, Any]:
+def _part_to_dict(part: Loss) -> dict[str, Any]:
     count, one = (part.count, part.one) if isinstance(part, Repeated) else (1, part)
     numbers = {n: getattr(p, n) for n, k in _STORED.items() for p in one.bounds if type(p) is k}
     return {"count": count, **{n: v for n, v in numbers.items() if v != math.inf}}
 
 
-def _part(record: Mapping[str, Any]) -> Loss:
+def _part_from_dict(record: Mapping[str, Any]) -> Loss:
     numbers = {name: value for name, value in record.items() if name != "count"}
     bounds = (_STORED[n](real_float(n, v)) for n, v in sorted(numbers.items()))  # type: ignore[call-arg]
     count, one = positive_int("count", record["count"]), least(*bounds)
     return one if count == 1 else Repeated(one, count)
 
 
-def _twice(loss: Loss) -> Loss:
+def _double(loss: Loss) -> Loss:
     """Return an ideal loss for neighbours that are two steps apart."""
     if isinstance(loss, Together):
-        return together(*map(_twice, loss.parts))
+        return together(*map(_double, loss.parts))
     if isinstance(loss, Repeated):
-        return Repeated(_twice(loss.one), loss.count)
+        return Repeated(_double(loss.one), loss.count)
     return group(loss, 2)
 
 
@@ -211,7 +211,7 @@ class Filter(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def filter_of(currency: str, budget: Budget, side_share: float) -> Filter:
+def make_filter(currency: str, budget: Budget, side_share: float) -> Filter:
     """Return the filter of a currency for a budget; `side_share` of delta is kept on the side.
 
     Raises
@@ -268,14 +268,14 @@ def fixed_epsilon(costs: Sequence[Cost], delta: float) -> float:
         [cost.square() < math.inf for cost in costs],
         [bool(np.isfinite(cost.renyi(ORDERS)).any()) for cost in costs],
     )
-    return min(_composed(costs, by_loss, delta) for by_loss in ways)
+    return min(_compose(costs, by_loss, delta) for by_loss in ways)
 
 
-def _composed(costs: Sequence[Cost], by_loss: Iterable[bool], delta: float) -> float:
+def _compose(costs: Sequence[Cost], by_loss: Iterable[bool], delta: float) -> float:
     losses, side = list[Loss](), list[float]()
     for cost, own in zip(costs, by_loss, strict=True):
         loss = cost.loss if own else Pure(cost.epsilon)
-        losses.append(with_tails(known(loss.bare), loss.mass))
+        losses.append(with_tails(with_gaussian(loss.bare), loss.mass))
         side.append(0.0 if own else cost.delta)
     left, total = delta - math.fsum(side), together(*losses)
     return min(total.epsilon(left), total.pure) if left >= 0.0 else math.inf

@@ -11,15 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from dpoco.accounting._words import (
-    EACH_PERSON,
-    PER_ROUND,
-    PROMISED,
-    RULE,
-    TIMES,
-    common_conditions,
-    norm_name,
-)
+from dpoco.accounting import _conditions as say
+from dpoco.accounting._words import norm_name
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
@@ -129,44 +122,34 @@ def promises(mechanism: Mechanism) -> tuple[str, ...]:
     """Return what a guarantee rests on and no engine enforces, one clause each."""
     found = (_own_promises(one, enforced) for one, enforced in _single(mechanism))
     known = tuple(dict.fromkeys(clause for clauses in found for clause in clauses))
-    return known or (("a bound or a law that no engine keeps",) if mechanism.promised else ())
+    return known or ((say.SOME_BOUND,) if mechanism.promised else ())
 
 
-def _own_promises(one: Mechanism, enforced: bool) -> Iterator[str]:
+def _own_promises(one: Mechanism, enforced: bool) -> tuple[str, ...]:
     if isinstance(one, Declared):
-        yield (
-            "no record moves a release by more than is stated, whatever the others are and "
-            "whatever was released before"
-        )
-        yield "every release has noise of the stated law and scale, drawn afresh"
-    elif isinstance(one, Selections) and isinstance(one.scores, PromisedScores):
-        way = ", all of them the same way" if one.scores.one_way else ""
-        yield f"one record changes each score by at most {one.scores.sensitivity:g}{way}"
-    elif isinstance(one, ThresholdTests) and not enforced:
-        yield (
-            f"one record changes each query by at most {one.sensitivity:g}, the largest rise and "
-            f"the largest fall adding up to at most {one.spread:g}"
-        )
-    elif isinstance(one, GaussianSum) and isinstance(one.summand, ClippedVectors):
-        yield (
-            f"every round adds up at most {one.summand.count} vectors of l2 norm at most "
-            f"{one.summand.bound:g}, of which one person brings one"
-        )
-    elif isinstance(one, GaussianSum) and not one.summand.enforced:
+        return say.DECLARED_BOUND, say.DECLARED_NOISE
+    if isinstance(one, Selections) and isinstance(one.scores, PromisedScores):
+        way = say.ONE_WAY if one.scores.one_way else ""
+        return (say.SCORES.format(sensitivity=one.scores.sensitivity, way=way),)
+    if isinstance(one, ThresholdTests) and not enforced:
+        return (say.QUERIES.format(sensitivity=one.sensitivity, spread=one.spread),)
+    if isinstance(one, GaussianSum) and isinstance(one.summand, ClippedVectors):
+        return (say.VECTORS.format(count=one.summand.count, bound=one.summand.bound),)
+    if isinstance(one, GaussianSum) and not one.summand.enforced:
         slope = one.summand.lipschitz if isinstance(one.summand, NetDifferences) else math.nan
-        yield f"every loss is {slope:g}-Lipschitz and finite"
-    elif isinstance(one, CoupledDraws):
-        yield from _draw_promises(one)
+        return (say.LIPSCHITZ.format(slope=slope),)
+    return _draw_promises(one) if isinstance(one, CoupledDraws) else ()
 
 
-def _draw_promises(one: CoupledDraws) -> Iterator[str]:
-    losses, draw = one.losses, one.draw
+def _draw_promises(one: CoupledDraws) -> tuple[str, ...]:
+    losses, draw, found = one.losses, one.draw, list[str]()
     if not losses.enforced:
-        bent = f", beta_s = {losses.smoothness:.6g}" if losses.smoothness > 0.0 else ""
-        bounds = f"G = {losses.lipschitz:.6g}{bent}, l2"
-        yield f"every loss is convex and obeys the declared bounds ({bounds})"
+        smoothness = losses.smoothness
+        smooth = say.SMOOTH.format(smoothness=smoothness) if smoothness > 0.0 else ""
+        found.append(say.CONVEX.format(lipschitz=losses.lipschitz, smooth=smooth))
     if isinstance(draw, GibbsDraw) and draw.tolerance > 0.0:
-        yield f"every Markov chain draw is within total variation {draw.tolerance:.3g} of its law"
+        found.append(say.CHAIN.format(tolerance=draw.tolerance))
+    return tuple(found)
 
 
 # -- numbers of the noise --------------------------------------------------------------------------
@@ -219,24 +202,6 @@ def _own_numbers(one: Mechanism, near: Neighbours) -> Numbers:
 
 # -- conditions ------------------------------------------------------------------------------------
 
-# All others together, who do not see what a user is shown: what this leaves out.
-JOINT = (
-    "A user's record is the context and the rewards of all arms.",
-    "All OTHER users, and everybody who sees the estimates, cannot tell this record from another.",
-    "Nothing is hidden from whoever sees the user's own action or reward: a log of all actions is "
-    "not covered.",
-    "Other users' records do not depend on a user's own action and reward.",
-)
-FIXED = "The operator fixed all parts in advance, and chose none in reaction to releases."
-_REAL_LINE = (
-    "All variates have their full tails, and coins exactly their probabilities, but the proof does "
-    "not cover that the program computes both in double precision."
-)
-_LATE = (
-    "If feedback is delayed, which feedback arrives, when and in which order depends on the data "
-    "through released decisions only."
-)
-
 
 def conditions(
     mechanism: Mechanism, near: Neighbours, *, person: bool, seeded: bool, mass: float
@@ -257,46 +222,35 @@ def conditions(
         Total variation of truncated tails.
     """
     singles = [one for one, _ in _single(mechanism)]
-    promised = tuple(f"{PROMISED}{clause}." for clause in promises(mechanism))
     several = isinstance(mechanism, Parts) and not mechanism.lemma and len(singles) > 1
-    fixed = (FIXED,) if several else ()
-    noise = common_conditions(
-        mass,
-        seeded,
-        sums=any(isinstance(one, (GaussianSum, BatchRelease)) for one in singles),
-        numerics=arithmetic(mechanism),
-    )
-    if all(isinstance(one, CoupledDraws) for one in singles):
-        noise = (*noise[:-1], _REAL_LINE)
-    if any(isinstance(one, LocalReport) for one in singles):
-        count = max(one.reports for one in singles if isinstance(one, LocalReport))
-        return (*promised, *fixed), _local(count, seeded)
+    first = (*map(say.promise, promises(mechanism)), *((say.FIXED_PARTS,) if several else ()))
+    reports = [one.reports for one in singles if isinstance(one, LocalReport)]
+    if reports:
+        count = "one report" if max(reports) == 1 else f"{max(reports)} reports"
+        noise = say.SIMULATED if seeded else say.DEVICE_NOISE
+        return first, (*(text.format(count=count) for text in say.DEVICE), noise)
     once = all(isinstance(one, GaussianSum) and one.pushes <= 1 for one in singles)
-    first = (*(_of_person(mechanism, near) if person else ()), *promised, *fixed)
-    return first, (
-        *(() if person else (PER_ROUND,)),
-        *(JOINT if near.view == "others" else ()),
-        *_public(near),
-        *(_of_fit(person) if once else ()),
-        "The operator fixed the bounds, the horizon and all parameters without looking at the "
-        "data.",
-        "The data may react to everything that was released before.",
-        _LATE,
-        "The operator keeps saved states secret, and continues each of them on one stream only.",
-        "The operator publishes released values only: traces, diagnostics, timing and memory are "
-        "not covered.",
-        *noise,
+    alone = () if person else (say.FIT_ALONE,)
+    return (*(_person_conditions(mechanism, near) if person else ()), *first), (
+        *(() if person else (say.PER_ROUND,)),
+        *(say.JOINT if near.view == "others" else ()),
+        say.PUBLIC[near.change],
+        *((*say.FIT_FIXED, *alone, *say.FIT_ONCE) if once else ()),
+        *say.STREAM,
+        *say.noise_conditions(mass, seeded, _arithmetic_kind(mechanism, singles)),
     )
 
 
-def _public(near: Neighbours) -> tuple[str, ...]:
-    """Return what neighbouring streams have in common."""
-    if near.change == "zero_out":
-        return ("The number of rounds and their times are public.",)
-    return ("That somebody takes part in a round, and when, is public: the content is protected.",)
+def _arithmetic_kind(mechanism: Mechanism, singles: list[Mechanism]) -> str:
+    """Return the kind of the arithmetic, as `ARITHMETIC` of the conditions names it."""
+    if all(isinstance(one, CoupledDraws) for one in singles):
+        return "draws"
+    if arithmetic(mechanism) == "lattice":
+        return "lattice"
+    return "sums" if any(isinstance(x, (GaussianSum, BatchRelease)) for x in singles) else "float"
 
 
-def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
+def _person_conditions(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     most, apart = near.rounds, near.separation
     records = records_in_interval(mechanism)
     one, many = ("one round", "rounds") if records is None else ("one interval", "intervals")
@@ -305,19 +259,12 @@ def _of_person(mechanism: Mechanism, near: Neighbours) -> tuple[str, ...]:
     if records is not None:
         often = f"{records} record{'s' * (records > 1)} in each of at most {often}"
     reacts = _reacts(mechanism, near)
-    times = (
-        "may depend on releases, but not on that person's data"
-        if reacts
-        else "were fixed in advance"
-    )
-    alone = reacts and near.view == "others"
     return (
-        f"{EACH_PERSON} at most {often}.",
-        RULE,
-        f"{TIMES} {times}.",
-        *((f"{TIMES} do not depend on what only that person saw.",) if alone else ()),
-        "Each person comes under one name only: two accounts of a person count as two people.",
-        "No two people share a name.",
+        f"{say.EACH_PERSON} at most {often}.",
+        say.RULE,
+        say.TIMES_REACT if reacts else say.TIMES_FIXED,
+        *((say.TIMES_UNSEEN,) if reacts and near.view == "others" else ()),
+        *say.ONE_NAME,
     )
 
 
@@ -332,28 +279,3 @@ def _reacts(mechanism: Mechanism, near: Neighbours) -> bool:
         return mechanism.parts[0].noise == "fresh"
     loss = mechanism.loss(near)
     return loss is not None and isinstance(loss.bare, Pure)
-
-
-def _of_fit(person: bool) -> tuple[str, ...]:
-    alone = "Each record is protected by itself: several records of one person are protected less."
-    return (
-        "The operator fixed the bounds and all parameters without looking at the data.",
-        "The number of records is public, like the bounds and all parameters.",
-        *(() if person else (alone,)),
-        "The operator fits the model once: another fit to the same data needs a budget.",
-        "The operator publishes the fitted model only: timing, memory and interrupted fits are not "
-        "covered.",
-    )
-
-
-def _local(reports: int, seeded: bool) -> tuple[str, ...]:
-    count = "one report" if reports == 1 else f"{reports} reports"
-    return (
-        f"Each user's device counts its reports, and sends at most {count}.",
-        "The operator fixed all parameters and hypotheses without looking at the protected labels.",
-        "That a user takes part, and when, is public: shuffling of reports protects no further.",
-        "The device sends reports only: its timing, memory and files are not covered.",
-        "SIMULATED REPORTS: the noise is reproducible, or one process saw all labels; void."
-        if seeded
-        else "The operating system of the device draws the noise of each report.",
-    )

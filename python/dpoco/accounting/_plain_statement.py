@@ -83,13 +83,13 @@ def plain_sections(
         return
     if warned := tuple(_warnings(g, people)):
         yield "WARNING", "", warned
-    yield "What is protected", _protected(g), ()
+    yield "What is protected", _protection(g), ()
     yield "Who is protected", "Everybody alike, however unusual their data are.", ()
     yield "Against whom", f"Against {AGAINST[g.view]}.", ()
     lasting = "Later knowledge or faster computers do not weaken the protection."
     yield "For how long", f"For {span(g)} at most, taken together. {lasting}", ()
-    yield "What an attacker could still learn", "", tuple(_learned(g))
-    public, duties, program, rest = _sorted(g)
+    yield "What an attacker could still learn", "", tuple(_risks(g))
+    public, duties, program, rest = _sort_conditions(g)
     if public:
         yield "What counts as public", "", public
     yield "What the operator must do", "", (*duties, *_further_duties(g))
@@ -97,7 +97,7 @@ def plain_sections(
         yield "What the program does", "", program
     if rest:
         yield "What the protection rests on", "", rest
-    yield "What is not covered", "", tuple(_uncovered(g))
+    yield "What is not covered", "", tuple(_gaps(g))
     yield (
         "Words",
         "A release is anything that the system publishes or shows to somebody, such as a decision "
@@ -132,7 +132,7 @@ def _warnings(g: Terms, people: int | None) -> Iterator[str]:
         yield f"{fails}: delta = {g.delta:.3g} is above 1 in {count:,}, the number of {whom}."
 
 
-def _protected(g: Terms) -> str:
+def _protection(g: Terms) -> str:
     """Return what is protected, in words that follow the numbers."""
     other = "was left empty" if g.change == "zero_out" else "had been anything else"
     thing, apart = _THINGS.get(g.unit, g.unit), g.delta_at(0.0)
@@ -146,7 +146,7 @@ def _protected(g: Terms) -> str:
     return f"{thing}, weakly: {if_other}."
 
 
-def _learned(g: Terms) -> Iterator[str]:
+def _risks(g: Terms) -> Iterator[str]:
     """Yield the three risks of Opinion 05/2014 of the Article 29 Working Party, and what is left.
 
     Proof of each number: ``docs/privacy/explanations.md``.
@@ -157,7 +157,7 @@ def _learned(g: Terms) -> Iterator[str]:
     yield (
         f"Singling out. Somebody reads all releases and then writes a description that fits one in "
         f"{_RARE:,} {many} by chance. "
-    ) + _bounded(
+    ) + _bound_sentence(
         test_power(g, 1.0 / _RARE),
         f"It fits {one} with a chance of at most {{}}, instead of {rare}.",
         f"It could fit {one} with practical certainty.",
@@ -165,7 +165,7 @@ def _learned(g: Terms) -> Iterator[str]:
     yield (
         f"Linkability. Somebody has {_CANDIDATES} {many} from another source. One of them is "
         f"{one}, and somebody picks one after reading all releases. "
-    ) + _bounded(
+    ) + _bound_sentence(
         test_power(g, 1.0 / _CANDIDATES),
         f"The pick is right with a chance of at most {{}}, instead of {of_many}.",
         "The pick could be right with practical certainty.",
@@ -173,7 +173,7 @@ def _learned(g: Terms) -> Iterator[str]:
     factor, exceeded = odds_factor(g)
     fails = f", except with a chance of {exceeded:.2g}" if exceeded else ""
     suspicion = f"A suspicion that was {_percent(_SUSPICION)} likely"
-    guess = _bounded(
+    guess = _bound_sentence(
         guessing_probability(g),
         f"A guess is right with a chance of at most {{}}, instead of {half}. ",
         "The guess could be practically certain. ",
@@ -181,7 +181,7 @@ def _learned(g: Terms) -> Iterator[str]:
     yield (
         "Inference. Somebody knows everything else, and finds two possible contents equally "
         f"likely. {guess}"
-    ) + _bounded(
+    ) + _bound_sentence(
         posterior(_SUSPICION, factor),
         f"{suspicion} becomes at most {{}} likely{fails}.",
         f"{suspicion} could become practically certain.",
@@ -197,7 +197,7 @@ def _learned(g: Terms) -> Iterator[str]:
     )
 
 
-def _sorted(g: Terms) -> tuple[tuple[str, ...], ...]:
+def _sort_conditions(g: Terms) -> tuple[tuple[str, ...], ...]:
     """Return all conditions: what is public, duties, what the program does, and the rest."""
     public, duties, program, rest = list[str](), list[str](), list[str](), list[str]()
     for text in g.conditions:
@@ -218,10 +218,10 @@ def _further_duties(g: Terms) -> tuple[str, ...]:
     )
 
 
-def _uncovered(g: Terms) -> Iterator[str]:
+def _gaps(g: Terms) -> Iterator[str]:
     if g.unit not in ("one person", "one user"):
         ten = math.exp(min(group_epsilon(g, 10), 700.0))
-        yield f"More than {g.unit}: several of one person. " + _bounded(
+        yield f"More than {g.unit}: several of one person. " + _bound_sentence(
             (ten + g.delta) / (1.0 + ten),
             "Of ten together, a guess between two contents is right with a chance of at most {}.",
             "Of ten together, a guess between two contents could be practically certain.",
@@ -233,7 +233,7 @@ def _uncovered(g: Terms) -> Iterator[str]:
         yield "What the last digits of computed numbers reveal."
 
 
-def _bounded(share: float, text: str, certain: str) -> str:
+def _bound_sentence(share: float, text: str, certain: str) -> str:
     """Return `text` with a bound on a probability; `certain` where the bound says nothing."""
     return certain if share > _CERTAIN else text.format(_percent(share))
 

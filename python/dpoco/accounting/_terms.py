@@ -12,13 +12,13 @@ Proof pages: ``docs/privacy/gaussian.md`` and ``docs/privacy/couplings.md`` (cur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
 from dpoco.accounting import _meaning as meaning
-from dpoco.accounting._words import PROMISED
+from dpoco.accounting._conditions import NO_NOISE, PROMISED
 from dpoco.accounting.budget import Budget
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, least, with_tails
@@ -189,7 +189,7 @@ class Terms:
             horizon=horizon,
             mechanism=mechanism,
             calibration="none",
-            conditions=(f"The program adds no noise: {released} may reveal the data.",),
+            conditions=(NO_NOISE.format(released=released),),
         )
 
     @classmethod
@@ -244,7 +244,7 @@ class Terms:
         >>> Guarantee.gaussian(sensitivity=2.0, noise_scale=8.0, delta=1e-6, horizon=1000)
         <Guarantee: epsilon=1.0607, delta=1e-06, replace one round, 1000 rounds, not certified>
         """
-        return cls._declared(
+        return cls._declare(
             True, positive_float("sensitivity", sensitivity), noise_scale, releases,
             delta=positive_float("delta", delta),
             change=change, horizon=horizon, unit=unit, released=released, conditions=conditions,
@@ -282,13 +282,13 @@ class Terms:
         >>> Guarantee.pure_epsilon(0.5, horizon=10, releases=2).epsilon
         1.0
         """
-        return cls._declared(
+        return cls._declare(
             False, positive_float("epsilon", epsilon), 1.0, releases, delta=0.0,
             change=change, horizon=horizon, unit=unit, released=released, conditions=conditions,
         )  # fmt: skip
 
     @classmethod
-    def _declared(
+    def _declare(
         cls, gaussian: bool, moved: float, scale: float, releases: int, *, delta: float,
         change: str, horizon: int, conditions: Sequence[str], **said: Any,
     ) -> Self:  # fmt: skip
@@ -539,11 +539,6 @@ class Terms:
         """1/mu: the scale in units of everything that one change moves."""
         return None if self.mu is None else 1.0 / self.mu
 
-    @property
-    def curve(self) -> Callable[[float], float]:
-        """The privacy curve, epsilon -> delta: the method `delta_at`."""
-        return self.delta_at
-
     # -- what the loss is made of ------------------------------------------------------------------
 
     @property
@@ -588,7 +583,7 @@ class Terms:
 def _at(loss: Loss, delta: float) -> dict[str, Any]:
     """Return the fields of a guarantee that a loss decides, stated at `delta`."""
     epsilon = loss.epsilon(delta)
-    own = _stated(loss.bare, epsilon, delta)
+    own = _choose_bounds(loss.bare, epsilon, delta)
     return {
         "epsilon": epsilon,
         "delta": delta,
@@ -596,7 +591,7 @@ def _at(loss: Loss, delta: float) -> dict[str, Any]:
     }
 
 
-def _stated(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
+def _choose_bounds(ideal: Loss, epsilon: float, delta: float) -> tuple[Loss, ...]:
     """Return what a guarantee at this point states of an ideal loss: at most one number and more.
 
     Of several curves the one that says most there; mu only where it says as much; rho of

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, MissingHorizonError, choice, positive_int
+from dpoco.accounting._conditions import CLIPPED_LOSSES
 from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, plan, regret_of
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
@@ -28,7 +29,7 @@ from dpoco.accounting.noisy_max import raised_until
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.accounting.statement import CLIPPED_LOSSES, expert_guarantee, expert_mechanism
+from dpoco.accounting.statement import expert_guarantee, expert_mechanism
 from dpoco.accounting.truncation import charged_gaussian_mu, truncation_mass
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open

@@ -24,15 +24,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpoco._validation import imported, positive_float, positive_int, real_float
-from dpoco.accounting._ledger_sums import Repeated, known
+from dpoco.accounting._ledger_sums import Repeated, with_gaussian
 from dpoco.accounting._terms import Terms
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.combined import together
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss, Pure, Zcdp
 
-__all__ = ["event_of", "gaussian_event", "loss_of_event", "nonprivate_event", "relation",
-           "zcdp_event"]  # fmt: skip
+__all__ = [
+    "event_loss",
+    "gaussian_event",
+    "make_event",
+    "nonprivate_event",
+    "relation",
+    "zcdp_event",
+]  # fmt: skip
 
 
 def _dp_accounting() -> Any:
@@ -59,7 +65,7 @@ def nonprivate_event() -> Any:
     return _dp_accounting().NonPrivateDpEvent()
 
 
-def event_of(guarantee: Terms) -> Any:
+def make_event(guarantee: Terms) -> Any:
     """Return the event of the guarantee's ideal noise; `ValueError` if there is none."""
     if not guarantee.private:
         return nonprivate_event()
@@ -72,7 +78,7 @@ def event_of(guarantee: Terms) -> Any:
     raise ValueError("no dp_accounting event describes this guarantee; use delta_at, epsilon_at")
 
 
-def loss_of_event(event: Any) -> Loss:
+def event_loss(event: Any) -> Loss:
     """Return the loss of an event, its sensitivity being 1.
 
     Raises
@@ -100,7 +106,7 @@ def _parts(event: Any, count: int) -> Iterator[Loss]:
         for part in event.events:
             yield from _parts(part, count)
     elif not isinstance(event, dpa.NoOpDpEvent):
-        one = known(_single(event, dpa))
+        one = with_gaussian(_single(event, dpa))
         yield one if count == 1 else Repeated(one, count)
 
 

@@ -143,12 +143,12 @@ def explain(
                 "",
                 tuple(_meaning(record)),
             ),
-            ("What is not protected", "", tuple(_not_protected(g, record))),
+            ("What is not protected", "", tuple(_gaps(g, record))),
         ]
         if g.numerics is not None:
             sections.append(("How it is computed", _COMPUTED[g.numerics], ()))
         sections += [("Conditions", "", g.derived)] if g.derived else []
-        sections.append(("Stated by the issuer, not checked", "", tuple(_said(g))))
+        sections.append(("Stated by the issuer, not checked", "", tuple(_issuer_items(g))))
         proof = "For the numbers above: docs/privacy/explanations.md"
         sections.append(("Proof", proof, ()))
         review = tuple(f"{page}: {who}" for page, who in record["review"].items())
@@ -162,17 +162,17 @@ def explain(
     return "\n".join(lines)
 
 
-def _said(g: Terms) -> Iterator[str]:
+def _issuer_items(g: Terms) -> Iterator[str]:
     """Yield what only the issuer says, an item each."""
     for name, value in issuer_says(g).items():
         if isinstance(value, dict):
-            yield f"{name}: " + "; ".join(f"{key}: {_plain(v)}" for key, v in value.items())
+            yield f"{name}: " + "; ".join(f"{key}: {_show(v)}" for key, v in value.items())
         elif name == "further conditions":
             yield from (f"condition: {text}" for text in value)
         elif isinstance(value, list):
             yield f"{name}: epsilon = {value[0]:.6g}, delta = {value[1]:.6g}"
         else:
-            yield f"{name}: {_plain(value)}"
+            yield f"{name}: {_show(value)}"
 
 
 def _meaning(record: dict[str, Any]) -> Iterator[str]:
@@ -198,7 +198,7 @@ def _meaning(record: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _not_protected(guarantee: Terms, record: dict[str, Any]) -> Iterator[str]:
+def _gaps(guarantee: Terms, record: dict[str, Any]) -> Iterator[str]:
     def number(value: float | str) -> str:
         return "nothing known" if isinstance(value, str) else f"{value:.4g}"
 
@@ -335,11 +335,11 @@ def _utility(guarantee: Terms) -> list[str]:
             )
     if details:
         lines.append("  Details:")
-        lines += [f"    {name}: {_plain(value)}" for name, value in details.items()]
+        lines += [f"    {name}: {_show(value)}" for name, value in details.items()]
     return lines
 
 
-def _plain(value: float | str | None) -> str:
+def _show(value: float | str | None) -> str:
     if value is None:
         return "none"
     return value if isinstance(value, str) else f"{value:.6g}"

@@ -84,7 +84,7 @@ class Guarantee(Terms):
     """
 
     verify = _certificate.verify
-    to_dict = _certificate.written
+    to_dict = _certificate.to_record
     __repr__ = explanation.one_line
     __str__ = explanation.statement
 
@@ -95,7 +95,7 @@ class Guarantee(Terms):
         It describes the ideal noise; `truncation_mass` must be added. Raises ``ValueError`` if the
         package has no event for the guarantee, for example one with random bits.
         """
-        return events.event_of(self)
+        return events.make_event(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TypeVar
 from dpoco import _literals as literals
 from dpoco._html import as_html
 from dpoco._validation import choice, real_float
+from dpoco.accounting import _conditions as say
 from dpoco.accounting._certificate import contradicts_itself
 from dpoco.accounting._ledger_sums import (
     CURRENCIES,
@@ -32,23 +33,13 @@ from dpoco.accounting._ledger_sums import (
     Exact,
     Filter,
     Spent,
-    filter_of,
     fixed_epsilon,
     largest_fitting,
+    make_filter,
 )
 from dpoco.accounting._records import check_types, of_json, of_version_1, read_record
-from dpoco.accounting._words import (
-    CHARGED_BEFORE,
-    CHARGES_FIXED,
-    CHARGES_REACT,
-    DOUBLED,
-    INDEPENDENT,
-    ONE_UNIT_EACH,
-    PROMISED,
-    UNSEEN,
-)
 from dpoco.accounting.budget import Budget
-from dpoco.accounting.events import loss_of_event
+from dpoco.accounting.events import event_loss
 from dpoco.accounting.explanation import neighbours
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.accounting.guarantee import Guarantee
@@ -423,7 +414,7 @@ class Ledger:
     def guarantee(self) -> Guarantee:
         """The guarantee of all charges; for an adaptive ledger also of all future ones."""
         with self._reading():
-            return self._stated(self._unit or _UNIT)
+            return self._sum_up(self._unit or _UNIT)
 
     def report(self) -> str:
         """Return what was charged and what is left, in several lines."""
@@ -536,11 +527,11 @@ class Ledger:
         if isinstance(item, Guarantee):
             if contradicts_itself(item):  # once stored, it would not be read again
                 raise ValueError("the guarantee's epsilon and its parameters contradict each other")
-            return self._admitted(self._entry(label, item, same_unit), share)
+            return self._admit(self._entry(label, item, same_unit), share)
         words = unit if unit is not None else self._unit or _UNIT
-        cost = Cost(loss_of_event(item))
-        entry = self._converted(label, change, self._view, words, same_unit, None, cost)
-        return self._admitted(entry, share)
+        cost = Cost(event_loss(item))
+        entry = self._convert(label, change, self._view, words, same_unit, None, cost)
+        return self._admit(entry, share)
 
     def _entry(self, label: str, g: Guarantee, same_unit: bool) -> Entry:
         """Return the entry of a guarantee, which is not paid yet."""
@@ -548,9 +539,9 @@ class Ledger:
         if g.delta == 0.0 and g.loss.mass == 0.0:
             known = (*known, Pure(g.epsilon))
         cost = Cost(with_tails(least(*known), g.loss.mass), g.epsilon, g.delta)
-        return self._converted(label, g.change, g.view, g.unit, same_unit, g, cost)
+        return self._convert(label, g.change, g.view, g.unit, same_unit, g, cost)
 
-    def _converted(
+    def _convert(
         self, label: str, change: str, view: str, unit: str, same_unit: bool,
         guarantee: Guarantee | None, charged: Cost,
     ) -> Entry:  # fmt: skip
@@ -570,27 +561,27 @@ class Ledger:
                 f"{self._view!r}: make the ledger with view={view!r}, which protects less"
             )
         if view != self._view:
-            conditions.append(f"What {view} cannot tell, {self._view} cannot tell.")
+            conditions.append(say.VIEW_COVERS.format(more=view, fewer=self._view))
         if self._change == "replace" and change == "zero_out":
             cost = cost.doubled()
-            conditions.append(DOUBLED)
+            conditions.append(say.DOUBLED)
         elif self._change == "zero_out" and change == "replace":
             if view == "server":
                 raise ValueError(
                     "a guarantee with view 'server' does not cover whether a user reports: "
                     "make the ledger with relation='replace'"
                 )
-            conditions.append("The learner treats an empty round as a zero record.")
+            conditions.append(say.EMPTY_IS_ZERO)
         condition = "; ".join(conditions)
         return Entry(label, change, view, unit, same_unit, guarantee, charged, cost, condition)
 
-    def _admitted(self, entry: Entry, share: float = 1.0) -> tuple[Entry, str]:
+    def _admit(self, entry: Entry, share: float = 1.0) -> tuple[Entry, str]:
         """Return a charge with its price, and the currency that it is entered in, or raise."""
         if entry.guarantee is not None and not entry.guarantee.private:
             raise BudgetExceeded(f"{entry.label!r} promises no privacy at all")
         try:
             if self._adaptive:
-                return self._priced(entry, share)
+                return self._choose_currency(entry, share)
             self._check_plan(entry, share)
             return entry, self._currency
         except BudgetExceeded as refusal:
@@ -598,7 +589,7 @@ class Ledger:
                 raise
             raise BudgetExceeded(f"{refusal}. {entry.condition}") from None
 
-    def _priced(self, entry: Entry, share: float) -> tuple[Entry, str]:
+    def _choose_currency(self, entry: Entry, share: float) -> tuple[Entry, str]:
         """Return the charge in the currency of which it takes the smallest share."""
         open_ = self._currency == "auto"
         found: list[tuple[float, str, Spent, str]] = []
@@ -668,14 +659,14 @@ class Ledger:
         Neighbours(body["change"], body["view"])  # raises for what is none
         if body["guarantee"] is None:
             cost = Cost.from_dict(body["cost"])
-            entry = self._converted(**own, guarantee=None, charged=cost)
+            entry = self._convert(**own, guarantee=None, charged=cost)
         else:
             guarantee = Guarantee.from_dict(body["guarantee"])
             if any(getattr(guarantee, name) != own[name] for name in ("change", "view", "unit")):
                 raise StateError("malformed ledger entry")
             entry = self._entry(own["label"], guarantee, own["same_unit"])
         if not self._adaptive or self._currency == "auto":
-            self._enter(*self._admitted(entry))
+            self._enter(*self._admit(entry))
             return
         rule = self._filter(self._currency)
         price = rule.prices(entry.cost)[way]
@@ -688,7 +679,7 @@ class Ledger:
     # -- sums over charges -------------------------------------------------------------------------
 
     def _filter(self, currency: str) -> Filter:
-        return filter_of(currency, self._budget, self._side_share)
+        return make_filter(currency, self._budget, self._side_share)
 
     def _total(self, more: Spent | None = None) -> Spent:
         """Return the sums over all entries, and over `more`."""
@@ -706,18 +697,18 @@ class Ledger:
 
     # -- what is said of them ----------------------------------------------------------------------
 
-    def _stated(self, unit: str) -> Guarantee:
+    def _sum_up(self, unit: str) -> Guarantee:
         entries = self._entries
         guarantees = [(entry.label, entry.guarantee) for entry in entries if entry.guarantee]
         labels = ", ".join(entry.label for entry in entries) or "nothing yet"
         conditions = [
-            CHARGES_REACT if self._adaptive else CHARGES_FIXED,
-            CHARGED_BEFORE,
-            INDEPENDENT,
-            ONE_UNIT_EACH,
+            say.CHARGES_REACT if self._adaptive else say.CHARGES_FIXED,
+            say.CHARGED_BEFORE,
+            say.INDEPENDENT,
+            say.ONE_UNIT_EACH,
             *dict.fromkeys(entry.condition for entry in entries if entry.condition),
-            *[f"{PROMISED}all charges are about {unit}."] * any(e.same_unit for e in entries),
-            *[UNSEEN] * (self._view == "others"),
+            *[say.promise(f"all charges are about {unit}")] * any(e.same_unit for e in entries),
+            *[say.UNSEEN] * (self._view == "others"),
             *dict.fromkeys(f"{label}: {text}" for label, g in guarantees for text in g.conditions),
         ]
         return Guarantee(

@@ -20,11 +20,22 @@ from typing import Any
 from dpoco._validation import choice, positive_float, positive_int
 from dpoco.accounting import continual_sum
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.continual_sum import Method
+from dpoco.accounting.forgetting import (
+    Forgetting,
+    batch_lengths,
+    check_options,
+    damp,
+    growth_of_batches,
+    kept_share,
+    memory_rounds,
+    plan_batch,
+    plan_candidates,
+)
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import clipped, record_length, second_moments
 from dpoco.accounting.noisy_ftrl_regret import (
-    GROWTH,
     STATISTICS,
     NoisyFTRLParameters,
     Ridge,
@@ -48,6 +59,7 @@ from dpoco.accounting.statement import state, stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
+from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
@@ -67,6 +79,8 @@ def calibrate(
     sum_method: str | None = None,
     step_size: float | str | None = None,
     batch: int | None = None,
+    half_life: float | str | None = None,
+    ridge: float | str | None = None,
     relation: str = "replace",
     numerics: str = DEFAULT_NUMERICS,
     participation: Returning | None = None,
@@ -91,6 +105,8 @@ def calibrate(
         `dpoco.oco.NoisyFTRL`. Quadratic statistics have none.
     batch : int, optional
         Rounds per decision, by default 1; with quadratic statistics of the first one, see there.
+    half_life, ridge : float or "auto", optional
+        Of quadratic statistics: see `dpoco.oco.NoisyFTRL`.
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     numerics : {"auto", "float", "lattice"}
@@ -118,14 +134,36 @@ def calibrate(
         choice("step_size", step_size, STEPS)
     near, best = people_of(relation, participation, n, budget), None
     summand = _summand(domain, loss, scale)
-    if batch is None:
+    forgets = half_life is not None or ridge is not None
+    growth = None if scale is None else "quarter"
+    methods: tuple[Method, ...] | None = None
+    if forgets:
+        half_life, ridge = check_options(half_life, ridge, statistics, sum_method)
+        growth = growth_of_batches(half_life, n)
+        memory = memory_rounds(half_life, horizon)
+        if batch is None:
+            hidden = _hidden_rounds(domain, loss, summand, near, budget)
+            batch = plan_batch(hidden, memory, horizon, growth)
+    elif batch is None:
         batch = 1 if scale is None else _first_batch(domain, loss, summand, near, horizon, budget)
-    pushes = updates(statistics, positive_int("batch", batch, maximum=n), n)
-    if scale is not None and sum_method in (None, "auto"):
+    pushes = updates(growth, positive_int("batch", batch, maximum=n), n)
+    if forgets:
+        last = batch_lengths(batch, growth, pushes)[-1]
+        if isinstance(half_life, float) and last > half_life:
+            raise ValueError(
+                f"batches of {last:.0f} rounds are longer than half_life={half_life:g}: take a "
+                "longer half-life or a smaller batch"
+            )
+        sum_method = "blt"
+        plain_method = continual_sum.planned("blt", pushes, near, batch)
+        factor = continual_sum.factorisation(plain_method, pushes)
+        assert isinstance(factor, Buffered)
+        methods = (damp(factor, float(kept_share(memory, last))),)
+    elif scale is not None and sum_method in (None, "auto"):
         sum_method = "toeplitz"  # there are few sums
     known = None if horizon is None else pushes
-    for method in candidate_methods(sum_method, known, budget, near, batch):
-        plain = sum_of(summand, method, pushes, near, batch=batch, growth=GROWTH[statistics])
+    for method in methods or candidate_methods(sum_method, known, budget, near, batch):
+        plain = sum_of(summand, method, pushes, near, batch=batch, growth=growth)
         noise = planned_noise(plain, near, budget=budget, numerics=numerics)
         schedule = {"horizon": n, "batch": batch, "noise_scale": noise["noise_scale"]}
         run = run_of(domain, loss, _slope(domain, loss), method=method, **schedule)
@@ -133,7 +171,7 @@ def calibrate(
         if scale is None:
             fixed = step_size is not None and not isinstance(step_size, str)
             eta = positive_float("step_size", step_size) if fixed else run.best_step()
-        regret = proved(domain, loss, run, scale, eta)
+        regret = proved(domain, loss, run, scale, eta, forgets)
         # The first candidate is the default; another must be clearly better.
         if best is None or regret.total < 0.99 * best[-1].total:
             best = noise, run, eta, regret
@@ -155,7 +193,34 @@ def calibrate(
         regret_bound=regret.total,
         regret_terms=regret.terms,
         regret_scope=regret.scope,
+        half_life=half_life,
+        ridge=ridge,
         **noise,
+    )
+
+
+def _hidden_rounds(domain: Domain, loss: Any, summand: Any, near: Neighbours, budget: Any) -> float:
+    """Return about how many rounds weigh as much as the noise of one release of a damped sum."""
+    if budget is None:
+        return 0.0
+    noise: float = 1.75 * summand.movement(near) / gaussian_mu(budget.epsilon, budget.delta)
+    d, length = domain.dimension, record_length(domain, loss)
+    return float(math.sqrt(2.0 * d) * noise * d / length**2)
+
+
+def read_candidates(domain: Domain, loss: Any, plan: NoisyFTRLParameters) -> Forgetting:
+    """Return the candidates of a plan with a half-life, and the law of their noise."""
+    total = mechanism_of(domain, loss, plan)
+    assert isinstance(total.factorisation, Buffered)
+    return plan_candidates(
+        total.factorisation,
+        total.scale,
+        half_life=plan.half_life,
+        ridge=plan.ridge,
+        lengths=batch_lengths(total.batch, total.growth, total.pushes),
+        horizon=None if plan.horizon == continual_sum.UNBOUNDED_HORIZON else plan.horizon,
+        dimension=domain.dimension,
+        length=record_length(domain, loss),
     )
 
 
@@ -232,7 +297,7 @@ def mechanism_of(domain: Domain, loss: Loss, parameters: NoisyFTRLParameters) ->
     """
     p = parameters
     summand = _summand(domain, loss, p.vector_scale)
-    return released_sum(p, summand, p.pushes, batch=p.batch, growth=GROWTH[p.statistics])
+    return released_sum(p, summand, p.pushes, batch=p.batch, growth=p.growth)
 
 
 def _summand(

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum import GROWING, Method, name_of
+from dpoco.accounting.forgetting import growth_of_batches
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.parameters import at_least, one_of
@@ -56,7 +57,6 @@ SCOPES_IN_WORDS = {
         "the domain; of others nothing is claimed but G D T"
     ),
 }
-GROWTH = {"gradient": None, "quadratic": "quarter"}  # of batches
 _DEPTH, _POINTS = 1e-4, 4001  # steps from this part of the largest candidate, 0.23 % apart
 
 
@@ -126,10 +126,15 @@ class NoisyFTRLParameters(LeaderParameters):
         Streams it holds for: fixed in advance, any, or records of one law.
     numerics : {"float", "lattice"}
         Arithmetic of the sum: doubles, or exact integers.
+    half_life : float, "auto" or None
+        Rounds after which a record of quadratic statistics counts half; None: never.
+    ridge : float, "auto" or None
+        Ridge in spectral edges of the noise, for learners with a half-life; None is 1.
     """
 
     kind: ClassVar[str] = "dpoco.noisy_ftrl_parameters"
     version: ClassVar[int] = 2
+    unsaid: ClassVar[tuple[str, ...]] = ("rates", "half_life", "ridge")
 
     statistics: str = one_of(*STATISTICS)
     sum_method: str = one_of(*continual_sum.METHODS)
@@ -139,17 +144,35 @@ class NoisyFTRLParameters(LeaderParameters):
     regret_terms: dict[str, float]
     regret_scope: str = one_of(*SCOPES_IN_WORDS)
     numerics: str = one_of(*NUMERICS, default="float")
+    half_life: float | str | None = one_of("auto", default=None)
+    ridge: float | str | None = one_of("auto", default=None)
 
     def __post_init__(self) -> None:
         """Check that the fields fit each other, too."""
         super().__post_init__()
         quadratic = self.statistics == "quadratic"
+        if not quadratic and (self.half_life is not None or self.ridge is not None):
+            raise ValueError("half_life and ridge belong to the quadratic statistics only")
         if (self.vector_scale is not None) != quadratic:
             raise ValueError("vector_scale belongs to the quadratic statistics, and to them only")
         if (self.step_size is None) != quadratic:
             raise ValueError("step_size belongs to the gradient statistics, and to them only")
-        if self.pushes != updates(self.statistics, self.batch, self.horizon):
+        if self.pushes != updates(self.growth, self.batch, self.horizon):
             raise ValueError("pushes must be the updates of so many rounds in such batches")
+
+    @property
+    def forgets(self) -> bool:
+        """Whether decisions are made of damped sums."""
+        return self.half_life is not None or self.ridge is not None
+
+    @property
+    def growth(self) -> str | None:
+        """How batches grow."""
+        if self.statistics == "gradient":
+            return None
+        if not self.forgets:
+            return "quarter"
+        return growth_of_batches(self.half_life, self.horizon)
 
     @property
     def predicted_error(self) -> float:
@@ -328,7 +351,7 @@ class Run:
             smoothness = loss.curvature_bound(margin) * (slope / steepest) ** 2
             seen, chi = 1.0, math.sqrt(2.0 / math.pi)
         else:
-            # |v|_p^2 <= d^(2/p - 1) |v|_2^2 for p < 2.
+            # ||v||_p^2 <= d^(2/p - 1) ||v||_2^2 for p < 2.
             wider = domain.dimension ** max(0.0, 2.0 / domain.p - 1.0)
             smoothness, seen, chi = float(loss.smoothness(domain)) * wider, float(n), math.sqrt(n)
         eta = largest * np.geomspace(_DEPTH, 1.0, _POINTS)
@@ -358,11 +381,10 @@ def run_of(domain: Domain, loss: Any, lipschitz: float, **schedule: Any) -> Run:
     )
 
 
-def updates(statistics: str, batch: int, horizon: int) -> int:
+def updates(growth: str | None, batch: int, horizon: int) -> int:
     """Return how many sums are released, at least 1."""
-    growth = GROWTH[statistics]
     if growth is None:
-        return horizon // batch
+        return max(1, horizon // batch)
     begun = itertools.takewhile(lambda start: start < horizon, batch_starts(batch, growth))
     return max(1, sum(1 for _ in begun) - 1)
 
@@ -372,8 +394,8 @@ class Ridge:
     """Regression on released quadratic statistics: min x'M+ x - 2 b'x + r_k ||x - c||^2.
 
     Claim: let records be independent, of one law with E xx' >= h I, and let its best coefficients
-    lie in the domain. With s the largest noise of a coordinate of K sums, |x|_2 <= B,
-    |label| <= Y, losses w (x'theta - y)^2, R the largest |theta|_2 and |theta - c|_2,
+    lie in the domain. With s the largest noise of a coordinate of K sums, ||x||_2 <= B,
+    |label| <= Y, losses w (x'theta - y)^2, R the largest ||theta||_2 and ||theta - c||_2,
     v = B (Y + B R), L = sqrt(2 ln(4 K T)),
     t0 = (5/4) max(5 m, (4/h) L s, (8 B^2/h) ln(2 d K T)):
     E Reg <= G D (t0 + 2)
@@ -399,7 +421,7 @@ class Ridge:
     def _edges(self) -> NDArray[np.float64]:
         """The spectral edges of the noise in the matrices, sqrt(2d) times that of a coordinate."""
         run = self.run
-        pushes = updates("quadratic", run.batch, run.horizon)
+        pushes = updates("quarter", run.batch, run.horizon)
         rows = continual_sum.row_norm(run.method, np.arange(1, pushes + 1), pushes)
         return np.asarray(math.sqrt(2.0 * run.coordinates) * run.noise_scale * rows)
 
@@ -452,8 +474,12 @@ def played(domain: Domain, loss: Any, parameters: NoisyFTRLParameters, lipschitz
     return run_of(domain, loss, lipschitz, method=p.correlation, **schedule)
 
 
-def proved(domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any) -> RegretBound:
+def proved(
+    domain: Domain, loss: Any, run: Run, scale: float | None, eta: Any, forgets: bool
+) -> RegretBound:
     """Return the least bound of a run with this step size, or of quadratic statistics."""
+    if forgets:
+        return RegretBound.of({"trivial": run.lipschitz * run.diameter * run.horizon}, "adaptive")
     return run.regret(eta) if scale is None else Ridge(run, domain, loss, scale).regret()
 
 
@@ -463,7 +489,7 @@ def regret_said(
     """Return what a guarantee says of the regret of any parameters: two of its fields."""
     p = parameters
     run = played(domain, loss, p, lipschitz)
-    regret = proved(domain, loss, run, p.vector_scale, p.step_size)
+    regret = proved(domain, loss, run, p.vector_scale, p.step_size, p.forgets)
     still, learned = p.lipschitz * p.radius, ""
     if isinstance(loss, GlmLoss) and loss.reported != loss:
         learned = ", of the loss with bounded slopes, not of the logistic loss"

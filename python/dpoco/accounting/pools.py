@@ -24,15 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting._words import (
-    EACH_PERSON,
-    INDEPENDENT,
-    PER_ROUND,
-    PROMISED,
-    RULE,
-    TIMES,
-    UNSEEN,
-)
+from dpoco.accounting import _conditions as say
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import UNKNOWN, group, least, with_tails
@@ -119,10 +111,10 @@ def pool_guarantee(
     if not one.private:
         return one
     # A learner's rule may be enforced, which its conditions say; the caller's never is.
-    promised = PROMISED if one.person is None else ""
+    promised = say.PROMISED if one.person is None else ""
     one, ideal, (m, b) = _of_person(one, m, b) if user else (one, _ideal(one), (1, 1))
     # The pool says how often and when people come.
-    theirs = (EACH_PERSON, RULE, TIMES, PER_ROUND) if user else (TIMES,)
+    theirs = (say.EACH_PERSON, say.RULE, say.TIMES, say.PER_ROUND) if user else (say.TIMES,)
     changed: dict[str, Any] = {
         "mechanism": f"{one.mechanism}, by each of at most {keys} learners, one a key",
         "conditions": (
@@ -186,8 +178,7 @@ def _of_hidden_noise(
         # The statement at which the deltas of all learners add up to that of one.
         epsilon = one.epsilon_at(one.delta / keys * (1.0 - 1e-14))
         if math.isfinite(epsilon):
-            reacts = "One learner's guarantee holds for a round that its own releases decide."
-            changed["conditions"] = (reacts, *changed["conditions"])
+            changed["conditions"] = (say.ONE_LEARNER_REACTS, *changed["conditions"])
             found.append(replace(one, **changed, epsilon=epsilon, loss=UNKNOWN))
     if not found:
         raise CalibrationError(_too_little(keys, one.delta))
@@ -229,24 +220,23 @@ def _conditions(
 ) -> tuple[str, ...]:
     """Return the pool's own conditions; `promised` is None where one record is protected."""
     m, b, c = rule
-    data = ["One record under one key changes, and all other records of the same person stay."]
+    data = [say.ONE_KEY]
     if promised is not None:
         records = f"{m} record{'s' * (m > 1)} under one key"
         apart = f", any two at least {b} rounds of its learner apart" if m > 1 and b > 1 else ""
         often = f"one person has at most {records}{apart}."
-        data = [promised + (often if promised else often.capitalize()), RULE]
+        data = [promised + (often if promised else often.capitalize()), say.RULE]
         if c < keys:  # which the pool does not count
-            data.append(f"{PROMISED}one person has records under at most {c} key{'s' * (c > 1)}.")
+            data.append(say.promise(say.FEW_KEYS.format(keys=f"{c} key{'s' * (c > 1)}")))
     where = "key and round" if m * c == 1 else "keys and rounds"
     who = "the changed record" if promised is None else "a person's records"
     return (
-        f"The pool has at most {keys} keys.",
-        "The keys, and how many records each of them gets and when, are public: the learners "
-        "protect only what the records hold.",
+        say.MOST_KEYS.format(keys=keys),
+        say.KEYS_PUBLIC,
         *data,
-        f"The {where} of {who} may depend on releases."
+        say.KEYS_REACT.format(where=where, who=who)
         if adaptive
-        else f"{PROMISED}the {where} of {who} do not depend on releases.",
-        INDEPENDENT,
-        *((UNSEEN,) if one.view == "others" else ()),
+        else say.promise(say.KEYS_FIXED.format(where=where, who=who)),
+        say.INDEPENDENT,
+        *((say.UNSEEN,) if one.view == "others" else ()),
     )

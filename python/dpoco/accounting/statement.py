@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.accounting._words import PROMISED, REGRET_SCOPES, UNPROVED
+from dpoco.accounting._conditions import CLIPPED_LOSSES, DELAYED
+from dpoco.accounting._words import REGRET_SCOPES, UNPROVED
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret, without_regret
@@ -21,9 +22,8 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["check_claim", "check_experts", "delayed", "expert_guarantee", "expert_mechanism",
-           "promised", "state", "stated_delta"]  # fmt: skip
+           "state", "stated_delta"]  # fmt: skip
 
-CLIPPED_LOSSES = "The program clips losses to their declared range."
 _LATE = "no bound is proved, because the proofs are for feedback that comes at once"
 
 
@@ -36,11 +36,6 @@ def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
         return budget.delta
     rounds = LARGEST_HORIZON if horizon is None else horizon
     return 1.0 / (10.0 * rounds) if budget is None else float(budget)
-
-
-def promised(clause: str) -> str:
-    """Return the condition that somebody keeps what nothing enforces."""
-    return f"{PROMISED}{clause}."
 
 
 def check_experts(experts: int, parameters: Any) -> None:
@@ -135,11 +130,7 @@ def delayed(immediate: Guarantee, seen: str = "released decisions") -> Guarantee
         The same privacy under one more condition; without a bound on regret, which is proved for
         feedback that comes at once.
     """
-    late = (
-        "Feedback is delayed: a record counts in the round in which its feedback arrives, and "
-        "which feedback arrives, when and in which order depends on the data through "
-        f"{seen} only."
-    )
+    late = DELAYED.format(seen=seen)
     details = without_regret(immediate.details)
     if immediate.regret_bound is not None or UNPROVED in immediate.details:
         details[UNPROVED] = immediate.details.get(UNPROVED, _LATE)

@@ -26,7 +26,7 @@ def refuse(names: Collection[str]) -> None:
     raise TypeError(f"unexpected argument {name!r}")
 
 
-def stated_budget(arguments: Mapping[str, Any]) -> Budget | None:
+def read_budget(arguments: Mapping[str, Any]) -> Budget | None:
     """Return the budget of an estimator's arguments: `budget`, or `epsilon` and `delta`."""
     budget, numbers = arguments["budget"], {name: arguments[name] for name in ("epsilon", "delta")}
     missing = [name for name, value in numbers.items() if value is None]
@@ -71,7 +71,7 @@ def own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in ("self", "__class__")}
 
 
-def changed_argument(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+def find_changed_argument(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     """Return the name of an argument that has another value now, or None."""
     return next((name for name in after if not _is_same(before[name], after[name])), None)
 
@@ -88,12 +88,12 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other)) if isinstance(one, np.ndarray) else bool(one == other)
 
 
-def seeded_source(seed: Any) -> Source | None:
+def make_source(seed: Any) -> Source | None:
     """Return a reproducible source, which voids the guarantee, or None for real noise."""
     return None if seed is None else Source.seeded(seed)
 
 
-def further_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
+def check_options(options: Mapping[str, Any] | None, own: frozenset[str]) -> dict[str, Any]:
     """Return further arguments of a learner; `ValueError` for those the adapter sets itself."""
     if own & set(options or {}):
         raise ValueError(f"options must not contain any of {sorted(own)}")

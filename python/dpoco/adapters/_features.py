@@ -38,7 +38,7 @@ def public_scaling(ranges: Any) -> PublicScaling:
     return PublicScaling(pairs[..., 0], pairs[..., 1], intercept=False)
 
 
-def scaled(scaling: PublicScaling, norm: literals.Norm, rows: FloatArray) -> FloatArray:
+def scale_rows(scaling: PublicScaling, norm: literals.Norm, rows: FloatArray) -> FloatArray:
     """Return rows of declared ranges, shape (n, d), scaled into the ball of radius 1 of a norm."""
     long = math.sqrt(rows.shape[1]) if choice("norm", norm, ("l2", "max")) == "l2" else 1.0
     return scaling.apply(rows) / long
@@ -186,12 +186,12 @@ class LabelMap:
     """
 
     def __init__(self, classes: Sequence[Any]) -> None:
-        if isinstance(classes, (str, bytes)) or len(classes) < 2 or _repeats(classes):
+        if isinstance(classes, (str, bytes)) or len(classes) < 2 or _has_duplicates(classes):
             raise ValueError("classes must be two different labels, or more")
         if any(map(is_missing, classes)):
             raise ValueError("None, NaN and similar values are missing labels, not classes")
         self._classes = tuple(classes)
-        self._kinds = {_kind(label) for label in classes}
+        self._kinds = {_label_kind(label) for label in classes}
         if self._kinds <= {"a bool", "a number"} and all(label in (0, 1) for label in classes):
             self._kinds = {"a bool", "a number"}
         elif len(self._kinds) > 1:
@@ -201,9 +201,9 @@ class LabelMap:
         """Return 0 for the first class, 1 for the second, ..., NaN for others; check the type."""
         if is_missing(label):
             return math.nan
-        if _kind(label) not in self._kinds:
+        if _label_kind(label) not in self._kinds:
             expected = " or ".join(sorted(self._kinds))
-            raise TypeError(f"a label must be {expected}, as classes are; got {_kind(label)}")
+            raise TypeError(f"a label must be {expected}, as classes are; got {_label_kind(label)}")
         places = (place for place, known in enumerate(self._classes) if label == known)
         return float(next(places, math.nan))
 
@@ -224,11 +224,11 @@ def _records(table: Any) -> Iterable[Mapping[Any, Any]]:
     return (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(False))
 
 
-def _repeats(labels: Sequence[Any]) -> bool:
+def _has_duplicates(labels: Sequence[Any]) -> bool:
     return any(one == other for one, other in combinations(labels, 2))
 
 
-def _kind(label: Any) -> str:
+def _label_kind(label: Any) -> str:
     if isinstance(label, (bool, np.bool_)):
         return "a bool"
     if isinstance(label, (numbers.Real, Decimal)):

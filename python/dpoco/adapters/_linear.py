@@ -18,7 +18,7 @@ from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
-from dpoco.adapters._arguments import further_options, seeded_source, stated_budget
+from dpoco.adapters._arguments import check_options, make_source, read_budget
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import LEARNERS, learner_of
@@ -137,11 +137,11 @@ class LinearProblem:
         participation: Participation | None = None,
     ) -> RecordLearner:
         """Return an unstarted learner; records over the bounds are always clipped, silently."""
-        problem, more = (self.domain(), self.family()), further_options(options, _OWN)
+        problem, more = (self.domain(), self.family()), check_options(options, _OWN)
         covered: dict[str, Any] = {
             "horizon": horizon, "budget": budget, "participation": participation,
         }  # fmt: skip
-        source = seeded_source(seed)
+        source = make_source(seed)
         learner: RecordLearner
         if self.learner == _AUTO:
             if more:
@@ -230,7 +230,7 @@ def probabilities(margins: FloatArray) -> FloatArray:
     return np.asarray(own / own.sum(axis=1, keepdims=True))
 
 
-def likeliest(margins: FloatArray) -> NDArray[np.intp]:
+def most_probable(margins: FloatArray) -> NDArray[np.intp]:
     """Return the place of the most probable class, the first one on a tie, shape (n,)."""
     return np.argmax(margins, axis=1) if margins.shape[1] > 1 else (margins[:, 0] > 0.0) + 0
 
@@ -290,7 +290,7 @@ class LinearModel:
     def of(cls, arguments: Mapping[str, Any], dimension: int, learner: Any = None) -> LinearModel:
         """Return the model an estimator's arguments state; of loaded learners as `bind` does."""
         problem = LinearProblem.of(arguments, dimension)
-        terms = {name: arguments[name] for name in _TERMS} | {"budget": stated_budget(arguments)}
+        terms = {name: arguments[name] for name in _TERMS} | {"budget": read_budget(arguments)}
         if learner is None:
             return cls(problem, terms)
         model = cls.__new__(cls)

@@ -136,7 +136,7 @@ def _folds(frame: FrameType) -> int | None:
         return None
     try:
         return int(names["cv"].get_n_splits(names["X"], names["y"], names.get("groups")))
-    except Exception:  # of a splitter of somebody's own
+    except Exception:  # of the caller's own splitter
         return None
 
 

@@ -32,15 +32,15 @@ from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._arguments import (
     callers,
-    changed_argument,
-    further_options,
+    check_options,
+    find_changed_argument,
+    make_source,
     own_arguments,
     refuse,
-    seeded_source,
     warn_of_learning,
 )
-from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scaled
-from dpoco.adapters._linear import LinearModel, likeliest, probabilities
+from dpoco.adapters._features import FeatureMap, LabelMap, public_scaling, scale_rows
+from dpoco.adapters._linear import LinearModel, most_probable, probabilities
 from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import learner_named
@@ -53,13 +53,13 @@ __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",
 _SILENT = (base.Transformer.learn_one, base.SupervisedTransformer.learn_one)
 
 
-def _learning(steps: Iterable[Any]) -> Iterator[Any]:
+def _steps_that_learn(steps: Iterable[Any]) -> Iterator[Any]:
     """Yield the transformers of a pipeline's steps that have something to learn."""
     for step in steps:
         if isinstance(step, (compose.TransformerUnion, compose.TransformerProduct)):
-            yield from _learning(step.transformers.values())
+            yield from _steps_that_learn(step.transformers.values())
         elif isinstance(step, compose.Pipeline):
-            yield from _learning(step.steps.values())
+            yield from _steps_that_learn(step.steps.values())
         elif isinstance(step, (preprocessing.OneHotEncoder, preprocessing.OrdinalEncoder)):
             if getattr(step, "categories", None) is None:
                 yield step
@@ -102,7 +102,7 @@ class PublicScaler(base.MiniBatchTransformer):
         self._scaled([{}])
 
     def _scaled(self, records: Any) -> FloatArray:
-        return scaled(self._scaling, self.norm, self._features.rows(records))
+        return scale_rows(self._scaling, self.norm, self._features.rows(records))
 
     def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the record with its named features scaled."""
@@ -223,7 +223,7 @@ class _LinearEstimator:
     def _look(self) -> None:
         """Raise if a parameter was changed; warn, once, of a pipeline's other steps that learn."""
         own = {name: vars(self)[name] for name in self._made_with}
-        name = changed_argument(self._made_with, own)
+        name = find_changed_argument(self._made_with, own)
         if name is not None:
             raise ValueError(
                 f"{name} was changed after the start, and the learner keeps the old one: make "
@@ -232,7 +232,7 @@ class _LinearEstimator:
         if not self._has_looked:
             self._has_looked = True
             steps = (list(each.steps.values())[:-1] for each in callers(compose.Pipeline))
-            warn_of_learning(each for own in steps for each in _learning(own))
+            warn_of_learning(each for own in steps for each in _steps_that_learn(own))
 
     def bind(self, learner: Any) -> None:
         """Continue with learners that `dpoco.load` has restored.
@@ -407,7 +407,7 @@ class PrivateClassifier(_LinearEstimator, base.MiniBatchClassifier):
         return dict(zip(self.classes, probabilities(self._margins(x))[0].tolist(), strict=True))
 
     def _predicted(self, margins: FloatArray) -> list[Any]:
-        return [self.classes[place] for place in likeliest(margins)]
+        return [self.classes[place] for place in most_probable(margins)]
 
     def predict_proba_many(self, X: Any) -> Any:
         """Return a DataFrame with the probabilities of all labels for each row."""
@@ -619,8 +619,8 @@ class _BanditPolicy(_Policy):
         """Return the learner's arguments that all bandits have."""
         given = self._made_with
         return {
-            **further_options(given["options"], _BANDIT_OWN), "horizon": given["horizon"],
-            "budget": given["budget"], "source": seeded_source(given["seed"]),
+            **check_options(given["options"], _BANDIT_OWN), "horizon": given["horizon"],
+            "budget": given["budget"], "source": make_source(given["seed"]),
             "context_bound": context_bound, "reward_bound": given["reward_bound"],
         }  # fmt: skip
 
@@ -717,7 +717,7 @@ class PrivateExperts(_Policy, bandit.base.Policy):
         choice("learner", learner, _EXPERTS)
         self._learner = learner_named(learner).load()(
             len(arms), horizon=horizon, budget=budget, loss_range=reward_range,
-            source=seeded_source(seed), **further_options(options, _EXPERTS_OWN),
+            source=make_source(seed), **check_options(options, _EXPERTS_OWN),
         )  # fmt: skip
 
     @classmethod

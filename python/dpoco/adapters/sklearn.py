@@ -53,14 +53,14 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.ledger import Ledger
 from dpoco.adapters._arguments import (
     callers,
-    changed_argument,
+    find_changed_argument,
     own_arguments,
+    read_budget,
     refuse,
-    stated_budget,
     warn_of_learning,
 )
-from dpoco.adapters._features import LabelMap, public_scaling, scaled
-from dpoco.adapters._linear import LinearModel, likeliest, probabilities
+from dpoco.adapters._features import LabelMap, public_scaling, scale_rows
+from dpoco.adapters._linear import LinearModel, most_probable, probabilities
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
 from dpoco.trace import RecordShares
@@ -151,7 +151,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
         raise ValueError(f"{name} must be an array; got {type(value).__name__}") from None
 
 
-def _learning(steps: list[tuple[str, Any]]) -> Iterator[Any]:
+def _steps_that_learn(steps: list[tuple[str, Any]]) -> Iterator[Any]:
     """Yield the transformers of a pipeline's steps that learn from data, by their tags."""
 
     def parts(step: Any) -> list[Any]:
@@ -202,13 +202,13 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> PublicScaler:
         """Note how many features there are, and check the arguments."""
-        scaled(public_scaling(self.ranges), self.norm, _matrix(self, X, reset=True)[:1])
+        scale_rows(public_scaling(self.ranges), self.norm, _matrix(self, X, reset=True)[:1])
         return self
 
     def transform(self, X: Any) -> FloatArray:
         """Return scaled rows, shape (n, d); no `fit` is needed, and NaN stays NaN."""
         rows = _matrix(self, X, reset=not hasattr(self, "n_features_in_"))
-        return scaled(public_scaling(self.ranges), self.norm, rows)
+        return scale_rows(public_scaling(self.ranges), self.norm, rows)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -283,7 +283,9 @@ class _LinearEstimator(BaseEstimator):
         model = LinearModel.of({**self._terms(classes), "horizon": horizon}, self.n_features_in_)
         model.learners[0]._digests(persons, rows)  # refused before anything is charged
         warn_of_learning(
-            each for pipeline in callers(Pipeline) for each in _learning(pipeline.steps[:-1])
+            each
+            for pipeline in callers(Pipeline)
+            for each in _steps_that_learn(pipeline.steps[:-1])
         )
         if self.ledger is not None:
             label = f"{type(self).__name__} of {horizon} rounds"
@@ -300,7 +302,7 @@ class _LinearEstimator(BaseEstimator):
     def _check_unchanged(self) -> None:
         """Raise if a parameter was changed after the start: the learner has the old one."""
         before = vars(self).get("_started_with")
-        name = None if before is None else changed_argument(before, self._plain_parameters())
+        name = None if before is None else find_changed_argument(before, self._plain_parameters())
         if name is not None:
             raise ValueError(
                 f"{name} was changed after the start, and the learner keeps the old one: "
@@ -417,7 +419,7 @@ class _LinearEstimator(BaseEstimator):
         """
         budget = None
         with contextlib.suppress(TypeError, ValueError):  # of a budget that `fit` refuses
-            budget = stated_budget(self.get_params(deep=False))
+            budget = read_budget(self.get_params(deep=False))
         if isinstance(budget, Budget):
             warn_of_search(type(self).__name__, budget, self.ledger)
         arguments = {
@@ -562,7 +564,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         refuse(refused)
         first = not self.__sklearn_is_fitted__()
         if classes is not None:
-            known = _declared(classes)
+            known = _check_classes(classes)
         elif first:
             known = self._public_classes("pass them to the first call of partial_fit")
         else:
@@ -596,11 +598,11 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
             raise ValueError(
                 f"classes must be given, since which labels occur depends on the data: {hint}"
             )
-        return _declared(self.classes)
+        return _check_classes(self.classes)
 
     def _classes_of(self, y: Any, rows: int) -> Any:
         if isinstance(self.classes, str) and self.classes == "data":
-            return _occurring(_column(y, rows))
+            return _find_classes(_column(y, rows))
         return self._public_classes('"data" declares those that occur to be public')
 
     def _targets(self, y: Any, rows: int, classes: Any) -> FloatArray:
@@ -629,7 +631,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, the first one on a tie, shape (n,)."""
         margins = self._margins(X)
-        return self.classes_[likeliest(margins)]  # type: ignore[no-any-return]
+        return self.classes_[most_probable(margins)]  # type: ignore[no-any-return]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -637,7 +639,7 @@ class PrivateOnlineClassifier(ClassifierMixin, _LinearEstimator):
         return tags
 
 
-def _declared(classes: Any) -> NDArray[Any]:
+def _check_classes(classes: Any) -> NDArray[Any]:
     if np.ndim(classes) != 1:
         raise ValueError("classes must be two different labels, or more")
     LabelMap(list(classes))  # before NumPy makes two types one
@@ -647,7 +649,7 @@ def _declared(classes: Any) -> NDArray[Any]:
     return found
 
 
-def _occurring(y: NDArray[Any]) -> NDArray[Any]:
+def _find_classes(y: NDArray[Any]) -> NDArray[Any]:
     """Return the classes that occur, for callers who declare these to be public."""
     if any(map(is_missing, y.tolist())) or (y.dtype.kind == "f" and not np.isfinite(y).all()):
         raise ValueError("y is not finite everywhere, and its labels were declared to be classes")

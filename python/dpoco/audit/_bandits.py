@@ -17,11 +17,11 @@ from dpoco.audit._sum_noise import (
     ReleasedSums,
     Run,
     VertexChoices,
-    actions_of,
+    pick_actions,
     score_choices,
     sum_noise,
 )
-from dpoco.audit._sums import ROUNDING, Sums, clipped, quadratic_statistics
+from dpoco.audit._sums import ROUNDING, Sums, clip_vector, quadratic_statistics
 from dpoco.random import Source
 
 
@@ -38,16 +38,16 @@ class Statistics(Sums):
         (context, rewards), p, d = record, learner.plan, learner.dimension
         leaf: FloatArray = np.zeros((learner.arms, d * (d + 1) // 2 + d))
         if np.all(np.isfinite(context)) and np.isfinite(rewards[decision]):
-            own = clipped(context, p.context_bound, 2.0, None)
+            own = clip_vector(context, p.context_bound, 2.0, None)
             reward = np.clip(rewards[decision], -p.reward_bound, p.reward_bound)
             leaf[decision] = quadratic_statistics(own, p.reward_weight * reward)
         return leaf.ravel()
 
-    def ended(self, learner: Any, t: int, play: Play) -> Any:
-        return super().ended(learner, t, play) if learner.round < learner.horizon else []
+    def find_complete(self, learner: Any, t: int, play: Play) -> Any:
+        return super().find_complete(learner, t, play) if learner.round < learner.horizon else []
 
-    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
-        for t in super().compared(base, other, at):
+    def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
+        for t in super().find_rounds_apart(base, other, at):
             ours, theirs = ([arm for arm, _ in x.published[at + 1 : t + 1]] for x in (base, other))
             if t + 1 < self.learner.horizon and ours == theirs:
                 yield t
@@ -59,7 +59,7 @@ class Statistics(Sums):
             if base.published[t][1] != other.published[t][1]:
                 yield "an estimate depends on a record before it was released"
                 return
-            if t not in self.hers and base.published[t] != other.published[t]:
+            if t not in self.person_rounds and base.published[t] != other.published[t]:
                 yield "an action depends on a record of its batch"
                 return
 
@@ -102,7 +102,7 @@ class Arms(Statistics):
         super().start(learner, play)
         play.note(clocks=learner._engine.clocks())
 
-    def ended(self, learner: Any, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Any, t: int, play: Play) -> Any:
         before, now = play.notes["clocks"][-1], learner._engine.clocks()
         play.note(clocks=now)
         return [k for k in range(len(now)) if now[k] > before[k] and now[k] % self.batch == 0]
@@ -110,7 +110,7 @@ class Arms(Statistics):
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         yield from self._sizes(base, other, at, "leaf", at, 0.0)
         # As it was added, after all later records of the batch were.
-        released = self._released(base, other, at)
+        released = self._find_release(base, other, at)
         if self.batch > 1 and released is not None:
             rounding = math.sqrt(self.learner.dimension) * self.grid
             yield from self._sizes(base, other, at, "sum", released, rounding)
@@ -134,12 +134,12 @@ class Arms(Statistics):
             most = float(sizes[untouched].max())
             yield "the sums of other arms", most, ROUNDING * own.sensitivity + rest
         if tree:
-            yield from self.spent(float(np.linalg.norm(gap)))
+            yield from self.spend_mu(float(np.linalg.norm(gap)))
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         if base.notes["clocks"] != other.notes["clocks"]:
             yield "an arm's clock depends on a record"
-        released = self._released(base, other, at)
+        released = self._find_release(base, other, at)
         end = len(base.published) if released is None else released + 1
         for t in range(at, end):
             if base.published[t][1] != other.published[t][1]:
@@ -153,7 +153,7 @@ class Arms(Statistics):
                 yield "an action depends on the record of another round"
                 return
 
-    def _released(self, base: Play, other: Play, at: int) -> int | None:
+    def _find_release(self, base: Play, other: Play, at: int) -> int | None:
         """Return the first round after whose end the changed record is in a release, if any."""
         clocks, ends = base.notes["clocks"], []
         for arm in {base.published[at][0], other.published[at][0]}:
@@ -186,12 +186,12 @@ class ArmReleases(ReleasedSums):
 
     def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
         forced = learner.round < self._forced
-        arms, heeded = actions_of(learner, [context for context, _ in records], forced)
+        arms, heeded = pick_actions(learner, [context for context, _ in records], forced)
         if not heeded:
             run.findings.append(self.astray)
         return arms
 
-    def _shown(self, learner: Any) -> FloatArray:
+    def _show(self, learner: Any) -> FloatArray:
         return np.array(learner.coefficients)
 
     def _due(self, t: int, decision: Any, run: Run) -> list[tuple[Any, int]]:
@@ -218,7 +218,7 @@ class ArmReleases(ReleasedSums):
             return super()._release(learner, run, push, noise)
         return self._vertices.note(run, push)
 
-    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
         released: FloatArray = self.family.exact(learner)[push.part]
         drawn: FloatArray = noise[push.part][push.number - 1]
         return released + drawn

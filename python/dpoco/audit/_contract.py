@@ -13,7 +13,7 @@ import numpy as np
 
 from dpoco.accounting import Budget
 from dpoco.audit._family import quiet
-from dpoco.audit._playing import VERBS, plays_of
+from dpoco.audit._playing import VERBS, find_plays
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named
@@ -229,7 +229,7 @@ def _subject(learner: Any, stream: Any) -> Subject:
         learner = learner_named(learner, EVERY).load()
     make = _made_up(learner) if isinstance(learner, type) else learner
     first = _first(make)
-    plays = plays_of(first)
+    plays = find_plays(first)
     missing = [name for name in _MEMBERS.get(plays, _ONLINE_MEMBERS) if not hasattr(first, name)]
     if missing:
         raise TypeError(f"a {type(first).__name__} that plays {plays} needs {', '.join(missing)}")

@@ -31,7 +31,7 @@ from dpoco.audit._contract import (
     refused,
     require,
 )
-from dpoco.audit._kinds import family_if_known
+from dpoco.audit._kinds import find_known_family
 from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, DpocoError
@@ -51,7 +51,7 @@ def _arguments(s: Subject) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "source"}
 
 
-def _built(s: Subject, kind: type | None = None, **changes: Any) -> Any:
+def _build(s: Subject, kind: type | None = None, **changes: Any) -> Any:
     return (kind or s.kind)(**{**_arguments(s), **changes})
 
 
@@ -74,11 +74,11 @@ def bad_arguments_are_refused(s: Subject) -> None:
         "batch": (0, -1, 1.5, "many", 10**13),
         "start": ([np.nan] * 3, [0.0] * 7, "zero"),
     }
-    refused("an unknown option", TypeError, _built, s, no_such_option=1)
+    refused("an unknown option", TypeError, _build, s, no_such_option=1)
     for name, parameter in names.items():
         for value in bad.get(name, _unfit(repr(parameter.annotation))):
             changes = {"plan": None, name: value}
-            refused(f"{name}={value!r}", BAD, _built, s, **changes)
+            refused(f"{name}={value!r}", BAD, _build, s, **changes)
 
 
 def _unfit(annotation: str) -> tuple[Any, ...]:
@@ -97,9 +97,9 @@ def parameters_may_be_restated(s: Subject) -> None:
     """Arguments beside ``plan`` that say the same are fine; others raise `ValueError`."""
     s.applies("plan" in arguments_of(s.kind))
     p = s.first.plan
-    for name, value in _settled(s.kind, p).items():
+    for name, value in _settle(s.kind, p).items():
         try:
-            again = _built(s, **{"plan": p, name: value})
+            again = _build(s, **{"plan": p, name: value})
         except ValueError as error:  # what only calibration takes is refused whatever it says
             require("leave it out" in str(error), f"{name}={value!r} restated: {error}")
             continue
@@ -116,11 +116,11 @@ def parameters_may_be_restated(s: Subject) -> None:
         for other in (each for each in others if each != default):
             refused(
                 f"{name}={other!r} beside parameters with {value!r}", ValueError,
-                _built, s, **{"plan": p, name: other},
+                _build, s, **{"plan": p, name: other},
             )  # fmt: skip
 
 
-def _settled(kind: Any, plan: Any) -> dict[str, Any]:
+def _settle(kind: Any, plan: Any) -> dict[str, Any]:
     """Return the arguments of a constructor that a plan settles."""
     if isinstance(plan, Plan):
         fixed: dict[str, Any] = kind._fixed(plan)
@@ -148,12 +148,12 @@ def budgets_are_kept(s: Subject) -> None:
     half = Budget._derived(0.5 * spent.epsilon_at(delta), delta)
     refused(
         "parameters that exceed the budget beside them", BudgetExceeded,
-        _built, s, plan=s.first.plan, budget=half,
+        _build, s, plan=s.first.plan, budget=half,
     )  # fmt: skip
-    silent = _built(s, budget=None, plan=None, **_unlimited(s)).plan
+    silent = _build(s, budget=None, plan=None, **_drop_limits(s)).plan
     refused(
         "parameters without noise beside a budget", BudgetExceeded,
-        _built, s, plan=silent, budget=half, **_unlimited(s),
+        _build, s, plan=silent, budget=half, **_drop_limits(s),
     )  # fmt: skip
     planner = getattr(s.kind, "_accountant", None)
     if planner is None:
@@ -170,11 +170,11 @@ def budgets_are_kept(s: Subject) -> None:
     asked = Budget._derived(spent.epsilon_at(delta), delta)
     refused(
         "noise planned for twice the budget", BudgetExceeded,
-        _built, s, kind, plan=None, budget=asked,
+        _build, s, kind, plan=None, budget=asked,
     )  # fmt: skip
 
 
-def _unlimited(s: Subject) -> dict[str, Any]:
+def _drop_limits(s: Subject) -> dict[str, Any]:
     """Return options without those that only noise has a meaning for."""
     return {"coupling": "auto"} if "coupling" in arguments_of(s.kind) else {}
 
@@ -183,7 +183,7 @@ def _unlimited(s: Subject) -> dict[str, Any]:
 def no_budget_is_no_promise(s: Subject) -> None:
     """Without a budget no noise is added, and the guarantee says so."""
     s.applies(s.first.guarantee.epsilon != 0.0)
-    free = _built(s, budget=None, plan=None, **_unlimited(s))
+    free = _build(s, budget=None, plan=None, **_drop_limits(s))
     require(not free.guarantee.private, "a learner without a budget claims to be private")
 
 
@@ -244,7 +244,7 @@ def reports_show_no_data(s: Subject) -> None:
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, GlmLoss))
-    if family_if_known(s.first) is None:
+    if find_known_family(s.first) is None:
         return _draws_hang_on_no_record(s)
     silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
     parts = tuple(part.copy() for part in s.part(0, ROUNDS))
@@ -281,7 +281,6 @@ def _draws_hang_on_no_record(s: Subject) -> None:
 # Numbers of descriptions that no engine is told, and why: by kind, or by learner.
 _PROMISE = "the caller's promise, or a consequence of losses in [0, 1]"
 _OF_DOMAIN = "engines have it from the domain that they are given"
-_SINGLE = "engines without batches: every record is a push of its own"
 _ONE_SCALE = "engines with one scale for all selections, one for every record"
 _FULL = "the full batches of the engine's own rounds; constructors compare them"
 UNREAD = {
@@ -293,8 +292,6 @@ UNREAD = {
     "smooth_losses.dimension": _OF_DOMAIN,
     "smooth_losses.rank": "engines have it from the loss that they are given",
     "gibbs_draw.half_width": _OF_DOMAIN,
-    "LipschitzLearner.batch": _SINGLE,
-    "PrefixHedge.batch": _SINGLE,
     "EpochSelector.parts.exponent": _ONE_SCALE,
     "EpochSelector.parts.rounds": _ONE_SCALE,
     "NoisyMax.exponent": _ONE_SCALE,
@@ -323,14 +320,14 @@ class _StandIn:
         return _StandIn(f"{self.name}.{name}")
 
 
-def _noted(value: Any) -> Any:
+def _note(value: Any) -> Any:
     """Return a value that can be compared, of whatever an engine is given."""
     if isinstance(value, _StandIn):
-        return value.name, _noted(value.given)
+        return value.name, _note(value.given)
     if isinstance(value, dict):
-        return {name: _noted(x) for name, x in value.items() if name not in ("key", "stream")}
+        return {name: _note(x) for name, x in value.items() if name not in ("key", "stream")}
     if isinstance(value, (list, tuple)):
-        return [_noted(each) for each in value]
+        return [_note(each) for each in value]
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if isinstance(value, Description):
@@ -346,8 +343,8 @@ def _settings(s: Subject, learner: Any, mechanism: Description) -> Any:
     try:
         with patch.dict(vars(_core), {name: _StandIn(name) for name in classes}):
             if s.plays == "batch":
-                return _noted(learner._engine())
-            return _noted(learner._build_engine({"key": bytes(32), "stream": 1}))
+                return _note(learner._engine())
+            return _note(learner._build_engine({"key": bytes(32), "stream": 1}))
     except (DpocoError, ValueError):
         return None
 
@@ -367,18 +364,18 @@ def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
         yield path, "", value
 
 
-def _changed(value: Any, path: list[str], number: Any) -> Any:
+def _change(value: Any, path: list[str], number: Any) -> Any:
     """Return a description with another number at a path, unchecked; in all equal members."""
     if not path:
         return number
     first, *rest = path
     if isinstance(value, tuple):
         old = value[int(first)]
-        return tuple(_changed(old, rest, number) if each == old else each for each in value)
+        return tuple(_change(old, rest, number) if each == old else each for each in value)
     other = copy.copy(value)
     for name in set(vars(value)) - {each.name for each in dataclasses.fields(value)}:
         del vars(other)[name]  # what was computed from the fields
-    object.__setattr__(other, first, _changed(getattr(value, first), rest, number))
+    object.__setattr__(other, first, _change(getattr(value, first), rest, number))
     return other
 
 
@@ -398,7 +395,7 @@ def unread(s: Subject) -> set[tuple[str, str]]:
             others: tuple[Any, ...] = (value + 1, 2 * value + 3)
         else:
             others = (1.5 * value + 0.25 * (value == 0.0) if math.isfinite(value) else 0.5,)
-        changed = (_changed(mechanism, path.split("."), other) for other in others)
+        changed = (_change(mechanism, path.split("."), other) for other in others)
         plain = ".".join(part for part in path.split(".") if not part.isdigit())
         known = kind in UNREAD or f"{name}.{plain}" in UNREAD
         if not known and all(_settings(s, learner, each) == told for each in changed):

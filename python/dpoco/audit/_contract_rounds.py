@@ -153,7 +153,7 @@ def malformed_records_are_refused(s: Subject) -> None:
     learner, good = s.fresh(), s.record(0)
     if s.plays == "arms":  # whose context goes to decide, and one reward to observe
         refused("one context for many", BAD, learner.recommend, good[0])
-        for context in _spoiled(good[0]):
+        for context in _spoil(good[0]):
             with unchanged(learner, "a malformed context"):
                 refused("a malformed context", BAD, learner.decide, context)
         good = (0.5,)
@@ -161,7 +161,7 @@ def malformed_records_are_refused(s: Subject) -> None:
         s.ask(learner, 0)
     bad: list[tuple[Any, ...]] = [(), (*good, *good, *good)]
     for at, part in enumerate(good):
-        bad += [(*good[:at], spoiled, *good[at + 1 :]) for spoiled in _spoiled(part)]
+        bad += [(*good[:at], spoiled, *good[at + 1 :]) for spoiled in _spoil(part)]
     take = getattr(learner, VERBS.get(s.plays, "observe"))
     for record in bad:
         with unchanged(learner, "a malformed record"):
@@ -169,7 +169,7 @@ def malformed_records_are_refused(s: Subject) -> None:
     require(np.all(np.isfinite(s.step(learner, 0))), "the round cannot go on")
 
 
-def _spoiled(part: Any) -> list[Any]:
+def _spoil(part: Any) -> list[Any]:
     """Return what is no vector, matrix or number like `part`."""
     if np.ndim(part) == 0:
         return [str(SECRET), SECRET * 1j, [SECRET], object()]
@@ -186,7 +186,7 @@ def malformed_runs_are_refused(s: Subject) -> None:
     learner, good = s.fresh(), s.part(0, 5)
     bad: list[tuple[Any, ...]] = [(), (*good, *good, *good)]
     for at, part in enumerate(good):
-        several = (*_spoiled(part), part[0])
+        several = (*_spoil(part), part[0])
         bad += [(*good[:at], spoiled, *good[at + 1 :]) for spoiled in several]
     if len(good) > 1:
         bad.append((good[0], good[1][:-1]))
@@ -212,8 +212,8 @@ def missing_values_are_silent(s: Subject) -> None:
             else:
                 for part in neutral:
                     part[t] = 0.0
-        got, drawn = _played(s, spoiled)
-        want, meant = _played(s, neutral)
+        got, drawn = _play_parts(s, spoiled)
+        want, meant = _play_parts(s, neutral)
         close = all(np.allclose(a, b, rtol=0.0, atol=1e-8) for a, b in zip(got, want, strict=True))
         require(close, f"{bad} is not read as a neutral record")
         require(drawn == meant, f"{bad} draws other noise than a neutral record")
@@ -242,7 +242,7 @@ def _lowest(s: Subject) -> float:
     return float(getattr(s.first, "_loss_range", (0.0, 1.0))[0])
 
 
-def _played(s: Subject, parts: list[Any]) -> tuple[list[Any], Any]:
+def _play_parts(s: Subject, parts: list[Any]) -> tuple[list[Any], Any]:
     """Return the releases, and how many variates were drawn, if the learner knows."""
     learner = s.fresh()
     released = dataclasses.replace(s, stream=tuple(parts)).play(learner)
@@ -267,7 +267,7 @@ def huge_values_are_silent(s: Subject) -> None:
 def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
     """Real numbers of any dtype, byte order and layout give the same releases."""
     rounded = dataclasses.replace(s, stream=tuple(np.round(4.0 * p) for p in s.stream))
-    want = _batched(rounded)
+    want = _play_batch(rounded)
     changes: dict[str, Any] = {
         "float32": lambda p: p.astype(np.float32),
         "integers": lambda p: p.astype(np.int8),
@@ -277,11 +277,11 @@ def dtypes_and_layouts_do_not_matter(s: Subject) -> None:
         "every second row": lambda p: np.repeat(p, 2, axis=0)[::2],
     }
     for name, changed in changes.items():
-        got = _batched(dataclasses.replace(rounded, stream=tuple(map(changed, rounded.stream))))
+        got = _play_batch(dataclasses.replace(rounded, stream=tuple(map(changed, rounded.stream))))
         require(equal(got, want), f"{name} changed the releases")
 
 
-def _batched(s: Subject) -> Any:
+def _play_batch(s: Subject) -> Any:
     return s.released(s.fresh()) if s.plays == "batch" else s.run(s.fresh())
 
 

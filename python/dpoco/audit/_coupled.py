@@ -20,10 +20,18 @@ from dpoco.audit._family import (
     Scores,
     spread,
 )
-from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, losses_of
-from dpoco.audit._playing import Rounds, parts_of
+from dpoco.audit._laws import Gibbs, Law, Leader, ShiftedGaussian, read_losses
+from dpoco.audit._playing import Rounds, split_parts
 from dpoco.losses import CustomLoss, LinearLoss
-from dpoco.oco import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
+from dpoco.privacy.mechanisms.coupled_draws import (
+    Always,
+    Anchored,
+    Dartboard,
+    GibbsDraw,
+    Maximal,
+    TiltedMinimum,
+    Window,
+)
 from dpoco.random import Source
 
 _UNIFORM = 1
@@ -37,7 +45,7 @@ class Coupled(Family):
     def rounds(self, stream: Any) -> Rounds:
         if not isinstance(self.learner.loss, CustomLoss):
             return super().rounds(stream)
-        objects, *others = parts_of(stream)
+        objects, *others = split_parts(stream)
         if others:
             raise ValueError("stream must be one array of loss objects")
         if not isinstance(objects, Sequence):
@@ -61,7 +69,7 @@ class Coupled(Family):
         play.memory["switches"] = engine.switches
         play.note(factor=float(factor()), moved=moved)
         if self._is_summed:  # what a leader without noise and barrier solves is the sum
-            zero = np.zeros(learner.plan.dimension)
+            zero = np.zeros(self.mechanism.losses.dimension)
             play.note(solved=np.array(engine.nonprivate_solve(zero)))
         play.findings += self._consumption(play, t)
         return moved
@@ -69,25 +77,25 @@ class Coupled(Family):
     @property
     def _is_summed(self) -> bool:
         learner = self.learner
-        leads = isinstance(learner, CoupledRegularizedLeader)
+        leads = isinstance(self.mechanism.draw, TiltedMinimum)
         return leads and isinstance(learner.loss, LinearLoss) and bool(learner.guarantee.private)
 
     def _consumption(self, play: Play, t: int) -> Iterator[str]:
         """Yield where a round without a draw used more than its coin."""
-        p = self.learner.plan
+        m = self.mechanism
         used = np.subtract(play.variates[t + 1], play.variates[t])
-        ends = (t + 1) % p.block == 0 and t + 1 < p.horizon
+        ends = (t + 1) % m.block == 0 and t + 1 < m.rounds
         decides = ends and sum(play.notes["moved"][:t]) < self._cap
         if play.notes["moved"][t]:
             if not decides:
                 yield f"round {t}: a draw where none may be"
             return
-        coin = int(decides and p.forced_switch < 1.0)
+        coin = int(decides and m.keep.forced < 1.0)
         if int(used.sum()) != int(used[_UNIFORM]) or used[_UNIFORM] > coin:
             yield f"round {t}: variates drawn without a coin or draw that would need them"
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        p, found = self.learner.plan, self.learner.guarantee
+        found, keep = self.learner.guarantee, self.mechanism.keep
         notes, shift = (base.notes, other.notes), found.details.get("later_bit_shift")
         if self._is_summed:
             for t, (ours, theirs) in enumerate(zip(*(x["solved"] for x in notes), strict=True)):
@@ -107,38 +115,34 @@ class Coupled(Family):
             elif t == at:
                 if (span := self._span()) is not None:
                     yield "the changed round's log factor", moved, span
-            elif p.coupling in ("dartboard", "anchored"):
+            elif isinstance(keep, Dartboard | Anchored):
                 yield "later log factors", moved, 1e-9
-            elif p.coupling == "density_ratio" and shift is not None and self._is_used(t, base):
+            elif isinstance(keep, Window) and shift is not None and self._is_used(t, base):
                 yield "later log factors", moved, float(shift) * (1.0 + 1e-6)
 
     @property
     def _cap(self) -> float:
-        most = self.learner.plan.max_switches
+        most = self.mechanism.cap
         return math.inf if most is None else float(most)
 
     def _goes_on(self, t: int, play: Play) -> bool:
         """Whether another draw may follow round t."""
-        p = self.learner.plan
-        more: bool = t + p.block < p.horizon
+        more: bool = t + self.mechanism.block < self.mechanism.rounds
         return more and sum(play.notes["moved"][: t + 1]) < self._cap
 
     def _is_used(self, t: int, play: Play) -> bool:
         """Whether the factor of round t decides over a coin."""
-        return self._goes_on(t, play) and bool(self.learner.plan.forced_switch < 1.0)
+        return self._goes_on(t, play) and bool(self.mechanism.keep.forced < 1.0)
 
     def _span(self) -> float | None:
-        p = self.learner.plan
-        weights = isinstance(self.learner, ContinuousMultiplicativeWeights)
-        if p.coupling in ("scheduled", "maximal") or not weights:
+        m = self.mechanism
+        if isinstance(m.keep, Always | Maximal) or not isinstance(m.draw, GibbsDraw):
             return None  # a ratio before it is clipped
-        if p.coupling == "dartboard":
-            return float(p.inverse_temperature * p.factor_range)
-        return float(p.clip_high + p.clip_low)
+        return float(m.keep.log_floor(m.draw))
 
     def facts(self) -> dict[str, bool]:
         learner = self.learner
-        return {"the cap on switches": learner.switches == learner.plan.max_switches}
+        return {"the cap on switches": learner.switches == self.mechanism.cap}
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------
@@ -153,60 +157,60 @@ class _Run:
 
 
 class Transcripts(Scorer):
-    """CoupledRegularizedLeader and ContinuousMultiplicativeWeights, on an interval about 0.
+    """Transcripts of coupled draws on an interval about 0.
 
     With linear losses and no boundary in any dimension.
     """
 
     def __init__(self, family: Coupled, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        learner, p = self.learner, self.learner.plan
-        if len(self.streams[0]) != p.horizon:
-            raise ValueError(f"stream must have all of the horizon's {p.horizon} rounds")
-        if p.coupling == "anchored" and not isinstance(learner.loss, LinearLoss):
+        m = self.mechanism
+        if len(self.streams[0]) != m.rounds:
+            raise ValueError(f"stream must have all of the horizon's {m.rounds} rounds")
+        if isinstance(m.keep, Anchored) and not isinstance(self.learner.loss, LinearLoss):
             raise ValueError("the anchored coupling is known here for linear losses only")
-        self._blocks = -(-p.horizon // p.block)
+        self._blocks = -(-m.rounds // m.block)
         self._laws = [self._law(each.parts) for each in self.streams]
 
     def _law(self, parts: tuple[Any, ...]) -> Law:
-        learner, p = self.learner, self.learner.plan
-        linear = isinstance(learner.loss, LinearLoss)
-        weights = isinstance(learner, ContinuousMultiplicativeWeights)
-        if linear and (p.unbounded or not weights):
+        learner, m = self.learner, self.mechanism
+        linear, draw = isinstance(learner.loss, LinearLoss), m.draw
+        weights = isinstance(draw, GibbsDraw)
+        if linear and (learner.plan.unbounded or not weights):
             rows = parts[0]
             if not np.all(np.linalg.norm(rows, axis=1) <= learner.loss.gradient_bound):
                 raise ValueError("the records of a likelihood audit must be within their bounds")
             if weights:
-                sigma = 1.0 / math.sqrt(p.inverse_temperature * p.regularization)
-                return ShiftedGaussian(rows, sigma, -1.0 / p.regularization)
+                sigma = 1.0 / math.sqrt(draw.inverse_temperature * draw.regularization)
+                return ShiftedGaussian(rows, sigma, -1.0 / draw.regularization)
             if rows.shape[1] > 1:
                 raise ValueError("the leader's law is known here in one dimension only")
-            return ShiftedGaussian(rows, p.noise_scale, 1.0)
-        losses = losses_of(learner.loss, parts)
+            return ShiftedGaussian(rows, draw.noise, 1.0)
+        losses = read_losses(learner.loss, parts)
         center, half = learner.domain.center, learner.domain.radius_from_center()
         if np.any(center != 0.0):
             raise ValueError("the domain of a likelihood audit must be an interval about 0")
         if weights:
-            return Gibbs(losses, p.inverse_temperature, p.regularization, half)
-        return Leader(losses, p.step_size, p.noise_scale, p.barrier_weight, half)
+            return Gibbs(losses, draw.inverse_temperature, draw.regularization, half)
+        return Leader(losses, draw.step, draw.noise, learner.plan.barrier_weight, half)
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
-        p, engine = learner.plan, learner._engine
-        points = np.empty((self._blocks, p.dimension))
+        m, engine = self.mechanism, learner._engine
+        points = np.empty((self._blocks, m.losses.dimension))
         switched = np.zeros(self._blocks - 1, dtype=bool)
         anchors = np.zeros(self._blocks)
         before, stray = 0, False
-        for t in range(p.horizon):
+        for t in range(m.rounds):
             learner.decide()
-            if t % p.block == 0:
-                points[t // p.block] = engine.nonprivate_point()
-                if p.coupling == "anchored":
-                    anchors[t // p.block] = engine.nonprivate_anchor_mean()[0]
+            if t % m.block == 0:
+                points[t // m.block] = engine.nonprivate_point()
+                if isinstance(m.keep, Anchored):
+                    anchors[t // m.block] = engine.nonprivate_anchor_mean()[0]
             learner.observe(*self.streams[world].record(t))
             if engine.switches != before:
                 before = engine.switches
-                if (t + 1) % p.block == 0 and t + 1 < p.horizon:
-                    switched[t // p.block] = True
+                if (t + 1) % m.block == 0 and t + 1 < m.rounds:
+                    switched[t // m.block] = True
                 else:
                     stray = True
         return _Run(points, switched, anchors, stray)
@@ -245,20 +249,23 @@ class Transcripts(Scorer):
 
         And write the places of draws and coins in their laws to `uniforms`, (runs, blocks, 2).
         """
-        p, law, runs = self.learner.plan, self._laws[world], len(points)
+        m, law, runs = self.mechanism, self._laws[world], len(points)
+        forced = m.keep.forced
         total = np.zeros(runs)
-        births = np.zeros((runs, getattr(p, "anchors", 0)))  # of the anchors, oldest first
+        births = np.zeros(
+            (runs, getattr(self.learner.plan, "anchors", 0))
+        )  # of the anchors, oldest first
         born, used = np.zeros(runs), np.zeros(runs, dtype=int)  # the current point's; draws so far
-        cap = math.inf if p.max_switches is None else p.max_switches
+        cap = math.inf if m.cap is None else m.cap
         for k in range(self._blocks - 1):
-            end = (k + 1) * p.block
-            log_stay = np.full(runs, math.log1p(-p.forced_switch) if p.forced_switch < 1 else 0.0)
+            end = (k + 1) * m.block
+            log_stay = np.full(runs, math.log1p(-forced) if forced < 1.0 else 0.0)
             free = np.zeros(runs, dtype=bool)  # whether a public trigger switches without a coin
-            for t in range(k * p.block, end):
+            for t in range(k * m.block, end):
                 factor, free = self._factor(law, t, points[:, k], anchors[:, k], births)
                 log_stay += factor
             open_, moved = used < cap, switched[:, k]
-            if p.forced_switch < 1.0:
+            if forced < 1.0:
                 with np.errstate(divide="ignore"):
                     bit = np.where(moved, np.log(-np.expm1(log_stay)), log_stay)
                 total += np.where(open_ & ~free, bit, 0.0)
@@ -270,10 +277,10 @@ class Transcripts(Scorer):
             if uniforms is not None:
                 place = law.uniform(end, points[:, k + 1])
                 uniforms[:, k + 1, 0] = np.where(moved, place, uniforms[:, k + 1, 0])
-                stay = np.exp(log_stay) if p.forced_switch < 1.0 else np.zeros(runs)
+                stay = np.exp(log_stay) if forced < 1.0 else np.zeros(runs)
                 chances = np.stack([stay, 1.0 - stay], axis=1)
                 coin = spread(chances, moved.astype(np.int64), uniforms[:, k + 1, 1])
-                tossed = open_ & ~free & (p.forced_switch < 1.0)
+                tossed = open_ & ~free & (forced < 1.0)
                 uniforms[:, k + 1, 1] = np.where(tossed, coin, uniforms[:, k + 1, 1])
             if births.shape[1]:
                 births[moved] = np.hstack([births[moved, 1:], born[moved, None]])
@@ -285,41 +292,41 @@ class Transcripts(Scorer):
         self, law: Law, t: int, at: FloatArray, anchor: FloatArray, births: FloatArray
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return the log acceptance factors of round t and whether a switch is forced."""
-        p = self.learner.plan
+        keep = self.mechanism.keep
         never = np.zeros(len(at), dtype=bool)
-        if p.coupling == "scheduled":
+        if isinstance(keep, Always):
             return np.zeros(len(at)), never
-        if p.coupling == "density_ratio":
-            high, low = p.clip_high, p.clip_low
+        if isinstance(keep, Window):
+            high, low = keep.high, keep.low
             return np.clip(law.log_ratio(t, at) - high, -high - low, 0.0), never
         assert isinstance(law, Gibbs)
         loss = law.losses[t]
-        if p.coupling == "dartboard":
+        if isinstance(keep, Dartboard):
             ends = np.array([-law.half, law.half])
             least = float(loss.value(ends).min())  # of monotone losses
             if not isinstance(self.learner.loss, LinearLoss):
                 grid = np.linspace(-law.half, law.half, 20_001)
                 least = float(loss.value(grid).min())
             excess = -law.beta * (loss.value(at) - least)
-            return np.clip(excess, -law.beta * p.factor_range, 0.0), never
-        g = p.lipschitz * math.sqrt(law.beta / law.lam)
+            return np.clip(excess, -law.beta * keep.span, 0.0), never
+        g = self.mechanism.losses.lipschitz * math.sqrt(law.beta / law.lam)
         width = self._anchor_width(g, t + 1, births)
         excess = -law.beta * (loss.value(at) - loss.value(anchor))
-        excess = excess - np.minimum(width, p.clip_high)
-        return np.clip(excess, -2.0 * p.clip_high, 0.0), width > p.clip_high
+        excess = excess - np.minimum(width, keep.width)
+        return np.clip(excess, -2.0 * keep.width, 0.0), width > keep.width
 
     def _anchor_width(self, g: float, turn: int, births: FloatArray) -> FloatArray:
         """Return by how much an anchored bit is lowered: see docs/privacy/couplings.md."""
         from scipy.optimize import brentq
 
-        p = self.learner.plan
-        error = p.forced_switch / (2.0 * p.block * p.horizon)
+        m = self.mechanism
+        error = m.keep.forced / (2.0 * m.block * m.rounds)
 
         def excess(x: float) -> float:
             return math.log(g / x) - 0.5 * x * x - math.log(error)
 
         x = brentq(excess, 1e-9, 60.0, xtol=1e-14)
-        z = math.sqrt(2.0 * math.log(2.0 * p.horizon**3))
+        z = math.sqrt(2.0 * math.log(2.0 * m.rounds**3))
         age = turn - births.mean(axis=1)
-        width: FloatArray = x * g + z * g / math.sqrt(p.anchors) + g * g * age
+        width: FloatArray = x * g + z * g / math.sqrt(self.learner.plan.anchors) + g * g * age
         return width

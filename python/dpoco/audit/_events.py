@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, real_in
-from dpoco.audit.report import headline, verdict_of
+from dpoco.audit.report import headline, judge
 
 Members = NDArray[np.bool_]  # whether the event occurred, one entry for each run
 Event = Callable[[Any], Any]
@@ -28,7 +28,7 @@ _FEW_VALUES = 100  # in the first runs: outcomes that repeat, even if they are n
 _FIRST_RUNS = 1000
 
 
-def members_of(event: Event, outcomes: NDArray[Any]) -> Members:
+def find_members(event: Event, outcomes: NDArray[Any]) -> Members:
     """Return whether the event occurred, one bool a row of outcomes, checked."""
     member = np.asarray(event(outcomes))
     if member.dtype != np.bool_ or member.shape != (len(outcomes),):
@@ -48,12 +48,12 @@ def best_event(
         if isinstance(each, str):
             if each != LEARNED:
                 raise ValueError(f"events must be callables or {LEARNED!r}; got {each!r}")
-            candidates += _learned(ours, theirs, delta)
+            candidates += _learn(ours, theirs, delta)
         else:
             candidates.append(each)
     scores = []
     for event in candidates:
-        first, second = members_of(event, ours), members_of(event, theirs)
+        first, second = find_members(event, ours), find_members(event, theirs)
         scores.append(_score(int(first.sum()), len(ours), int(second.sum()), len(theirs), delta))
     return candidates[int(np.argmax(scores))]
 
@@ -85,7 +85,7 @@ def learn_event(outcomes: Any, neighbour_outcomes: Any, *, delta: float = 0.0) -
     return best_event(None, ours, theirs, real_in("delta", delta, "[0, 1)"))
 
 
-def _named(name: str, event: Event) -> Event:
+def _name_event(name: str, event: Event) -> Event:
     """Return an event under the name that a report gives it."""
     event.__name__ = name
     return event
@@ -95,7 +95,7 @@ def _score(hits: int, trials: int, neighbour_hits: int, others: int, delta: floa
     return Counts(hits, trials, neighbour_hits, others).epsilon(delta, _TRAINING_ERROR)
 
 
-def _learned(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
+def _learn(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Event]:
     if any(rows.dtype.kind not in "biuf" or rows[:1].size == 0 for rows in (ours, theirs)):
         raise TypeError("events are learned from rows of real numbers; bring your own for others")
     real = np.issubdtype(np.result_type(ours, theirs), np.floating)
@@ -104,7 +104,7 @@ def _learned(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list[Eve
         if not (np.all(np.isfinite(ours)) and np.all(np.isfinite(theirs))):
             kinds = _likeliest(_kinds(ours), _kinds(theirs), delta)
             name = "which entries are finite: " + str(getattr(kinds, "__name__", "given"))
-            events.append(_named(name, lambda outcomes: kinds(_kinds(outcomes))))
+            events.append(_name_event(name, lambda outcomes: kinds(_kinds(outcomes))))
         events += _projections(ours, theirs, delta)
         first = _codes(ours[:_FIRST_RUNS])
         if len(np.unique(first)) > min(_FEW_VALUES, len(first) // 2):
@@ -156,7 +156,7 @@ def _likeliest(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> Event:
     cut = int(cuts[np.argmax(scores)])
     name = f"one of the {cut} relatively likeliest of {len(order)} outcomes"
     likely = values[order[:cut]]
-    return _named(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes)), likely))
+    return _name_event(name, lambda outcomes: np.isin(_codes(np.asarray(outcomes)), likely))
 
 
 def _kinds(outcomes: Any) -> NDArray[np.int64]:
@@ -207,7 +207,7 @@ def _projections(ours: NDArray[Any], theirs: NDArray[Any], delta: float) -> list
 
 def _beyond(name: str, direction: FloatArray, cut: float) -> Event:
     """Return the event that the outcome's inner product with a direction is at least `cut`."""
-    return _named(
+    return _name_event(
         f"{name} is at least {cut:.6g}", lambda outcomes: _finite(outcomes) @ direction >= cut
     )
 
@@ -291,10 +291,10 @@ def _fewest_hits(
     """Return the fewest hits that refute `claimed` beside `count` on the other stream, if any."""
     high = _interval(count, total, error / 4.0)[1]
 
-    def refuted(hits: int) -> bool:  # no hits refute nothing
+    def refutes(hits: int) -> bool:  # no hits refute nothing
         return _excess(_interval(hits, trials, error / 4.0)[0], high, delta) > claimed
 
-    return bisect_left(range(trials), True, key=refuted) if refuted(trials) else None
+    return bisect_left(range(trials), True, key=refutes) if refutes(trials) else None
 
 
 def _excess(probable: float, rare: float, delta: float) -> float:
@@ -360,7 +360,7 @@ class EventReport:
 
     def text(self, audit: str, runs: int, unit: str, extras: tuple[str, str], **words: str) -> str:
         """Return an audit's report after this many runs, or pairs of runs, on each stream."""
-        verdict = verdict_of(self.violated, math.isfinite(self.detectable))
+        verdict = judge(self.violated, math.isfinite(self.detectable))
         power = (
             f"no epsilon would have been found on this event; take more {unit} or another event"
             if math.isinf(self.detectable)

@@ -20,8 +20,8 @@ import numpy as np
 from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
-from dpoco.audit._family import Family, Make, calibrated_once, made
-from dpoco.audit._kinds import family_of
+from dpoco.audit._family import Family, Make, calibrate_once, make_fresh
+from dpoco.audit._kinds import find_family
 from dpoco.audit._playing import Rounds
 from dpoco.audit.likelihood import law_findings
 from dpoco.audit.replay import replay_audit
@@ -92,7 +92,7 @@ class Exercise:
     def maker(self) -> Make:
         """Return ``Source -> learner``, calibrated once."""
         length = "records" if hasattr(self.cls, "fit") else "horizon"
-        return calibrated_once(
+        return calibrate_once(
             self.cls, *self.arguments, budget=self.budget, changes=self.changes,
             **{length: self.rounds, **self.options},
         )  # fmt: skip
@@ -179,7 +179,7 @@ def exercise_attack(
     error = (1.0 - confidence) / max(1, len(exercises))
     findings, facts, pairs, scored = list[str](), dict[str, bool](), 0, 0
     for exercise in exercises:
-        texts, reached, played = _exercised(exercise, seed, error)
+        texts, reached, played = _play_exercise(exercise, seed, error)
         findings += texts
         pairs += played
         scored += reached.get(_SCORED, False)
@@ -195,13 +195,13 @@ def exercise_attack(
     )
 
 
-def _exercised(
+def _play_exercise(
     exercise: Exercise, seed: int, error: float
 ) -> tuple[list[str], dict[str, bool], int]:
     """Return the findings of one exercise, what it could reach and did, and its neighbours."""
     make = exercise.maker()
-    learner = made(make, Source.seeded(seed))
-    family = family_of(learner)
+    learner = make_fresh(make, Source.seeded(seed))
+    family = find_family(learner)
     rounds = exercise.stream(family)
     neighbours = exercise.neighbours(family, rounds)
     own = ", ".join(f"{name} {value}" for name, value in exercise.settings.items())
@@ -211,7 +211,7 @@ def _exercised(
         if findings:  # scorers take for granted what the two others look at
             return []
         at, *record = neighbours[0]
-        streams = rounds.stream, rounds.replaced(at, record).stream
+        streams = rounds.stream, rounds.with_record(at, record).stream
         found = law_findings(make, *streams, exercise.trials, seed=seed, error=error)
         reached[_SCORED] = found is not None
         return found or []
@@ -233,7 +233,7 @@ def _enter(
     make: Make, family: Family, rounds: Rounds, seed: int, reached: dict[str, bool]
 ) -> Iterator[str]:
     """Play a stream by all ways in, side by side, and note what it reached."""
-    learner, runs = family.learner, made(make, Source.seeded(seed))
+    learner, runs = family.learner, make_fresh(make, Source.seeded(seed))
     ends = [min(end, len(rounds)) for end in itertools.accumulate(_CALLS)] + [len(rounds)]
     for first, last in itertools.pairwise(ends) if not hasattr(learner, "fit") else ():
         before = learner._engine.state()
@@ -241,7 +241,7 @@ def _enter(
             family.step(learner, rounds.record(t))
         if not hasattr(learner, "run"):
             continue
-        resumed = made(make, Source.seeded(seed))
+        resumed = make_fresh(make, Source.seeded(seed))
         resumed._engine.restore(before)
         for other, text in ((runs, "`run`"), (resumed, "`run` of a resumed state")):
             other.run(*(part[first:last] for part in rounds.parts))
@@ -279,7 +279,7 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
 # ---- the exercises of all learners ---------------------------------------------------------------
 
 
-def _of(cls: type, *arguments: Any, **options: Any) -> Exercise:
+def _row(cls: type, *arguments: Any, **options: Any) -> Exercise:
     """Return an exercise; options of both are told apart by name."""
     own = {name: options.pop(name) for name in list(options) if name in _OWN}
     return Exercise(cls, arguments, options, **own)
@@ -293,10 +293,10 @@ _BOUNDED = {"context_bound": 1.0, "reward_bound": 1.0}
 _SMALL, _WIDE = 3, 18  # dimensions: odd, and even above a block of vector registers
 
 
-def _coupled(cls: type, *couplings: str) -> tuple[Exercise, ...]:
+def _coupled_exercises(cls: type, *couplings: str) -> tuple[Exercise, ...]:
     # Their laws are known on a line, for records within their bounds.
     return tuple(
-        _of(cls, domain, _LINEAR, odd=odd, changes=_coins(cls, coupling))
+        _row(cls, domain, _LINEAR, odd=odd, changes=_coins(cls, coupling))
         for coupling in couplings
         for domain, odd in ((LpBall(1, 2.0), False), (LpBall(_WIDE, 2.0), True))
     )
@@ -318,79 +318,79 @@ def _coins(cls: type, coupling: str) -> dict[str, Any]:
 
 def _sums(cls: type) -> tuple[Exercise, ...]:
     return (
-        _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float"),
-        _of(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice"),
-        _of(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="tree"),
-        _of(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
-        _of(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=3, participation=_PERSON),
+        _row(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=2, numerics="float"),
+        _row(cls, LpBall(_WIDE, 2.0), _LINEAR, numerics="lattice"),
+        _row(cls, LpBall(_WIDE, 2.0), _LOGISTIC, batch=4, numerics="lattice", sum_method="tree"),
+        _row(cls, LpBall(_SMALL, 2.0), _LINEAR, relation="zero_out", sum_method="tree", batch=3),
+        _row(cls, LpBall(_SMALL, 2.0), _SQUARED, batch=3, participation=_PERSON),
     )
 
 
 _LISTED = (
-    _of(experts.PrefixHedge, 5, numerics="float", sum_method="toeplitz"),
-    _of(experts.PrefixHedge, _WIDE, numerics="lattice"),
-    _of(experts.PrefixHedge, 5, participation=_PERSON),
-    _of(experts.EpochSelector, 5, budget=_PURE),
-    _of(experts.EpochSelector, _WIDE, selection="gumbel"),
-    _of(experts.EpochSelector, 4, selection="laplace", budget=_PURE),
-    _of(experts.WindowSelector, 5, budget=_PURE, window=3),
-    _of(experts.WindowSelector, _WIDE, selection="gumbel", window=4),
+    _row(experts.PrefixHedge, 5, numerics="float", sum_method="toeplitz"),
+    _row(experts.PrefixHedge, _WIDE, numerics="lattice"),
+    _row(experts.PrefixHedge, 5, participation=_PERSON),
+    _row(experts.EpochSelector, 5, budget=_PURE),
+    _row(experts.EpochSelector, _WIDE, selection="gumbel"),
+    _row(experts.EpochSelector, 4, selection="laplace", budget=_PURE),
+    _row(experts.WindowSelector, 5, budget=_PURE, window=3),
+    _row(experts.WindowSelector, _WIDE, selection="gumbel", window=4),
     # Without an allowance for the selection's noise there are alarms, on either stream.
-    *(_of(experts.ShiftDetector, n, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
+    *(_row(experts.ShiftDetector, n, budget=_PURE, threshold_scale=1e-2, rounds=23, turns=True,
           windows=windows, changes={"log_selection": None})
       for n, windows in ((3, "tangent"), (_WIDE, "dyadic"))),
-    *(_of(experts.ObliviousTracker, n, forced_switch=0.5, **options)
+    *(_row(experts.ObliviousTracker, n, forced_switch=0.5, **options)
       for n, options in (
           (5, {"switches": 2, "batch": 2, "max_resamples": 1}),
           (_WIDE, {"switches": 2, "batch": 1, "max_resamples": 2}),
           (4, {"switches": 1, "batch": 2, "prior": "at_most", "max_resamples": 1}),
       )),
-    _of(experts.BatchShare, 5, batch=2, switches=1, noise="knorm", budget=_PURE),
-    _of(experts.BatchShare, _WIDE, batch=2, switches=1, noise="gaussian"),
-    _of(experts.BatchShare, 5, batch=3, noise="gaussian"),
-    _of(experts.BatchShare, 4, batch=3, switches=1, noise="laplace", budget=_PURE),
-    _of(experts.BatchShare, _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
-    *(_of(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=n, participation=rule)
+    _row(experts.BatchShare, 5, batch=2, switches=1, noise="knorm", budget=_PURE),
+    _row(experts.BatchShare, _WIDE, batch=2, switches=1, noise="gaussian"),
+    _row(experts.BatchShare, 5, batch=3, noise="gaussian"),
+    _row(experts.BatchShare, 4, batch=3, switches=1, noise="laplace", budget=_PURE),
+    _row(experts.BatchShare, _WIDE, batch=1, switches=1, noise="coordinate_rr", budget=_PURE),
+    *(_row(oco.LipschitzLearner, Box([0.0], [1.0]), lipschitz=1.0, resolution=n, participation=rule)
       for n, rule in ((5, _PERSON), (_WIDE, None))),
     *_sums(frank_wolfe.TreeFrankWolfe),
     *_sums(oco.NoisyFTRL),
-    _of(oco.NoisyFTRL, LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
-    _of(oco.NoisyFTRL, LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
-    _of(oco.NoisyNewton, LpBall(_SMALL, 2.0), _LOGISTIC, numerics="float", relation="zero_out",
+    _row(oco.NoisyFTRL, LpBall(_SMALL, 2.0), _SQUARED, statistics="quadratic"),
+    _row(oco.NoisyFTRL, LpBall(6, 2.0), _SQUARED, statistics="quadratic", batch=2),
+    _row(oco.NoisyNewton, LpBall(_SMALL, 2.0), _LOGISTIC, numerics="float", relation="zero_out",
         changes={"batch": 2, "pushes": 5}),
-    _of(oco.NoisyNewton, LpBall(_WIDE, 2.0), _LOGISTIC, numerics="lattice", rounds=30),
-    _of(oco.NoisyNewton, LpBall(_SMALL, 1.0), _LOGISTIC, participation=_PERSON),
-    _of(frank_wolfe.PolyhedralFrankWolfe, LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
-    _of(frank_wolfe.PolyhedralFrankWolfe, LpBall(2, 1.0), _LINEAR, batch=1, participation=_PERSON),
-    *(_of(frank_wolfe.PolyhedralFrankWolfe, domain, _LINEAR, batch=4, selector=selector, rounds=23,
+    _row(oco.NoisyNewton, LpBall(_WIDE, 2.0), _LOGISTIC, numerics="lattice", rounds=30),
+    _row(oco.NoisyNewton, LpBall(_SMALL, 1.0), _LOGISTIC, participation=_PERSON),
+    _row(frank_wolfe.PolyhedralFrankWolfe, LpBall(_SMALL, 1.0), _SQUARED, batch=2, budget=_RICH),
+    _row(frank_wolfe.PolyhedralFrankWolfe, LpBall(2, 1.0), _LINEAR, batch=1, participation=_PERSON),
+    *(_row(frank_wolfe.PolyhedralFrankWolfe, domain, _LINEAR, batch=4, selector=selector, rounds=23,
           trials=150)
       for domain, selector in (
           (Box([-1.0] * 2, [1.0] * 2), "laplace"), (Simplex(_WIDE), "gumbel"))),
-    _of(frank_wolfe.SufficientStatistics, LpBall(_SMALL, 2.0), _SQUARED, rounds=9),
-    _of(frank_wolfe.SufficientStatistics, LpBall(_WIDE, 2.0), _SQUARED, rounds=10),
+    _row(frank_wolfe.SufficientStatistics, LpBall(_SMALL, 2.0), _SQUARED, rounds=9),
+    _row(frank_wolfe.SufficientStatistics, LpBall(_WIDE, 2.0), _SQUARED, rounds=10),
     *(each for cls in (oco.CoupledRegularizedLeader, oco.ContinuousMultiplicativeWeights)
-      for each in _coupled(cls, *CHOICES[cls]["coupling"])),
-    _of(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float", **_BOUNDED),
-    _of(bandits.LinUCB, 3, _WIDE, batch=1, numerics="lattice", **_BOUNDED),
-    _of(bandits.LinUCB, 2, _SMALL, batch=3, participation=_PERSON, **_BOUNDED),
-    *(_of(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **_BOUNDED, **options)
+      for each in _coupled_exercises(cls, *CHOICES[cls]["coupling"])),
+    _row(bandits.LinUCB, 2, _SMALL, batch=2, numerics="float", **_BOUNDED),
+    _row(bandits.LinUCB, 3, _WIDE, batch=1, numerics="lattice", **_BOUNDED),
+    _row(bandits.LinUCB, 2, _SMALL, batch=3, participation=_PERSON, **_BOUNDED),
+    *(_row(bandits.HighDimensionalBandit, 2, LpBall(d, 1.0), **_BOUNDED, **options)
       for d, options in (
           (_SMALL, {"batch": 2, "arm_learner": "tree", "forced_rounds": 2}),
           (_WIDE, {"batch": 3, "arm_learner": "polyhedral", "forced_rounds": 3}),
           (_SMALL, {"batch": 1, "arm_learner": "tree", "forced_rounds": 0,
                     "relation": "zero_out"}),
       )),
-    _of(mechanisms.ContinualSum, _WIDE, numerics="lattice", bound=1.0),
-    _of(mechanisms.ContinualSum, _SMALL, participation=_PERSON, bound=1.0),
-    _of(mechanisms.ContinualSum, _WIDE, numerics="float", method="tree", bound=1.0),
-    _of(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
+    _row(mechanisms.ContinualSum, _WIDE, numerics="lattice", bound=1.0),
+    _row(mechanisms.ContinualSum, _SMALL, participation=_PERSON, bound=1.0),
+    _row(mechanisms.ContinualSum, _WIDE, numerics="float", method="tree", bound=1.0),
+    _row(mechanisms.ContinualSum, _SMALL, norm=4.0, noise="generalized_gaussian", method="tree",
         bound=1.0),
-    _of(mechanisms.NoisyMax, 5, budget=_PURE, sensitivity=1.0),
-    _of(mechanisms.NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False,
+    _row(mechanisms.NoisyMax, 5, budget=_PURE, sensitivity=1.0),
+    _row(mechanisms.NoisyMax, _WIDE, noise="gumbel", one_directional=True, largest=False,
         sensitivity=1.0),
-    _of(mechanisms.AboveThreshold, budget=_CLEAR, alarms=3, scale=4.0, rounds=15,
+    _row(mechanisms.AboveThreshold, budget=_CLEAR, alarms=3, scale=4.0, rounds=15,
         sensitivity=1.0),
-    _of(mechanisms.AboveThreshold, budget=_PURE, scale=4.0, sensitivity=1.0),
+    _row(mechanisms.AboveThreshold, budget=_PURE, scale=4.0, sensitivity=1.0),
 )  # fmt: skip
 
 EXERCISES: dict[type, tuple[Exercise, ...]] = {

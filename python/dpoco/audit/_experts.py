@@ -18,8 +18,8 @@ from dpoco.audit._family import (
     Play,
     Scorer,
     Scores,
-    admitted,
-    draws_of,
+    admit,
+    place_draws,
     ratio,
     score_draws,
 )
@@ -42,21 +42,21 @@ class Tracker(Family):
         return decision, int(learner.resamples)
 
     def ask(self, learner: Any, decision: Any, record: tuple[Any, ...], play: Play) -> None:
-        losses, engine = admitted(learner, record[0]), learner._engine
+        losses, engine = admit(learner, record[0]), learner._engine
         keep, law, _ = engine.nonprivate_kernel(losses)
         play.note(keep=float(keep), law=np.array(law), state=engine.nonprivate_state())
         play.note(lost=float(losses[decision]))
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        p, (_, drawn) = learner.plan, play.published[-1]
-        ends = (t + 1) % p.batch == 0
+        m, (_, drawn) = self.mechanism, play.published[-1]
+        ends = (t + 1) % m.batch == 0
         more = learner.round < learner.horizon and learner.experts > 1
-        left = p.max_resamples is None or drawn < p.max_resamples
+        left = m.cap is None or drawn < m.cap
         return int(ends and more and left and learner.guarantee.private)
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        promised = self._promised()
-        rate, batch = promised["learning_rate"], promised["batch"]
+        promised = self.learner.guarantee.description
+        rate, batch = promised.learning_rate, promised.batch
         for t in range(len(base.notes["keep"])):
             same = base.published[: t + 1] == other.published[: t + 1]
             if not same or base.notes["state"][t] != other.notes["state"][t]:
@@ -75,33 +75,26 @@ class Tracker(Family):
                 yield "the law of fresh draws, range of its logarithm", reach, 2.0 * rate
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
-        promised = self._promised()
+        promised = self.learner.guarantee.description
         for play in (base, other):
-            if not self._stays(play) <= (1.0 - promised["forced_switch"]) * (1.0 + 1e-9):
+            if not self._stays(play) <= (1.0 - promised.forced) * (1.0 + 1e-9):
                 # The odds of a switch are bounded by the least chance of one.
                 yield "a coin stays with a larger chance than was promised"
-            cap = promised["max_resamples"]
-            if cap is not None and play.published[-1][1] > cap:
+            if promised.cap is not None and play.published[-1][1] > promised.cap:
                 yield "there are more fresh draws than were promised"
 
     def _stays(self, play: Play) -> float:
         """Return the largest chance to stay if nothing were lost."""
-        p, most = self.learner.plan, 0.0
+        m, most = self.mechanism, 0.0
         for t, due in enumerate(play.fresh):
             if due:
-                lost = sum(play.notes["lost"][t + 1 - p.batch : t + 1])
-                most = max(most, play.notes["keep"][t] * float(np.exp(p.learning_rate * lost)))
+                lost = sum(play.notes["lost"][t + 1 - m.batch : t + 1])
+                most = max(most, play.notes["keep"][t] * float(np.exp(m.learning_rate * lost)))
         return most
-
-    def _promised(self) -> dict[str, Any]:
-        """Return rate and coins that the guarantee is about, whatever is in use."""
-        p, profile = vars(self.learner.plan), self.learner.guarantee.profile or {}
-        rate = min(p["learning_rate"], profile.get("learning_rate", np.inf))
-        return {**p, **profile, "learning_rate": rate}
 
     def facts(self) -> dict[str, bool]:
         learner = self.learner
-        return {"the cap on fresh draws": learner.resamples == learner.plan.max_resamples}
+        return {"the cap on fresh draws": learner.resamples == self.mechanism.cap}
 
 
 class TrackedPaths(FiniteScorer):
@@ -114,49 +107,49 @@ class TrackedPaths(FiniteScorer):
 
     def __init__(self, family: Tracker, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        learner, p = self.learner, self.learner.plan
-        if learner.experts < 2 or p.horizon is None or len(self.streams[0]) != p.horizon:
+        learner, m = self.learner, self.mechanism
+        if learner.experts < 2 or m.horizon is None or len(self.streams[0]) != m.horizon:
             raise ValueError(
                 "stream must have all of the horizon's rounds, of at least two experts"
             )
-        self._losses = [admitted(family.learner, each.parts[0]) for each in self.streams]
-        self._levels = min(p.switches, p.horizon - 1) + 1 if p.prior == "at_most" else 1
+        self._losses = [admit(family.learner, each.parts[0]) for each in self.streams]
+        self._levels = min(learner.plan.switches, m.horizon - 1) + 1 if m.prior == "at_most" else 1
         # Laws of a fresh draw for every round, of (switches so far, expert).
         self._laws = [self._fresh(each) for each in self._losses]
         # Chance to switch in the step after a round, by switches so far.
-        self._moves = [self._move(t) for t in range(p.horizon)]
+        self._moves = [self._move(t) for t in range(m.horizon)]
 
     def _ways(self, steps: int) -> FloatArray:
         """Return in how many ways a path can go on, by switches so far; 1 for Markov chains."""
-        if self.learner.plan.prior != "at_most":
+        if self.mechanism.prior != "at_most":
             return np.ones(1)
         others = self.learner.experts - 1
         ways = [float(math.comb(steps, k) * others**k) for k in range(self._levels)]
         return np.cumsum(ways)[::-1]
 
     def _fresh(self, losses: FloatArray) -> list[FloatArray]:
-        p, n = self.learner.plan, self.learner.experts
+        m, n = self.mechanism, self.learner.experts
         messages = np.zeros((self._levels, n))
         messages[0] = 1.0 / n
         laws = []
         for t, row in enumerate(losses):
-            law = messages * self._ways(p.horizon - 1 - t)[:, None]
+            law = messages * self._ways(m.horizon - 1 - t)[:, None]
             laws.append(law / law.sum())
-            tilted = messages * np.exp(-p.learning_rate * row)
+            tilted = messages * np.exp(-m.learning_rate * row)
             tilted /= tilted.sum()
-            if p.prior == "at_most":
+            if m.prior == "at_most":
                 messages = tilted.copy()
                 messages[1:] += tilted[:-1].sum(axis=1, keepdims=True) - tilted[:-1]
             else:
-                other = (p.share_rate or 0.0) / (n - 1)
-                messages = (1.0 - (p.share_rate or 0.0) - other) * tilted + other
+                other = (m.share_rate or 0.0) / (n - 1)
+                messages = (1.0 - (m.share_rate or 0.0) - other) * tilted + other
         return laws
 
     def _move(self, t: int) -> FloatArray:
-        p = self.learner.plan
-        if p.prior != "at_most":
-            return np.array([p.share_rate or 0.0])
-        steps = p.horizon - 1 - t
+        m = self.mechanism
+        if m.prior != "at_most":
+            return np.array([m.share_rate or 0.0])
+        steps = m.horizon - 1 - t
         if steps < 1:
             return np.zeros(self._levels)
         ways, before = self._ways(steps - 1), self._ways(steps)
@@ -175,19 +168,19 @@ class TrackedPaths(FiniteScorer):
         # Of every round's expert and flag; cells without a fresh draw come first.
         experts, drawn = transcript
         fresh = np.diff(drawn) > 0
-        p, n, rows = self.learner.plan, self.learner.experts, self._losses[world]
-        cells = np.zeros((p.horizon, 2 * n))
+        m, n, rows = self.mechanism, self.learner.experts, self._losses[world]
+        cells = np.zeros((m.horizon, 2 * n))
         cells[0, :n] = 1.0 / n
         chosen = np.array(experts) + n * np.concatenate([[False], fresh])
         belief = np.zeros(self._levels)  # of the switches so far
         belief[0] = 1.0
-        draws, cap = 0, math.inf if p.max_resamples is None else p.max_resamples
-        for t in range(p.horizon - 1):
+        draws, cap = 0, math.inf if m.cap is None else m.cap
+        for t in range(m.horizon - 1):
             keep = 1.0
-            if (t + 1) % p.batch == 0 and draws < cap:
-                batch = range(t + 1 - p.batch, t + 1)
+            if (t + 1) % m.batch == 0 and draws < cap:
+                batch = range(t + 1 - m.batch, t + 1)
                 lost = sum(rows[s, experts[s]] for s in batch)
-                keep = (1.0 - p.forced_switch) * math.exp(-p.learning_rate * lost)
+                keep = (1.0 - m.forced) * math.exp(-m.learning_rate * lost)
             law = self._laws[world][t + 1]
             cells[t + 1, n:] = (1.0 - keep) * law.sum(axis=0)
             move = self._moves[t]
@@ -215,7 +208,7 @@ class Batches(Family):
         return decision, learner.weights.tobytes()
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        p, (release, left) = learner.plan, divmod(t + 1, learner.plan.batch)
+        p, (release, left) = learner.plan, divmod(t + 1, self.mechanism.batch)
         if left or (p.releases is not None and release > p.releases):
             return 0
         play.note(input=np.array(learner._engine.nonprivate_input()))
@@ -224,44 +217,44 @@ class Batches(Family):
         return 1 + (learner.round < learner.horizon) if noisy else 0
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        own = at // self.learner.plan.batch
+        own = at // self.mechanism.batch
         inputs = (play.notes.get("input", []) for play in (base, other))
         for k, (a, b) in enumerate(zip(*inputs, strict=True)):
             if k == own:
                 yield self._size(a - b)
-                yield from self._spent(a, b)
+                yield from self._spend(a, b)
             else:
                 yield "releases of other batches", float(np.abs(a - b).max()), _GRID
 
     def _size(self, gap: FloatArray) -> Change:
-        p, experts = self.learner.plan, self.learner.experts
-        if p.noise == "gaussian":
-            moved = float(np.linalg.norm(gap))
-            return "a batch's sum in l2", moved, movement("gaussian", experts)
-        if p.noise == "laplace" and p.calibration != "paper":
-            return "a batch's sum in l1", float(np.abs(gap).sum()), float(experts)
+        law = self.mechanism.law
+        most = movement(law, self.learner.experts)
+        if law == "gaussian":
+            return "a batch's sum in l2", float(np.linalg.norm(gap)), most
+        if law == "laplace":
+            return "a batch's sum in l1", float(np.abs(gap).sum()), most
         # Cube noise; a response on one coordinate sees one entry.
-        return "a batch's sum in the maximum norm", float(np.abs(gap).max()), 1.0
+        return "a batch's sum in the maximum norm", float(np.abs(gap).max()), most
 
-    def _spent(self, ours: FloatArray, theirs: FloatArray) -> Iterator[Change]:
+    def _spend(self, ours: FloatArray, theirs: FloatArray) -> Iterator[Change]:
         """Yield what the movement of a release spends with the noise in use, and the promise."""
-        p, found, gap = self.learner.plan, self.learner.guarantee, ours - theirs
-        if not found.private or self.learner.experts < 2:
+        m, found, gap = self.mechanism, self.learner.guarantee, ours - theirs
+        if not found.private:
             return
         pure = found.epsilon_at(0.0)
-        if p.noise == "gaussian":
+        if m.law == "gaussian":
             if found.mu is not None:
                 moved = float(np.linalg.norm(gap))
-                yield "mu of the releases", ratio(moved, p.noise_scale), found.mu
-        elif p.noise == "coordinate_rr":
-            bias = 0.5 * np.tanh(0.5 * ratio(1.0, p.noise_scale))
+                yield "mu of the releases", ratio(moved, m.scale), found.mu
+        elif m.law == "response":
+            bias = 0.5 * np.tanh(0.5 * m.epsilon)
             high = [0.5 + (2.0 * x - 1.0) * bias for x in (ours, theirs)]
             with np.errstate(divide="ignore"):
                 logs = [np.abs(np.log(a / b)) for a, b in (high, [1.0 - x for x in high])]
             yield "the log odds of a response", float(np.max(logs)), pure
         else:
-            moved = float(np.abs(gap).sum() if p.noise == "laplace" else np.abs(gap).max())
-            yield "the log odds of a release", ratio(moved, p.noise_scale), pure
+            moved = float(np.abs(gap).sum() if m.law == "laplace" else np.abs(gap).max())
+            yield "the log odds of a release", ratio(moved, m.scale), pure
 
     def facts(self) -> dict[str, bool]:
         return {"shared weights": self.learner.plan.share_rate > 0.0}
@@ -278,7 +271,7 @@ class _Run:
     stray: bool = False
 
 
-def _floored(weights: FloatArray, floor: float) -> FloatArray:
+def _raise_floor(weights: FloatArray, floor: float) -> FloatArray:
     """Return the law nearest to one in relative entropy whose entries are at least `floor`."""
     low = np.zeros(len(weights), dtype=bool)
     while True:
@@ -298,26 +291,26 @@ class ReleasedBatches(Scorer):
     def __init__(self, family: Batches, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
         p = self.learner.plan
-        releases = len(self.streams[0]) // p.batch
+        releases = len(self.streams[0]) // self.mechanism.batch
         self._releases = releases if p.releases is None else min(releases, p.releases)
         if self._releases < 1 or self.learner.experts < 2:
             raise ValueError("stream must be long enough for a release, of at least two experts")
-        self._admitted = [admitted(family.learner, each.parts[0]) for each in self.streams]
+        self._admitted = [admit(family.learner, each.parts[0]) for each in self.streams]
         self._inputs = [self._sums(rows) for rows in self._admitted]
 
     def _sums(self, admitted: FloatArray) -> FloatArray:
         """Return what each release is of: shape (releases, N)."""
-        p = self.learner.plan
-        used = admitted[: self._releases * p.batch]
-        sums: FloatArray = used.reshape(self._releases, p.batch, -1).sum(axis=1)
-        if p.noise == "gaussian":
+        m = self.mechanism
+        used = admitted[: self._releases * m.batch]
+        sums: FloatArray = used.reshape(self._releases, m.batch, -1).sum(axis=1)
+        if m.law == "gaussian":
             sums = sums - sums.mean(axis=1, keepdims=True)
         return sums
 
     def run(self, learner: Any, world: int, tape: Source) -> Any:
         from scipy.special import softmax
 
-        batch, rows = learner.plan.batch, self.streams[world].parts[0]
+        batch, rows = self.mechanism.batch, self.streams[world].parts[0]
         # The rule: logarithms of weights, up to a constant.
         run, state, exact = _Run(), np.zeros(learner.experts), np.zeros(learner.experts)
         for t in range(self._releases * batch + 1):
@@ -334,10 +327,10 @@ class ReleasedBatches(Scorer):
             exact = exact + self._admitted[world][t]
             if (t + 1) % batch == 0:
                 run.released.append(np.array(learner._engine.released()))
-                state = self._updated(state, run.released[-1])
+                state = self._update(state, run.released[-1])
         return run
 
-    def _updated(self, state: FloatArray, released: FloatArray) -> FloatArray:
+    def _update(self, state: FloatArray, released: FloatArray) -> FloatArray:
         from scipy.special import softmax
 
         p, n = self.learner.plan, self.learner.experts
@@ -346,7 +339,7 @@ class ReleasedBatches(Scorer):
             shared = (1.0 - p.share_rate - p.share_rate / (n - 1)) * softmax(state)
             state = np.log(shared + p.share_rate / (n - 1))
         elif p.floor > 0.0:
-            state = np.log(_floored(softmax(state), p.floor))
+            state = np.log(_raise_floor(softmax(state), p.floor))
         return state
 
     def score(self, runs: list[Any], world: int) -> Scores:
@@ -359,22 +352,21 @@ class ReleasedBatches(Scorer):
         findings = found.findings
         if any(run.stray for run in runs):
             findings += ("weights do not follow from what is released",)
-        return replace(found, findings=findings, draws=draws_of(chances, chosen, exact, world))
+        return replace(found, findings=findings, draws=place_draws(chances, chosen, exact, world))
 
     def _releases_scored(self, released: FloatArray, world: int) -> Scores:
-        p = self.learner.plan
-        if p.noise == "coordinate_rr":
+        law, scale = self.mechanism.law, self.mechanism.scale
+        if law == "response":
             return self._responses(released, world)
-        scale = p.noise_scale
         own, other = (released - self._inputs[w] for w in (world, 1 - world))
         if not scale > 0.0 or np.any(np.all(np.abs(own) <= 1e-9 * scale, axis=2)):
             return Scores(np.zeros(len(released)), np.empty((len(released), 0)), (SILENT,))
         from scipy import special
 
-        if p.noise == "gaussian":
+        if law == "gaussian":
             change = 0.5 * ((other / scale) ** 2 - (own / scale) ** 2).sum(axis=2)
             uniforms = special.ndtr(own / scale)
-        elif p.noise == "laplace":
+        elif law == "laplace":
             change = (np.abs(other) - np.abs(own)).sum(axis=2) / scale
             tail = 0.5 * np.exp(-np.abs(own) / scale)
             uniforms = np.where(own > 0.0, 1.0 - tail, tail)
@@ -390,7 +382,7 @@ class ReleasedBatches(Scorer):
         return Scores(change.sum(axis=1), uniforms)
 
     def _responses(self, released: FloatArray, world: int) -> Scores:
-        n, epsilon = released.shape[2], 1.0 / self.learner.plan.noise_scale
+        n, epsilon = released.shape[2], self.mechanism.epsilon
         place = np.abs(released).argmax(axis=2)
         up = np.take_along_axis(released, place[:, :, None], axis=2)[:, :, 0] > 0.0
         laws = []

@@ -82,7 +82,7 @@ class Family(Playing, ABC):
     several : bool
         Whether a replay compares all rounds of a person at once: see `spent_by`. Elsewhere her
         rounds are a group, and what each of them moves is compared.
-    hers : tuple of int
+    person_rounds : tuple of int
         Rounds that a replay changes.
     before : Rounds or None
         The stream that a replay changed, while it plays the changed one for a person.
@@ -96,7 +96,7 @@ class Family(Playing, ABC):
 
     def __init__(self, learner: Any) -> None:
         super().__init__(learner)
-        self.hers: tuple[int, ...] = ()
+        self.person_rounds: tuple[int, ...] = ()
         self.before: Rounds | None = None
 
     @property
@@ -156,7 +156,7 @@ class Family(Playing, ABC):
         """Return what a round publishes, comparable with ``==``."""
         return decision.tobytes() if isinstance(decision, np.ndarray) else decision
 
-    def drawn(self, learner: Any) -> tuple[int, ...]:
+    def count_variates(self, learner: Any) -> tuple[int, ...]:
         """Return how many variates of each kind a learner has drawn."""
         return tuple(int(n) for n in learner._engine.variates_drawn())
 
@@ -166,7 +166,7 @@ class Family(Playing, ABC):
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
         """Play a fresh learner on the stream, round by round."""
-        play = Play(variates=[self.drawn(learner)])
+        play = Play(variates=[self.count_variates(learner)])
         self.start(learner, play)
         for t in range(len(rounds)):
             record = rounds.record(t)
@@ -174,7 +174,7 @@ class Family(Playing, ABC):
             play.published.append(self.publication(learner, decision))
             self.ask(learner, decision, record, play)
             answer = self.observe(learner, decision, record)
-            play.variates.append(self.drawn(learner))
+            play.variates.append(self.count_variates(learner))
             play.fresh.append(self.look(learner, t, answer, play))
         self.finish(learner, play)
         return play
@@ -218,14 +218,14 @@ def ratio(moved: float, scale: float) -> float:
     return moved / scale if scale > 0.0 else np.inf * np.sign(moved)
 
 
-def admitted(learner: Any, rows: FloatArray) -> FloatArray:
+def admit(learner: Any, rows: FloatArray) -> FloatArray:
     """Return losses of experts as a learner uses them, in [0, 1]."""
     low, high = learner._loss_range
     inside: FloatArray = np.clip((rows - low) / (high - low), 0.0, 1.0)
     return np.where(np.isfinite(rows), inside, 0.0)
 
 
-def made(make: Make, source: Source, before: Any = None) -> Any:
+def make_fresh(make: Make, source: Source, before: Any = None) -> Any:
     """Return a new learner on a source, or raise naming what it is not."""
     learner = make(source)
     if before is not None and (learner is before or type(learner) is not type(before)):
@@ -239,7 +239,7 @@ def made(make: Make, source: Source, before: Any = None) -> Any:
     return learner
 
 
-def calibrated_once(
+def calibrate_once(
     cls: type,
     *arguments: Any,
     budget: Budget,
@@ -355,6 +355,7 @@ class Scorer(ABC):
 
     def __init__(self, family: Family, stream: Any, neighbour: Any) -> None:
         self.family, self.learner = family, family.learner
+        self.mechanism = family.mechanism
         self.streams = family.rounds(stream), family.rounds(neighbour)
         check_neighbours(family, *self.streams)
         rounds = len(self.streams[0])
@@ -441,7 +442,7 @@ class FiniteScorer(Scorer):
         return score_draws(own, other, chosen, world)
 
 
-def draws_of(
+def place_draws(
     chances: FloatArray, chosen: NDArray[np.int64], exact: FloatArray, world: int
 ) -> dict[str, FloatArray]:
     """Return uniforms for decisions drawn by released weights, in two orders of the decisions.

@@ -14,8 +14,8 @@ import numpy as np
 from dpoco import _core, mechanisms
 from dpoco._validation import FloatArray
 from dpoco.audit._family import Change, Family, Play
-from dpoco.audit._playing import VERBS, Rounds, finite, plays_of
-from dpoco.audit._sums import clipped
+from dpoco.audit._playing import VERBS, Rounds, find_plays, finite
+from dpoco.audit._sums import clip_vector
 from dpoco.privacy.mechanisms.base import Mechanism, Parts
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -23,7 +23,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 KINDS = (mechanisms.ContinualSum, mechanisms.NoisyMax, mechanisms.AboveThreshold)
 
 
-def held(learner: Any) -> dict[str, Any]:
+def find_mechanisms(learner: Any) -> dict[str, Any]:
     """Return the public mechanisms among a learner's attributes, by name."""
     own = getattr(learner, "__dict__", {})
     return {name: each for name, each in own.items() if isinstance(each, KINDS)}
@@ -46,12 +46,12 @@ class _Recorder:
         self.turn, self.rounds, self.inputs, self.answers = 0, list[int](), list[Any](), list[Any]()
 
     def __getattr__(self, name: str) -> Any:
-        if name == VERBS[plays_of(self._mechanism)]:
+        if name == VERBS[find_plays(self._mechanism)]:
             return self._answer
         return getattr(self._mechanism, name)
 
     def _answer(self, value: Any) -> Any:
-        answer = getattr(self._mechanism, VERBS[plays_of(self._mechanism)])(value)
+        answer = getattr(self._mechanism, VERBS[find_plays(self._mechanism)])(value)
         if self._script is not None and len(self.answers) < len(self._script):
             answer = self._script[len(self.answers)]
         self.rounds.append(self.turn)
@@ -68,10 +68,10 @@ class Held(Family):
 
     def __init__(self, learner: Any) -> None:
         super().__init__(learner)
-        self._mechanisms = held(learner)
+        self._mechanisms = find_mechanisms(learner)
         self._scripts: dict[str, list[Any]] = {}
 
-    def drawn(self, learner: Any) -> tuple[int, ...]:
+    def count_variates(self, learner: Any) -> tuple[int, ...]:
         counts = [getattr(learner, name)._engine.variates_drawn() for name in self._mechanisms]
         return tuple(int(n) for n in np.sum(counts, axis=0))
 
@@ -97,7 +97,7 @@ class Held(Family):
             ours, theirs = base.memory[name], other.memory[name]
             if ours.rounds == theirs.rounds:
                 for t, *pair in zip(ours.rounds, ours.inputs, theirs.inputs, strict=True):
-                    yield from _moved(name, mechanism, pair, t == at)
+                    yield from _compare(name, mechanism, pair, t == at)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         if base.published != other.published:
@@ -111,7 +111,7 @@ class Held(Family):
                 yield f"a record enters {name} more than once"
 
 
-def _moved(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> Iterator[Change]:
+def _compare(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> Iterator[Change]:
     """Yield what moved of that which enters a mechanism, in the changed round or in another."""
     if isinstance(mechanism, mechanisms.ContinualSum):
         total, near = mechanism.guarantee.description, mechanism.guarantee.neighbours
@@ -122,7 +122,7 @@ def _moved(name: str, mechanism: Any, pair: list[FloatArray], own: bool) -> Iter
             yield f"what enters {name} in other rounds", most, 0.0
             return
         vector = total.summand
-        first, second = (clipped(row, vector.bound, vector.norm, None) for row in pair)
+        first, second = (clip_vector(row, vector.bound, vector.norm, None) for row in pair)
         norm = 2.0 if total.order == 2.0 else vector.norm
         moved = _core.norm(np.ascontiguousarray(first - second), norm)
         yield f"what enters {name}", moved, vector.movement(near, total.order)

@@ -13,8 +13,8 @@ from dpoco.audit._coupled import Coupled, Transcripts
 from dpoco.audit._experts import Batches, ReleasedBatches, TrackedPaths, Tracker
 from dpoco.audit._family import Family, Scorer
 from dpoco.audit._fits import FitReleases, Fits
-from dpoco.audit._held import Held, describes, held
-from dpoco.audit._playing import plays_of
+from dpoco.audit._held import Held, describes, find_mechanisms
+from dpoco.audit._playing import find_plays
 from dpoco.audit._selections import (
     DrawnSelections,
     Epochs,
@@ -61,14 +61,14 @@ _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
 
 def _auditors(learner: Any) -> Auditors:
     """Return who replays and who scores a learner; ``TypeError`` saying what is missing."""
-    kind, plays = type(learner).__name__, plays_of(learner)
+    kind, plays = type(learner).__name__, find_plays(learner)
     guarantee = getattr(learner, "guarantee", None)
     mechanism = getattr(guarantee, "description", None)
     if mechanism is None:
         raise TypeError(f"no audit of a {kind}: its guarantee describes no mechanism")
     if isinstance(mechanism, Nothing):
         return Unmoved, None
-    parts = held(learner)
+    parts = find_mechanisms(learner)
     if parts:
         if describes(mechanism, parts):
             return Held, None
@@ -93,20 +93,20 @@ def _auditors(learner: Any) -> Auditors:
     return found
 
 
-def family_of(learner: Any) -> Family:
+def find_family(learner: Any) -> Family:
     """Return who replays a learner; ``TypeError`` saying what is missing."""
     return _auditors(learner)[0](learner)
 
 
-def family_if_known(learner: Any) -> Family | None:
+def find_known_family(learner: Any) -> Family | None:
     """Return who replays a learner, or None."""
     try:
-        return family_of(learner)
+        return find_family(learner)
     except TypeError:
         return None
 
 
-def scorer_of(learner: Any, stream: Any, neighbour: Any) -> Scorer:
+def find_scorer(learner: Any, stream: Any, neighbour: Any) -> Scorer:
     """Return the scorer of a learner; ``TypeError`` or ``ValueError`` if its law is not known."""
     family, scorer = _auditors(learner)
     if scorer is None:

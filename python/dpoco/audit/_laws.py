@@ -144,7 +144,7 @@ class Loss:
     bend: Function
 
 
-def losses_of(loss: Any, parts: tuple[FloatArray, ...]) -> list[Loss]:
+def read_losses(loss: Any, parts: tuple[FloatArray, ...]) -> list[Loss]:
     """Return the losses of a stream of one feature; ``ValueError`` if their law is not known."""
     if parts[0].shape[1:] != (1,):
         raise ValueError("the law of this learner's draws is known in one dimension only")

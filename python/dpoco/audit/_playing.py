@@ -23,7 +23,7 @@ _LOOPS = {
 }  # fmt: skip
 
 
-def plays_of(learner: Any) -> str:
+def find_plays(learner: Any) -> str:
     """Return what a learner plays, as in `dpoco.learners`; of a foreign one its methods tell."""
     listed = learners.plays(learner)
     if listed:
@@ -52,7 +52,7 @@ class Rounds:
         """Return the record of round t, counted from 0."""
         return tuple(part[t] for part in self.parts)
 
-    def replaced(self, t: int, record: Sequence[Any]) -> Rounds:
+    def with_record(self, t: int, record: Sequence[Any]) -> Rounds:
         """Return the neighbouring stream with another record in round t."""
         parts = tuple(part.copy() for part in self.parts)
         for part, entry in zip(parts, record, strict=True):
@@ -65,7 +65,7 @@ class Rounds:
         return self.parts if len(self.parts) > 1 else self.parts[0]
 
 
-def parts_of(stream: Any) -> tuple[Any, ...]:
+def split_parts(stream: Any) -> tuple[Any, ...]:
     """Return the parts of a stream: a tuple's, without those that are None, or itself."""
     if isinstance(stream, Mapping):
         raise TypeError("stream must be an array or a tuple of arrays")
@@ -98,7 +98,7 @@ class Playing:
     """
 
     def __init__(self, learner: Any) -> None:
-        self.learner, self.plays = learner, plays_of(learner)
+        self.learner, self.plays = learner, find_plays(learner)
         self.first_affected = int(self.plays not in ("arms", "scores", "queries"))
 
     @property
@@ -136,7 +136,7 @@ class Playing:
 
     def rounds(self, stream: Any) -> Rounds:
         """Return the stream, checked; raise ``ValueError`` or ``TypeError`` naming what is bad."""
-        parts, shapes = parts_of(stream), self.shapes()
+        parts, shapes = split_parts(stream), self.shapes()
         if len(parts) != len(shapes):
             names = " and ".join(shapes)
             wanted = f"one array of {names}" if len(shapes) == 1 else f"a pair of {names}"

@@ -9,18 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
-from dpoco.accounting.noisy_max import law_of
 from dpoco.audit._family import (
     Change,
     Family,
     FiniteScorer,
     Play,
-    admitted,
+    admit,
     ratio,
 )
 from dpoco.audit._laws import answer_chances, selection_law
 from dpoco.audit._playing import Rounds, finite
-from dpoco.experts import ShiftDetector
+from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
 
 # Words of an expert learner's state: round, decision, count of clipped losses, then the source's.
@@ -28,7 +27,7 @@ _DECISION, _VIOLATIONS, _OWN = 1, 2, 14
 _GRID = 1e-12  # losses are rounded to multiples of 2^-46
 
 
-def granted(guarantee: Any, selections: int) -> float:
+def log_odds_cap(guarantee: Any, selections: int) -> float:
     """Return by how much the log odds of one of so many selections may move, as promised."""
     profile = guarantee.profile or {}
     if profile.get("kind") == "bounded_range":
@@ -42,23 +41,29 @@ class _Answers(Family):
     schedule = "published"
     everywhere = True
 
+    @property
+    def _sensitivity(self) -> float:
+        """How far the caller promises a query to move."""
+        m = self.mechanism
+        return float(m.sensitivity if isinstance(m, ThresholdTests) else m.scores.sensitivity)
+
     def check_records(self, old: Any, new: Any) -> None:
         moved = np.abs(finite(new[0]) - finite(old[0])).max()
-        if not moved <= self.learner.plan.sensitivity * (1.0 + 1e-12):
+        if not moved <= self._sensitivity * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: a query moves by more than `sensitivity`, which is the caller's "
                 "promise"
             )
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
-        play = Play(variates=[self.drawn(learner)])
+        play = Play(variates=[self.count_variates(learner)])
         for record in (rounds.record(t) for t in range(len(rounds))):
             answer = self.observe(learner, None, record)
             if answer < 0:
                 break
             play.published.append(answer)
             play.note(state=learner._engine.state(), query=finite(record[0]))
-            play.variates.append(self.drawn(learner))
+            play.variates.append(self.count_variates(learner))
             play.fresh.append(self.learner.guarantee.private)
         return play
 
@@ -82,17 +87,17 @@ class Selected(_Answers):
     def check_records(self, old: Any, new: Any) -> None:
         super().check_records(old, new)
         change = finite(new[0]) - finite(old[0])
-        if self.learner.plan.one_directional and change.max() > 0.0 > change.min():
+        if self.mechanism.scores.one_way and change.max() > 0.0 > change.min():
             raise ValueError("no neighbours: scores move in both directions")
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
-        p = self.learner.plan
+        m = self.mechanism
         change = base.notes["query"][at] - other.notes["query"][at]
         reach = float(max(change.max(), 0.0) - min(change.min(), 0.0))
-        yield "the scores, range of their changes", reach, p.score_range
+        yield "the scores, range of their changes", reach, m.scores.range
         # How far a selection can be moved, in units of what one selection was granted.
-        spent = reach / p.scale if p.private else np.inf
-        yield "the log odds of a selection", spent, granted(self.learner.guarantee, p.horizon)
+        spent = reach / m.scale
+        yield "the log odds of a selection", spent, log_odds_cap(self.learner.guarantee, m.rounds)
 
 
 class Tested(_Answers):
@@ -103,7 +108,7 @@ class Tested(_Answers):
 
     def check_streams(self, ours: Rounds, theirs: Rounds) -> None:
         moved = finite(theirs.parts[0]) - finite(ours.parts[0])
-        if np.ptp(np.append(moved, 0.0)) > self.learner.plan.spread * (1.0 + 1e-12):
+        if np.ptp(np.append(moved, 0.0)) > self.mechanism.spread * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: queries are moved up and down by more than `spread` in all, which "
                 "is the caller's promise"
@@ -111,7 +116,7 @@ class Tested(_Answers):
 
     def play(self, learner: Any, rounds: Rounds) -> Play:
         play = super().play(learner, rounds)
-        if sum(play.published) > learner.plan.alarms:
+        if sum(play.published) > self.mechanism.alarms:
             play.findings.append("there are more alarms than were promised")
         return play
 
@@ -119,13 +124,13 @@ class Tested(_Answers):
         queries, moved = (base.notes["query"], other.notes["query"]), 0.0
         if at < min(len(each) for each in queries):
             moved = abs(float(queries[0][at] - queries[1][at]))
-        p = self.learner.plan
-        yield "the query", moved, p.sensitivity
+        m = self.mechanism
+        yield "the query", moved, m.sensitivity
         if self.learner.guarantee.private:
             # Of Theorem 1 of docs/privacy/shift_detector.md, for what moved.
-            share = moved / p.sensitivity
-            scales = p.threshold_noise_scale, p.query_noise_scale
-            spent = share * (p.sensitivity / scales[0] + p.alarms * p.spread / scales[1])
+            share = moved / m.sensitivity
+            each = m.sensitivity / m.threshold_scale + m.alarms * m.spread / m.query_scale
+            spent = share * each
             yield "the log odds of the answers", spent, self.learner.guarantee.epsilon_at(0.0)
 
     def facts(self) -> dict[str, bool]:
@@ -162,7 +167,7 @@ class _State:
         return self.reals() + self.reals()
 
 
-def _selected(rounds: int, parameters: Any) -> int:
+def _count_selections(rounds: int, parameters: Any) -> int:
     """Return how many windows are complete after so many rounds of an instance."""
     window: int = getattr(parameters, "window", rounds + 1)
     doubling = (window - 1).bit_length()
@@ -174,7 +179,7 @@ def _selected(rounds: int, parameters: Any) -> int:
 
 def _ends_epoch(rounds: int, parameters: Any) -> bool:
     """Whether an epoch, or a window, ends after so many rounds of an instance."""
-    return _selected(rounds, parameters) > _selected(rounds - 1, parameters)
+    return _count_selections(rounds, parameters) > _count_selections(rounds - 1, parameters)
 
 
 class Epochs(Family):
@@ -193,13 +198,17 @@ class Epochs(Family):
             yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
             if self.learner.guarantee.private:
                 # A record is in one epoch, and so in one selection.
-                moved = ratio(float(np.ptp(gap)), self.learner.plan.scale)
-                yield "the log odds of a selection", moved, granted(self.learner.guarantee, 1)
+                moved = ratio(float(np.ptp(gap)), self.mechanism.part(Selections).scale)
+                yield (
+                    "the log odds of a selection",
+                    moved,
+                    log_odds_cap(self.learner.guarantee, 1),
+                )
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         p = self.learner.plan
         for t, (a, b) in enumerate(zip(base.notes["state"], other.notes["state"], strict=True)):
-            over = _selected(t + 1, p) > _selected(at, p)
+            over = _count_selections(t + 1, p) > _count_selections(at, p)
             if t < at and a != b:
                 yield "the state before it depends on a record"
                 return
@@ -231,19 +240,20 @@ class EpochsWithAlarms(Epochs):
 
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         alarmed = {t for play in (base, other) for t in play.notes["alarms"][-1]}
-        p, found, parts = self.learner.plan, self.learner.guarantee, [0.0, 0.0]
+        found, parts = self.learner.guarantee, [0.0, 0.0]
+        selection, tests = (self.mechanism.part(kind) for kind in (Selections, ThresholdTests))
         for t in range(at, len(base.notes["sums"])):
             if t in alarmed or base.published[: t + 1] != other.published[: t + 1]:
                 break
             gap = base.notes["sums"][t] - other.notes["sums"][t]
             yield "the sums of an epoch", float(np.abs(gap).max()), 1.0 + _GRID
-            parts[0] = max(parts[0], ratio(float(np.ptp(gap)), p.selection_scale))
+            parts[0] = max(parts[0], ratio(float(np.ptp(gap)), selection.scale))
             a, b = base.notes["rows"][t], other.notes["rows"][t]
             if a.shape == b.shape:  # windows kept one by one have rows of other rounds
                 seen = np.isfinite(a) & np.isfinite(b)
                 moved = float(np.abs(a[seen] - b[seen]).max(initial=0.0))
                 yield "the test statistic", moved, 2.0 + _GRID
-                scales = p.threshold_noise_scale, p.query_noise_scale
+                scales = tests.threshold_scale, tests.query_scale
                 parts[1] = max(parts[1], sum(ratio(moved, scale) for scale in scales))
         if found.private:
             # A record is in one selection and in the tests of one instance.
@@ -277,8 +287,8 @@ class DrawnSelections(FiniteScorer):
         return tuple(learner.select(row) for row in self.streams[world].parts[0])
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        p, scores = self.learner.plan, finite(self.streams[world].parts[0])
-        law = selection_law(law_of(p.noise), scores if p.largest else -scores, p.scale)
+        m, scores = self.mechanism, finite(self.streams[world].parts[0])
+        law = selection_law(m.law, scores if self.learner.plan.largest else -scores, m.scale)
         return law, np.array(transcript)
 
 
@@ -300,12 +310,12 @@ class ThresholdAnswers(FiniteScorer):
         return tuple(self.family.step(learner, rows.record(t)) for t in range(len(rows)))
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
-        p, rows = self.learner.plan, self.streams[world].parts[0]
+        m, rows = self.mechanism, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
-        excesses = finite(rows[: len(asked)]) - p.margin
-        scales = p.threshold_noise_scale, p.query_noise_scale
+        excesses = finite(rows[: len(asked)]) - self.learner.plan.margin
+        scales = m.threshold_scale, m.query_scale
         cells = np.tile([1.0, 0.0], (len(transcript), 1))  # silence after the last alarm
-        cells[: len(asked)] = answer_cells(excesses, asked, scales, "exponential")
+        cells[: len(asked)] = answer_cells(excesses, asked, scales, m.law)
         return cells, np.maximum(transcript, 0)
 
 
@@ -346,13 +356,12 @@ class EpochTranscripts(FiniteScorer):
 
     def __init__(self, family: Epochs, stream: Any, neighbour: Any) -> None:
         super().__init__(family, stream, neighbour)
-        learner, p = self.learner, self.learner.plan
+        learner = self.learner
         if learner.experts < 2 or learner.horizon < 2 or len(self.streams[0]) < 2:
             raise ValueError("stream must be long enough for a selection, of at least two experts")
-        self._detector = isinstance(learner, ShiftDetector)
-        self._detects = self._detector and p.detects
-        self._scale = p.selection_scale if self._detector else p.scale
-        self._losses = [admitted(learner, each.parts[0]) for each in self.streams]
+        self._selection = self.mechanism.part(Selections)
+        self._tests = self.mechanism.part(ThresholdTests)  # None: nothing is detected
+        self._losses = [admit(learner, each.parts[0]) for each in self.streams]
         # Rounds that are followed by another one: in the last nothing is selected or tested.
         self._rounds = min(len(self.streams[0]), learner.horizon - 1)
 
@@ -361,7 +370,7 @@ class EpochTranscripts(FiniteScorer):
         decisions = [self.family.step(learner, rows.record(t)) for t in range(len(rows))]
         if learner.round < learner.horizon:
             decisions.append(int(learner.decide()))
-        alarms = tuple(int(t) for t in learner.alarms) if self._detector else ()
+        alarms = tuple(int(t) for t in learner.alarms) if hasattr(learner, "alarms") else ()
         return tuple(decisions), alarms
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
@@ -374,20 +383,20 @@ class EpochTranscripts(FiniteScorer):
         first, sums, excesses = 0, np.zeros(losses.shape[1]), []  # of an instance
         for t in range(self._rounds):
             owners, alarm = np.array(decisions[first : t + 1]), t in alarms
-            if self._detects:
+            if self._tests is not None:
                 excesses.append(self._excess(owners, losses[first : t + 1]))
             sums = sums + losses[t]
             if _ends_epoch(len(owners), p) and not alarm:
-                cells[0, t] = selection_law(law_of(p.selection), -sums, self._scale)
+                cells[0, t] = selection_law(self._selection.law, -sums, self._selection.scale)
                 sums = np.zeros_like(sums)
             else:
                 cells[0, t, decisions[t]] = 1.0
             if excesses and (alarm or t + 1 == self._rounds):
                 chosen[1, t] = alarm
-                scales = p.threshold_noise_scale, p.query_noise_scale
+                scales = self._tests.threshold_scale, self._tests.query_scale
                 own = slice(first, t + 1)
                 cells[1, own, :2] = answer_cells(
-                    np.array(excesses), chosen[1, own], scales, p.noise
+                    np.array(excesses), chosen[1, own], scales, self._tests.law
                 )
             if alarm:
                 first, sums, excesses = t + 1, np.zeros_like(sums), []

@@ -12,9 +12,9 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.audit._family import Scorer, Scores, draws_of, score_draws
+from dpoco.audit._family import Scorer, Scores, place_draws, score_draws
 from dpoco.audit._laws import selection_law
-from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_of
+from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_matrix
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -24,7 +24,7 @@ SILENT = "a release has no noise at all"
 _DRAWN = ("chances", "chosen", "exact")
 
 
-def whitened(
+def whiten(
     matrix: FloatArray, own: FloatArray, other: FloatArray, scale: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return privacy losses, shape (trials,), of what releases have above the sums of two streams.
@@ -54,7 +54,7 @@ def sum_noise(family: Sums, dimension: int, count: int, claim: _core.Claim) -> F
     return out
 
 
-def actions_of(learner: Any, contexts: list[FloatArray], forced: bool) -> tuple[list[int], bool]:
+def pick_actions(learner: Any, contexts: list[FloatArray], forced: bool) -> tuple[list[int], bool]:
     """Return the actions for contexts, given all that was released; begins the round of the first.
 
     And whether the round's action is the one that the estimates recommend. `forced` says that the
@@ -115,12 +115,12 @@ class Pushes(Scorer):
         for t in range(rounds):
             records = [self.streams[w].record(t) for w in (world, 1 - world)]
             decisions = self._decisions(learner, records, run)
-            before = self._shown(learner)
+            before = self._show(learner)
             for w in (0, 1):
                 sums[w] = sums[w] + family.leaf(learner, decisions[w], records[w])
             answer = family.observe(learner, decisions[0], records[0])
             for part, number in self._due(t, decisions[0], run):
-                step = before[part], self._shown(learner)[part]
+                step = before[part], self._show(learner)[part]
                 push = Push(part, number, step, [each[part] for each in sums], answer)
                 if not self._release(learner, run, push, noise):
                     run.findings.append(self.astray)
@@ -134,7 +134,7 @@ class Pushes(Scorer):
         """Return the round's decision, and that for the other stream's record."""
         return [self.family.decide(learner, records[0])] * 2
 
-    def _shown(self, learner: Any) -> FloatArray:
+    def _show(self, learner: Any) -> FloatArray:
         """Return what follows from the releases and is seen."""
         return np.array(getattr(learner, "last_decision", 0.0))
 
@@ -161,18 +161,18 @@ class ReleasedSums(Pushes):
             raise ValueError("no density is known of sums with generalized Gaussian noise")
         self._scale, self._grid = m.scale, release_grid(m.scale) if m.scale > 0.0 else 0.0
         self._maps = {
-            part: whitening_of(noise_map(m.factorisation, count))
+            part: whitening_matrix(noise_map(m.factorisation, count))
             for part, count in self._counts.items()
             if count
         }
 
     def _release(self, learner: Any, run: Run, push: Push, noise: Any) -> bool:
-        released = self._released(learner, push, noise)
+        released = self._read_release(learner, push, noise)
         for path, total in zip(run.gaps.setdefault(push.part, ([], [])), push.sums, strict=True):
             path.append(released - total)
         return self._follows(learner, push, released)
 
-    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
         """Return what was released."""
         return np.array(push.answer)
 
@@ -196,7 +196,7 @@ class ReleasedSums(Pushes):
         losses, residuals = np.zeros(len(runs)), []
         for part, matrix in self._maps.items():
             ours, theirs = (np.array([run.gaps[part][w] for run in runs]) for w in (0, 1))
-            change, own = whitened(matrix, ours, theirs, self._scale)
+            change, own = whiten(matrix, ours, theirs, self._scale)
             losses += change
             residuals.append(own)
         uniforms = ndtr(np.concatenate(residuals, axis=1))
@@ -204,7 +204,7 @@ class ReleasedSums(Pushes):
         if not runs[0].chosen:
             return Scores(losses, uniforms, found)
         chances, chosen, exact = (np.array([getattr(run, name) for run in runs]) for name in _DRAWN)
-        return Scores(losses, uniforms, found, draws_of(chances, chosen, exact, world))
+        return Scores(losses, uniforms, found, place_draws(chances, chosen, exact, world))
 
 
 class LedByVectors(ReleasedSums):
@@ -220,7 +220,7 @@ class LedByVectors(ReleasedSums):
         size = self.family.exact(learner).size
         return sum_noise(self.family, size, self._counts[...], tape._claim())
 
-    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
         released: FloatArray = self.family.exact(learner) + noise[push.number - 1]
         return released
 
@@ -289,12 +289,12 @@ class ReleasedStatistics(ReleasedSums):
         return {part: min(count, most) for part, count in super()._releases().items()}
 
     def _decisions(self, learner: Any, records: list[tuple[Any, ...]], run: Run) -> list[Any]:
-        arms, heeded = actions_of(learner, [context for context, _ in records], forced=False)
+        arms, heeded = pick_actions(learner, [context for context, _ in records], forced=False)
         if not heeded:
             run.findings.append("an action is not the one that is recommended")
         return arms
 
-    def _released(self, learner: Any, push: Push, noise: Any) -> FloatArray:
+    def _read_release(self, learner: Any, push: Push, noise: Any) -> FloatArray:
         return np.array(learner._engine.released())
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:

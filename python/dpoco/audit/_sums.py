@@ -57,11 +57,11 @@ class Sums(Family):
         """Return the sum that a learner holds, without noise."""
         return np.array(learner._engine.nonprivate_sum())
 
-    def ended(self, learner: Any, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Any, t: int, play: Play) -> Any:
         """Return the rows of the sum that are complete after round t: all of them, or none."""
         return slice(None) if t + 1 in self.ends(t + 1) else []
 
-    def wanted(self, learner: Any, ended: bool) -> int:
+    def count_fresh(self, learner: Any, ended: bool) -> int:
         """Return how many variates a round must have drawn."""
         return int(ended and learner.guarantee.private)
 
@@ -119,7 +119,7 @@ class Sums(Family):
             play.note(old=self.leaf(learner, decision, old))
 
     def look(self, learner: Any, t: int, answer: Any, play: Play) -> int:
-        ended, (total, pending) = self.ended(learner, t, play), play.memory.values()
+        ended, (total, pending) = self.find_complete(learner, t, play), play.memory.values()
         pending += play.notes["leaf"][t]
         total[ended] += pending[ended]
         pending[ended] = 0.0
@@ -128,7 +128,7 @@ class Sums(Family):
             play.findings.append(self.astray)
         total[...] = found  # roundings of earlier rounds are no later round's
         play.note(sum=found, released=answer)
-        return self.wanted(learner, ended != [])
+        return self.count_fresh(learner, ended != [])
 
     def size(self, change: FloatArray) -> float:
         """Return the size of a change, in the norm the sensitivity is stated in."""
@@ -137,7 +137,7 @@ class Sums(Family):
             norm = 2.0 if m.order == 2.0 else m.summand.norm
         return _core.norm(np.ascontiguousarray(change), norm)
 
-    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+    def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         """Yield the rounds whose sums may differ by a record replaced in round `at` alone."""
         ends = self.ends(len(base.notes["sum"]))
         own = bisect_right(ends, at)
@@ -148,19 +148,19 @@ class Sums(Family):
         leaf = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
         yield "the sum", leaf, self.sensitivity
         if self.charges_leaves:
-            yield from self.spent(leaf)
-        yield from self.moved(base, other, at)
+            yield from self.spend_mu(leaf)
+        yield from self.compare_sums(base, other, at)
 
-    def moved(self, base: Play, other: Play, at: int) -> Iterator[Change]:
+    def compare_sums(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         """Yield how far the sums themselves are apart: as records were added and rounded."""
-        for t in self.compared(base, other, at):
+        for t in self.find_rounds_apart(base, other, at):
             gap = base.notes["sum"][t] - other.notes["sum"][t]
             size = self.size(gap)
             rounding = math.sqrt(gap.size) * self.grid
             yield "the sum", size, self.sensitivity + rounding
-            yield from self.spent(size)
+            yield from self.spend_mu(size)
 
-    def spent(self, moved: float) -> Iterator[Change]:
+    def spend_mu(self, moved: float) -> Iterator[Change]:
         """Yield the mu that a movement of the sum spends, and the guarantee's."""
         m, mu = self.mechanism, self.learner.guarantee.mu
         if mu is not None and isinstance(m, GaussianSum) and m.order == 2.0:
@@ -178,7 +178,7 @@ class Sums(Family):
             return
         ends = self.ends(len(moved))[: m.pushes]
         pushed = np.array([moved[a:b].sum(axis=0) for a, b in pairwise([0, *ends])])
-        white = whitening_of(noise_map(m.factorisation, len(ends))) @ np.cumsum(pushed, axis=0)
+        white = whitening_matrix(noise_map(m.factorisation, len(ends))) @ np.cumsum(pushed, axis=0)
         most = m.column(guarantee.neighbours) * sensitivity
         size = float(np.linalg.norm(white))
         yield "all sums, by all rounds of a person", size, most
@@ -216,7 +216,7 @@ class Vectors(Sums):
     def changes(self, base: Play, other: Play, at: int) -> Iterator[Change]:
         moved = self.size(base.notes["leaf"][at] - other.notes["leaf"][at])
         yield "the sum", moved, self.sensitivity
-        yield from self.spent(moved)
+        yield from self.spend_mu(moved)
 
     def compare(self, base: Play, other: Play, at: int) -> Iterator[str]:
         ours, theirs = (np.array(play.notes["released"]) for play in (base, other))
@@ -252,10 +252,10 @@ class Records(Sums):
         loss, row = learner.loss, record[0]
         norm = learner._domain.dual_exponent
         if isinstance(loss, LinearLoss):
-            return clipped(row, loss.gradient_bound, norm, loss.gradient_bound_l2)
+            return clip_vector(row, loss.gradient_bound, norm, loss.gradient_bound_l2)
         if not self._is_quadratic:
             return np.array(learner._engine.leaf(decision, self._decisions[0], row, record[1]))
-        own = clipped(row, loss.feature_bound, norm, loss.feature_bound_l2)
+        own = clip_vector(row, loss.feature_bound, norm, loss.feature_bound_l2)
         label = np.clip(record[1], -loss.label_bound, loss.label_bound)
         if not np.isfinite(record[1]):
             own, label = np.zeros_like(row), 0.0
@@ -265,12 +265,12 @@ class Records(Sums):
     def _is_quadratic(self) -> bool:
         return getattr(self.learner.plan, "statistics", "gradient") == "quadratic"
 
-    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+    def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         if self.batch > 1 or self.growth is not None:
-            yield from super().compared(base, other, at)
+            yield from super().find_rounds_apart(base, other, at)
 
 
-def clipped(row: FloatArray, bound: float, norm: float, bound_l2: float | None) -> FloatArray:
+def clip_vector(row: FloatArray, bound: float, norm: float, bound_l2: float | None) -> FloatArray:
     """Return a vector as learners clip it; zero if it is not finite."""
     limit = np.inf if bound_l2 is None else bound_l2
     clipper = _core.RecordClipper(len(row), bound, norm, limit)
@@ -306,7 +306,7 @@ class Losses(Sums):
         leaf: FloatArray = np.array(learner._engine.leaf(record[0]))
         return leaf if self._enters(learner.round + 1) else np.zeros_like(leaf)
 
-    def ended(self, learner: Any, t: int, play: Play) -> Any:
+    def find_complete(self, learner: Any, t: int, play: Play) -> Any:
         return slice(None) if self._enters(t + 1) else []
 
     def _enters(self, rounds: int) -> bool:
@@ -314,11 +314,11 @@ class Losses(Sums):
         learner = self.learner
         return bool(rounds < learner.horizon and learner.plan.experts > 1)
 
-    def wanted(self, learner: Any, ended: bool) -> int:
+    def count_fresh(self, learner: Any, ended: bool) -> int:
         # The next decision's variate is no noise.
         return 2 * int(ended and learner.guarantee.private)
 
-    def compared(self, base: Play, other: Play, at: int) -> Iterator[int]:
+    def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         # What is added does not depend on decisions: the sums stay as near for ever.
         yield len(base.notes["sum"]) - 1
 
@@ -342,7 +342,7 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     return result
 
 
-def whitening_of(matrix: FloatArray) -> FloatArray:
+def whitening_matrix(matrix: FloatArray) -> FloatArray:
     """Return the inverse of a lower-triangular L with L L' = M M'."""
     upper: Any = np.linalg.qr(matrix.T, mode="r")
     return np.linalg.inv(upper.T)

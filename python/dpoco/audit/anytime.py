@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import real_in
-from dpoco.audit._events import POWER, Event, EventReport, members_of
+from dpoco.audit._events import POWER, Event, EventReport, find_members
 
 _STEPS = 1024  # of the grid of epsilons, per unit
 _LARGEST = 64  # epsilon that is looked for
@@ -155,7 +155,7 @@ class AnytimeAudit:
             raise ValueError("outcomes of both streams must have as many rows")
         added = np.empty_like(self._counts)
         for k, event in enumerate(self._events):
-            first, second = members_of(event, ours), members_of(event, theirs)
+            first, second = find_members(event, ours), find_members(event, theirs)
             both = int(np.count_nonzero(first & second))
             a, b = int(np.count_nonzero(first)), int(np.count_nonzero(second))
             added[k] = both, a - both, b - both, len(ours) - a - b + both

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._validation import FloatArray, float_array, positive_int, real_in
-from dpoco.audit._events import Counts, Event, EventReport, best_event, members_of
-from dpoco.audit._family import Make, check_neighbours, made
-from dpoco.audit._kinds import family_if_known
-from dpoco.audit._playing import Playing, Rounds, parts_of
+from dpoco.audit._events import Counts, Event, EventReport, best_event, find_members
+from dpoco.audit._family import Make, check_neighbours, make_fresh
+from dpoco.audit._kinds import find_known_family
+from dpoco.audit._playing import Playing, Rounds, split_parts
 from dpoco.losses import CustomLoss
 from dpoco.random import Source
 
@@ -172,7 +172,7 @@ def black_box_audit(
     root = Source.seeded(seed)
     ours, theirs = (_outcomes(run, each, count, root.spawn()) for each in (stream, neighbour))
     event = best_event(given, ours[:train], theirs[:train], granted)
-    hits, neighbour_hits = (int(members_of(event, rows[train:]).sum()) for rows in (ours, theirs))
+    hits, neighbour_hits = (int(find_members(event, rows[train:]).sum()) for rows in (ours, theirs))
     tested = Counts(hits, count - train, neighbour_hits, count - train)
     return BlackBoxReport(
         claimed=claimed,
@@ -208,12 +208,12 @@ class LearnerRuns:
 
     def __call__(self, stream: Any, count: int, source: Source) -> NDArray[Any]:
         """Return the outcomes of runs on a stream, one a row."""
-        learner = self._made(source)
+        learner = self._make(source)
         kind = compiled_kind(learner)
         if kind is None:
-            outcomes = self._played(learner, stream, count, source)
+            outcomes = self._run_played(learner, stream, count, source)
         else:
-            outcomes = self._compiled(learner, kind, stream, count, source)
+            outcomes = self._run_compiled(learner, kind, stream, count, source)
         return np.delete(outcomes, self.hidden, axis=1) if self.hidden else outcomes
 
     def paired(self, stream: Any, neighbour: Any) -> LearnerRuns:
@@ -221,9 +221,9 @@ class LearnerRuns:
 
         Under joint privacy the outcome leaves out what only the changed round's user sees.
         """
-        learner = self._made(Source.seeded(0))
-        family = family_if_known(learner)
-        ours, theirs = Rounds(parts_of(stream)), Rounds(parts_of(neighbour))
+        learner = self._make(Source.seeded(0))
+        family = find_known_family(learner)
+        ours, theirs = Rounds(split_parts(stream)), Rounds(split_parts(neighbour))
         differ = check_neighbours(family, ours, theirs)
         chooses = family is not None and family.loop == "experts"
         if chooses and differ[0] + 1 == len(ours) and not self.last:
@@ -233,9 +233,9 @@ class LearnerRuns:
             )
         return replace(self, hidden=differ) if family is not None and family.joint else self
 
-    def _made(self, source: Source) -> Any:
+    def _make(self, source: Source) -> Any:
         streams = source._next_stream
-        learner = made(self.make_learner, source)
+        learner = make_fresh(self.make_learner, source)
         claims = source._next_stream != streams
         # A fit claims later, and is played in Python.
         waits = hasattr(learner, "fit") and getattr(learner, "_source", None) is source
@@ -243,7 +243,7 @@ class LearnerRuns:
             raise ValueError("make_learner must give the learner the source it is called with")
         return learner
 
-    def _compiled(
+    def _run_compiled(
         self, learner: Any, kind: str, stream: Any, count: int, source: Source
     ) -> NDArray[Any]:
         family = Playing(learner)
@@ -260,7 +260,7 @@ class LearnerRuns:
         if family.loop != "vectors":
             if self.directions is not None or self.last:
                 raise ValueError("directions and last are for decisions that are vectors")
-            decisions = np.empty((_counted(count, rounds), rounds), dtype=np.int64)
+            decisions = np.empty((_check_size(count, rounds), rounds), dtype=np.int64)
             keys = source.words(_KEY_WORDS * count)
             _core.repeat_decisions(kind, build, keys, first, second, decisions)
             return decisions
@@ -268,7 +268,7 @@ class LearnerRuns:
         marks = family.marks and not self.last and self.directions is None
         width = d if self.last else self._width(rounds * d)
         width += rounds if marks else 0
-        out = np.empty((_counted(count, width), width))
+        out = np.empty((_check_size(count, width), width))
         keys = source.words(_KEY_WORDS * count)
         _core.repeat_vectors(
             kind, build, keys, first, second, rounds, self.directions, self.last, marks, out
@@ -285,10 +285,10 @@ class LearnerRuns:
             )
         return len(self.directions)
 
-    def _played(self, learner: Any, stream: Any, count: int, source: Source) -> NDArray[Any]:
+    def _run_played(self, learner: Any, stream: Any, count: int, source: Source) -> NDArray[Any]:
         rows: list[NDArray[Any]] = []
         for run in range(count):
-            player = learner if run == 0 else self._made(source)
+            player = learner if run == 0 else self._make(source)
             transcript = np.asarray(played(player, stream, self.last))
             if transcript.dtype.kind not in "iufb":
                 raise TypeError("decisions must be numbers or arrays of numbers")
@@ -363,7 +363,7 @@ def compiled_kind(learner: Any) -> str | None:
     return "ContinualSum" if own_play.plays == "sums" else own_play.loop
 
 
-def _counted(count: int, width: int) -> int:
+def _check_size(count: int, width: int) -> int:
     if count * width * 8 > _LARGEST_OUTCOMES:
         raise ValueError("outcomes need more than 4 GiB: give directions, or play fewer runs")
     return count
@@ -372,8 +372,8 @@ def _counted(count: int, width: int) -> int:
 def played(learner: Any, stream: Any, last: bool) -> list[Any]:
     """Return what a learner publishes, round by round in Python, or in the end."""
     if hasattr(learner, "fit"):
-        return [np.array(learner.fit(*parts_of(stream)).theta)]
-    rounds, playing, out = Rounds(parts_of(stream)), Playing(learner), []
+        return [np.array(learner.fit(*split_parts(stream)).theta)]
+    rounds, playing, out = Rounds(split_parts(stream)), Playing(learner), []
     for t in range(len(rounds)):
         record = rounds.record(t)
         decision, answer = playing.decide(learner, record), None

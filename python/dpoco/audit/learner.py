@@ -26,7 +26,7 @@ from dpoco.audit.report import (
     Claim,
     Point,
     epsilon_of_point,
-    verdict_of,
+    judge,
 )
 from dpoco.audit.standard import StandardCase, standard_case
 from dpoco.privacy.losses.gaussian import gaussian_delta
@@ -209,7 +209,7 @@ def _likelihood_attack(case: StandardCase, trials: int, seed: int, confidence: f
     if claim.delta == 0.0:
         # A loss that occurred is a lower bound at delta = 0, whatever its probability.
         bound = max(bound, report.largest_loss * (1.0 - ROUNDING))
-    verdict = verdict_of(bool(findings), report.powerful)
+    verdict = judge(bool(findings), report.powerful)
     power = (
         f"privacy losses {report.detectable:.4g} times as large as they are would have been "
         "found, and so would noise of another law"
@@ -244,7 +244,7 @@ def _black_box_attack(case: StandardCase, trials: int, seed: int, confidence: fl
         # The replay audit has seen that the learner is made as it must be.
         return _unavailable("black box", reason, learner_is_sound=True)
     factor = report.detectable / claim.epsilon if claim.epsilon > 0.0 else math.inf
-    verdict = verdict_of(report.violated, factor <= USEFUL)
+    verdict = judge(report.violated, factor <= USEFUL)
     power = (
         f"a true epsilon of {report.detectable:.4g} or more would have been found on this event"
         if math.isfinite(report.detectable)

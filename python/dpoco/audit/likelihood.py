@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray, positive_int, real_in
-from dpoco.audit._family import Make, Scorer, Scores, made
-from dpoco.audit._kinds import scorer_of
-from dpoco.audit.report import Findings, headline, verdict_of
+from dpoco.audit._family import Make, Scorer, Scores, make_fresh
+from dpoco.audit._kinds import find_scorer
+from dpoco.audit.report import Findings, headline, judge
 from dpoco.random import Source
 
 # Multiples of the claimed epsilon at which the curves are compared.
@@ -92,7 +92,7 @@ class LikelihoodReport(Findings):
             [
                 headline(
                     "Likelihood audit", self.epsilon, self.delta,
-                    verdict_of(self.violated, self.powerful), power="to speak of could have shown",
+                    judge(self.violated, self.powerful), power="to speak of could have shown",
                 ),
                 f"  {self.trials} runs on each stream, largest loss {self.largest_loss:.4g}",
                 f"  at epsilon {at_worst[0]:.4g}: delta {at_worst[1]:.4g} measured, at least "
@@ -156,11 +156,11 @@ def likelihood_audit(
     if count < least:
         raise ValueError(f"trials must be at least {least} to show anything; got {count}")
     root = positive_int("seed", seed + 1) - 1
-    template = made(make_learner, Source.seeded(root))
+    template = make_fresh(make_learner, Source.seeded(root))
     guarantee = template.guarantee
     if not guarantee.private:
         raise ValueError("the learner has no privacy guarantee: there is no claim to test")
-    scorer = scorer_of(template, stream, neighbour)
+    scorer = find_scorer(template, stream, neighbour)
     worlds = [_scores(make_learner, template, scorer, world, count, root) for world in (0, 1)]
     losses = [each.losses for each in worlds]
     curve, findings = _curve(losses, guarantee, error)
@@ -197,9 +197,9 @@ def law_findings(
     error : float
         Probability of a finding where there is nothing to find, at most.
     """
-    template = made(make_learner, Source.seeded(seed))
+    template = make_fresh(make_learner, Source.seeded(seed))
     try:
-        scorer = scorer_of(template, stream, neighbour)
+        scorer = find_scorer(template, stream, neighbour)
     except ValueError:
         return None
     scores = _scores(make_learner, template, scorer, 0, trials, seed)
@@ -213,7 +213,7 @@ def _scores(
     runs = []
     for i in range(count):
         own_seed = (root << 64) + 2 * i + world + 1
-        learner = made(make_learner, Source.seeded(own_seed), template)
+        learner = make_fresh(make_learner, Source.seeded(own_seed), template)
         runs.append(scorer.run(learner, world, Source.seeded(own_seed)))
     return scorer.score(runs, world)
 
@@ -358,8 +358,8 @@ def uniform_findings(worlds: list[Scores], error: float, rounding: float) -> Ite
             yield from _far(world, "the noise has another law than declared", u, share, rounding)
             steps = _nearest("steps", np.moveaxis(u, 1, 0))
             entries = _nearest("entries", np.moveaxis(u, 2, 0) if u.ndim == 3 else ())
-            for pairs in (_lagged(u), steps, entries):
-                yield from _repeated(world, pairs, share, rounding)
+            for pairs in (_pair_lags(u), steps, entries):
+                yield from _find_repeats(world, pairs, share, rounding)
         for name, values in scores.draws.items():
             own = share / len(scores.draws)
             text = f"decisions are not drawn from what is released, seen by {name}"
@@ -379,7 +379,7 @@ def _far(world: int, text: str, values: FloatArray, error: float, rounding: floa
         yield f"world {world}: {text} (distance {far:.3g})"
 
 
-def _repeated(
+def _find_repeats(
     world: int, pairs: list[tuple[str, Pair]], error: float, rounding: float
 ) -> Iterator[str]:
     for sign, how in ((-1.0, ""), (1.0, " with its sign changed")):
@@ -394,7 +394,7 @@ def _repeated(
             yield f"world {world}: the noise repeats itself{how}, {where} (distance {worst:.3g})"
 
 
-def _lagged(u: FloatArray) -> list[tuple[str, Pair]]:
+def _pair_lags(u: FloatArray) -> list[tuple[str, Pair]]:
     """Return all pairs at one lag together, for every lag."""
     lags = range(1, min(u.shape[1], _LAGS + 1))
     return [(f"at a lag of {lag}", (u[:, :-lag], u[:, lag:])) for lag in lags]

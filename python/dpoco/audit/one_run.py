@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, positive_int, real_in, whole_number
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.audit._family import Make, made
-from dpoco.audit._kinds import family_of
-from dpoco.audit._playing import Rounds, parts_of
+from dpoco.audit._family import Make, make_fresh
+from dpoco.audit._kinds import find_family
+from dpoco.audit._playing import Rounds, split_parts
 from dpoco.audit.black_box import played
 from dpoco.audit.standard import StandardCase
 from dpoco.errors import StateError
@@ -48,7 +48,7 @@ def _curve(epsilons: FloatArray, deltas: FloatArray) -> Curve:
     return np.concatenate([ratios, 1.0 / ratios]), np.concatenate([deltas, mirrored])
 
 
-def _curve_of(claim: Guarantee | tuple[float, float]) -> Curve:
+def _state_curve(claim: Guarantee | tuple[float, float]) -> Curve:
     if isinstance(claim, tuple):
         epsilon = real_in("epsilon", claim[0], "[0, inf)")
         delta = real_in("delta", claim[1], "[0, 1)")
@@ -119,7 +119,7 @@ def false_refutation(
     m = positive_int("canaries", canaries)
     c = positive_int("guesses", guesses, maximum=m)
     v = whole_number("correct", correct, high=c)
-    curve, low, high = _curve_of(claim), 1e-30, 1.0
+    curve, low, high = _state_curve(claim), 1e-30, 1.0
     while high > 1.001 * low:
         grid = np.geomspace(low, high, 32)
         refuted = ~_possible(curve, m, c, v, grid)
@@ -305,10 +305,10 @@ class OneRunAudit:
         self._make, self._score, self._seed = make_learner, score, seed
         self._error = 1.0 - real_in("confidence", confidence, "(0, 1)")
         self._factor = real_in("factor", factor, "(0, 1)")
-        learner = made(make_learner, Source.seeded(seed))
+        learner = make_fresh(make_learner, Source.seeded(seed))
         if hasattr(learner, "fit"):
             raise ValueError("a one-run audit is of learners that play rounds, not of batch fits")
-        family = family_of(learner)
+        family = find_family(learner)
         if family.everywhere:
             raise ValueError("a record moves all queries of this mechanism: it has no canaries")
         self._stream = family.rounds(stream)
@@ -316,7 +316,7 @@ class OneRunAudit:
         self._rounds = np.array(rounds, dtype=np.int64)
         self._check(family)
         self._guarantee: Guarantee = learner.guarantee
-        self._curve = _curve_of(self._guarantee)
+        self._curve = _state_curve(self._guarantee)
         kept = np.arange(len(self._stream))
         self._kept = np.setdiff1d(kept, self._rounds) if family.joint else kept
         self._weights: FloatArray = np.empty(0)
@@ -370,7 +370,7 @@ class OneRunAudit:
 
     def records(self, stream: Any) -> tuple[Any, ...]:
         """Return the parts of a stream with the canaries in their rounds, as ``run`` takes them."""
-        return self._planted(parts_of(stream), self._coins)
+        return self._planted(split_parts(stream), self._coins)
 
     def _planted(self, parts: tuple[Any, ...], coins: NDArray[np.bool_]) -> tuple[Any, ...]:
         out = []
@@ -383,7 +383,7 @@ class OneRunAudit:
 
     def played(self, source: Source | None = None) -> NDArray[Any]:
         """Return the decisions of one run of the learner on the expected stream with canaries."""
-        learner = made(self._make, Source() if source is None else source)
+        learner = make_fresh(self._make, Source() if source is None else source)
         return self._run(learner, self._coins)
 
     def _run(self, learner: Any, coins: NDArray[np.bool_]) -> NDArray[Any]:
@@ -437,7 +437,7 @@ class OneRunAudit:
             source = Source.seeded(self._seed + 1 + k)
             coins = source.uniform(len(self._rounds)) < 0.5
             signs = np.where(coins, 1.0, -1.0)
-            runs.append((signs, self._run(made(self._make, source), coins)))
+            runs.append((signs, self._run(make_fresh(self._make, source), coins)))
         taught = count // 2
         if self._score is None:
             pairs = [(self._features(decisions), signs) for signs, decisions in runs[:taught]]
@@ -479,12 +479,12 @@ class OneRunAudit:
 
         def gaussian(mu: float) -> bool:
             claim = Guarantee.gaussian(sensitivity=mu, noise_scale=1.0, delta=1e-9, horizon=1)
-            return _refutes(_curve_of(claim), *counts, self._error)
+            return _refutes(_state_curve(claim), *counts, self._error)
 
         return OneRunReport(
             power=plan, correct=correct,
             false_refutation=false_refutation(self._guarantee, *counts),
-            epsilon=_largest(lambda e: _refutes(_curve_of((e, delta)), *counts, self._error)),
+            epsilon=_largest(lambda e: _refutes(_state_curve((e, delta)), *counts, self._error)),
             delta=delta, mu=_largest(lambda mu: mu > 0.0 and gaussian(mu)),
             confidence=1.0 - self._error,
         )  # fmt: skip
@@ -503,7 +503,7 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
         As for `OneRunAudit`.
     """
     at, *record = case.replacements[0]
-    ours = Rounds(parts_of(case.stream))
+    ours = Rounds(split_parts(case.stream))
     m = positive_int("canaries", canaries, maximum=len(ours) - 1)
 
     def turned(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -512,7 +512,7 @@ def standard_one_run(case: StandardCase, *, canaries: int, **options: Any) -> On
             for part in values
         )
 
-    silent = Rounds(tuple(part.copy() for part in ours.parts)).replaced(at, ours.record(at + 1))
+    silent = Rounds(tuple(part.copy() for part in ours.parts)).with_record(at, ours.record(at + 1))
     rounds = np.arange(m) * (len(ours) - 1) // m
     pair = (turned(ours.record(at)), turned(tuple(np.asarray(each) for each in record)))
     return OneRunAudit(case.make_learner, silent.stream, rounds, *pair, **options)

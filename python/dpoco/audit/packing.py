@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpoco._validation import positive_float, positive_int, real_in
-from dpoco.audit.report import headline, verdict_of
+from dpoco.audit.report import headline, judge
 from dpoco.environments import Packing, play
 from dpoco.random import Source
 
@@ -56,7 +56,7 @@ class PackingReport:
         return self.regret <= self.detectable
 
     def __str__(self) -> str:
-        verdict = verdict_of(self.violated, self.detectable >= 0.0)
+        verdict = judge(self.violated, self.detectable >= 0.0)
         power = (
             "no regret is small enough to be reported; play more runs or a larger world"
             if self.detectable < 0.0

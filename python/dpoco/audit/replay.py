@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from dpoco.audit._family import Family, Make, Play, made
-from dpoco.audit._kinds import family_of
+from dpoco.audit._family import Family, Make, Play, make_fresh
+from dpoco.audit._kinds import find_family
 from dpoco.audit._playing import Rounds, same
 from dpoco.audit._sums import ROUNDING
-from dpoco.audit.report import Findings, verdict_of
+from dpoco.audit.report import Findings, judge
 from dpoco.random import Source
 
 __all__ = ["ReplayReport", "replay_audit"]
@@ -114,7 +114,7 @@ class ReplayReport(Findings):
         """
         if not self.violated and not self.applicable:
             return "not applicable"
-        return verdict_of(self.violated, self.powerful)
+        return judge(self.violated, self.powerful)
 
     def __repr__(self) -> str:
         return (
@@ -196,11 +196,11 @@ def replay_audit(
     """
 
     def fresh(before: Any = None) -> Any:
-        return made(make_learner, Source.seeded(seed), before)
+        return make_fresh(make_learner, Source.seeded(seed), before)
 
     pairs = _checked_replacements(replacements)
     learner = fresh()
-    family = family_of(learner)
+    family = find_family(learner)
     rounds = family.rounds(stream)
     horizon = getattr(learner, "horizon", len(rounds))
     if not 1 <= len(rounds) <= horizon:
@@ -211,9 +211,9 @@ def replay_audit(
         raise ValueError("make_learner must give learners that repeat themselves on one tape")
     findings = [*base.findings, *_reuse(base)]
     changes: dict[str, tuple[float, float]] = {}
-    for hers, other_rounds in neighbours:
-        at, together = hers[0], family.several and family.person[0] > 1
-        family.hers, family.before = hers, rounds if together else None
+    for person_rounds, other_rounds in neighbours:
+        at, together = person_rounds[0], family.several and family.person[0] > 1
+        family.person_rounds, family.before = person_rounds, rounds if together else None
         other = family.play(fresh(learner), other_rounds)
         findings += [*other.findings, *_reuse(other), *_control_flow(family, base, other, at)]
         findings += (f"round {at}: {text}" for text in family.compare(base, other, at))
@@ -260,13 +260,13 @@ def _neighbour(
     if same(old, record):
         raise ValueError("a replacement leaves the stream as it is: that is no neighbour")
     family.check_records(old, record)
-    hers, other, (most, apart) = [at], rounds.replaced(at, record), family.person
+    person_rounds, other, (most, apart) = [at], rounds.with_record(at, record), family.person
     for t in range(at + apart, len(rounds)) if family.several else ():
-        free = len(hers) < most and t >= hers[-1] + apart
+        free = len(person_rounds) < most and t >= person_rounds[-1] + apart
         if free and family.replaces(rounds.record(t), record):
-            hers.append(t)
-            other = other.replaced(t, record)
-    return tuple(hers), other
+            person_rounds.append(t)
+            other = other.with_record(t, record)
+    return tuple(person_rounds), other
 
 
 def _reuse(play: Play) -> Iterator[str]:

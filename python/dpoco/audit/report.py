@@ -15,7 +15,7 @@ Point = tuple[float, float]
 USEFUL = 4.0
 
 
-def verdict_of(violated: bool, powerful: bool) -> str:
+def judge(violated: bool, powerful: bool) -> str:
     """Return one of "violated", "nothing found" and "no power".
 
     "nothing found" is only said of an audit that could have found something.

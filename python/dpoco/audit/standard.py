@@ -23,8 +23,8 @@ from dpoco._participation import Participation
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
-from dpoco.audit._family import Make, calibrated_once
-from dpoco.audit._playing import Rounds, parts_of, same
+from dpoco.audit._family import Make, calibrate_once
+from dpoco.audit._playing import Rounds, same, split_parts
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named, own_class
@@ -163,20 +163,20 @@ def standard_case(
     function = None
     if published is not None:
         choice("published", published, ("printed", "corrected"))
-        function = _published(name, published == "corrected")
+        function = _find_published(name, published == "corrected")
     stated = kind.delta if delta is None else real_float("delta", delta)
     # An audit's budget protects nobody.
     budget = Budget._derived(real_float("epsilon", epsilon), stated)
     problem = kind.build(Asked(cls, budget, chosen["horizon"], chosen["dimension"], function, rule))
     at, *record = problem.replacements[0]
-    stream = Rounds(parts_of(problem.stream))
-    other, about, often = stream.replaced(at, record), problem.about, dict[str, int]()
+    stream = Rounds(split_parts(problem.stream))
+    other, about, often = stream.with_record(at, record), problem.about, dict[str, int]()
     if rule is not None:
         hers = range(at, len(stream), rule.separation)[: rule.rounds]
         often = {"rounds_per_person": len(hers), "separation": rule.separation}
         about += f"; and so on in {len(hers)} rounds of one person, {rule.separation} apart"
         for t in hers[1:]:
-            stream, other = stream.replaced(t, stream.record(at)), other.replaced(t, record)
+            stream, other = stream.with_record(t, stream.record(at)), other.with_record(t, record)
     neighbour = other.stream if problem.neighbour is None else problem.neighbour
     replacements = tuple(
         each for each in problem.replacements if not same(stream.record(each[0]), each[1:])
@@ -241,7 +241,7 @@ class Asked:
         if "plan" not in signature(self.cls).parameters:  # made whole every time
             make = partial(self.cls, *arguments, budget=self.budget, **options)
             return lambda source: make(source=source)
-        return calibrated_once(self.cls, *arguments, budget=self.budget, **options)
+        return calibrate_once(self.cls, *arguments, budget=self.budget, **options)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ _PUBLISHED: dict[str, Callable[..., Any]] = {
 }
 
 
-def _published(name: str, corrected: bool) -> Callable[..., Any]:
+def _find_published(name: str, corrected: bool) -> Callable[..., Any]:
     """Return the function of `dpoco.published` for a learner; raise if there is none."""
     choice("a learner with published parameters", name, tuple(_PUBLISHED))
     function = _PUBLISHED[name]
@@ -368,7 +368,7 @@ def _polyhedral(asked: Asked) -> Problem:
     )  # fmt: skip
 
 
-def _coupled(**tight: Any) -> Callable[[Asked], Problem]:
+def _build_coupled(**tight: Any) -> Callable[[Asked], Problem]:
     def build(asked: Asked) -> Problem:
         domain = Box([-1.0], [1.0]) if asked.size == 1 else LpBall(asked.size, 2.0)
         own = tight if asked.published is None else {}
@@ -473,8 +473,8 @@ CASES = {
     "polyhedral-frank-wolfe": Kind(_polyhedral, (6, 3), (2, 1)),
     "noisy-ftrl": Kind(_leader, (6, 3), (2, 1)),
     "noisy-newton": Kind(_newton, (6, 3), (2, 1)),
-    "ctrl": Kind(_coupled(coupling="scheduled", block=3), (12, 3), (1, 1)),
-    "comw": Kind(_coupled(coupling="scheduled"), (64, 3), (1, 1)),
+    "ctrl": Kind(_build_coupled(coupling="scheduled", block=3), (12, 3), (1, 1)),
+    "comw": Kind(_build_coupled(coupling="scheduled"), (64, 3), (1, 1)),
     "sufficient-statistics": Kind(_fit, (8, 3), (2, 1)),
     "linucb": Kind(_linucb, (4, 3), (2, 1)),
     "high-dimensional-bandit": Kind(_high_dimensional, (4, 3), (2, 1)),

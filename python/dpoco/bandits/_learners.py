@@ -23,9 +23,8 @@ from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.frank_wolfe import model_settings
-from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
+from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.base import Parts
-from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
@@ -176,28 +175,17 @@ class LinUCB(BanditLearner):
         return factors | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.LinUcb:
-        p, total = self.plan, self._mechanism
-        moments = total.summand
-        assert isinstance(moments, SecondMoments)
-        confidence = confidence_of(p)
-        return _core.LinUcb(
-            {
-                "arms": moments.arms,
-                "rounds": self._horizon,
-                "reward_low": -moments.label,
-                "reward_high": moments.label,
-                "batch": total.batch,
-                "reward_weight": moments.weight,
-                "shift": p.regularization + confidence.margin,
-                "exploration": p.exploration,
-                "spread": confidence.spread,
-                "log_term": confidence.log_term,
-                "growth": confidence.growth,
-                "bias": confidence.bias,
-                "sum": continual_sum_settings(total, claim),
-            },
-            clipper_of(moments),
-        )
+        p, confidence = self.plan, confidence_of(self.plan)
+        tuning: _core.LinUcbTuning = {
+            "rounds": self._horizon,
+            "shift": p.regularization + confidence.margin,
+            "exploration": p.exploration,
+            "spread": confidence.spread,
+            "log_term": confidence.log_term,
+            "growth": confidence.growth,
+            "bias": confidence.bias,
+        }
+        return _core.LinUcb(self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -26,7 +26,7 @@ from dpoco.accounting.verdict import ISSUER, Verdict, issuer_says, scope, verdic
 from dpoco.cli import _shell as shell
 from dpoco.cli._journal_files import is_journal, opened_copy
 from dpoco.cli._key import state_key
-from dpoco.cli._options import stated_rule
+from dpoco.cli._options import make_participation
 from dpoco.cli._plan_report import PLAN_SCHEMA
 from dpoco.cli._signing import about_file, describe_origin, open_envelope, read_public_key
 from dpoco.errors import BudgetExceeded, StateError
@@ -52,7 +52,7 @@ def audit_command(
     list_names: Annotated[
         bool, shell.option("Print all names, and nothing else.", "--list")
     ] = False,
-    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    epsilon: shell.Epsilon = 1.0,
     delta: Annotated[
         float | None,
         shell.option("Privacy budget. [default: 0 where the learner allows it, else 1e-3]"),
@@ -69,19 +69,8 @@ def audit_command(
             metavar="NAME",
         ),
     ] = None,
-    rounds_per_person: Annotated[
-        int | None,
-        shell.option(
-            "The budget is for all rounds of a person, who has at most so many: all of them are "
-            "attacked."
-        ),
-    ] = None,
-    separation: Annotated[
-        int | None,
-        shell.option(
-            "With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]"
-        ),
-    ] = None,
+    rounds_per_person: shell.RoundsPerPerson = None,
+    separation: shell.Separation = None,
     trials: Annotated[
         int | None, shell.option("Runs on each of the two streams. [default: enough for power]")
     ] = None,
@@ -148,7 +137,7 @@ def audit_command(
         report = audit.audit_learner(
             learner, epsilon=epsilon, delta=delta, horizon=horizon, dimension=dimension,
             published=published, trials=trials, seed=seed,
-            participation=stated_rule(rounds_per_person, separation),
+            participation=make_participation(rounds_per_person, separation),
         )  # fmt: skip
         if as_json:
             shell.print_json({"schema": SCHEMA, **report.to_dict()})
@@ -224,12 +213,12 @@ def explain_command(
         except StateError:
             raise ValueError(f"{file} is not a JSON text, or says something twice") from None
         record, signed = open_envelope(record)
-        if kind_of(record) is None:
+        if certificate_kind(record) is None:
             try:
-                record = held_by(record)
+                record = find_certificate(record)
             except NotOneError as error:
                 raise ValueError(f"{file}: {error}") from None
-        ledger = Ledger.from_dict(record) if kind_of(record) == "dpoco.ledger" else None
+        ledger = Ledger.from_dict(record) if certificate_kind(record) == "dpoco.ledger" else None
         held = record if isinstance(record, Guarantee) else None
         guarantee = held or (Guarantee.from_dict(record) if ledger is None else ledger.guarantee)
         if as_json:
@@ -486,7 +475,7 @@ def _independent_judge() -> _Judge:
         reason = '--independent needs python-flint: pip install "dpoco[verify]"'
         raise typer.BadParameter(reason) from None
 
-    def judged(stated: Any) -> _Statement:
+    def judge_alone(stated: Any) -> _Statement:
         given = stated if isinstance(stated, Guarantee) else None
         record = held = json.loads(given.to_json()) if given is not None else stated
         with suppress(StateError):
@@ -505,7 +494,7 @@ def _independent_judge() -> _Judge:
             raise StateError(f"dpoco says {own.verdict.kind!r}, the independent checker {result!r}")
         return own._replace(words=own.words + ", proved" * (result != "NOT PROTECTED"))
 
-    return judged
+    return judge_alone
 
 
 def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
@@ -525,7 +514,7 @@ def _statements(file: Path, judge: _Judge) -> Iterator[_Statement]:
         yield from _of_record(record, judge)
 
 
-def kind_of(record: Any) -> Any:
+def certificate_kind(record: Any) -> Any:
     return record.get("kind") if isinstance(record, dict) else None
 
 
@@ -533,17 +522,17 @@ def _of_record(record: Any, judge: _Judge) -> Iterator[_Statement]:
     if isinstance(record, list) and record and not any(isinstance(each, list) for each in record):
         for each in record:
             yield from _of_record(each, judge)
-    elif kind_of(record) == "dpoco.guarantee":
+    elif certificate_kind(record) == "dpoco.guarantee":
         yield judge(record)
     elif is_signed(record):
         yield from _of_record(open_envelope(record)[0], judge)
-    elif kind_of(record) == "dpoco.ledger":
+    elif certificate_kind(record) == "dpoco.ledger":
         yield from _of_ledger(Ledger.from_dict(record), judge)
     else:
-        yield judge(held_by(record))
+        yield judge(find_certificate(record))
 
 
-def held_by(record: Any) -> Any:
+def find_certificate(record: Any) -> Any:
     """Return the guarantee that a document of dpoco holds; anybody else's fields are refused."""
     schema = str(record.get("schema")) if isinstance(record, dict) else ""
     if schema.startswith("dpoco.model/"):
@@ -556,7 +545,7 @@ def held_by(record: Any) -> Any:
             raise ValueError("no guarantee, state, ledger or journal")
     except ValueError as error:
         raise NotOneError(str(error)) from None
-    if kind_of(record.get("guarantee")) != "dpoco.guarantee":
+    if certificate_kind(record.get("guarantee")) != "dpoco.guarantee":
         raise NotOneError("it holds no guarantee")
     return record["guarantee"]
 

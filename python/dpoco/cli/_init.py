@@ -48,10 +48,8 @@ dpoco run dpoco.toml
 
 dpoco run hour-2.csv --config dpoco.toml --resume
 """
-_FIELDS = [
-    ("to", Annotated[str, shell.option("The file of settings.", metavar="FILE", panel=FILES)],
-     "dpoco.toml"),
-]  # fmt: skip
+_TO = shell.option("The file to write. [default: dpoco.toml]", metavar="FILE", panel=FILES)
+_FIELDS = [("to", Annotated[str | None, _TO], None)]
 
 
 def init(asked: Asked, values: dict[str, Any]) -> None:
@@ -60,7 +58,7 @@ def init(asked: Asked, values: dict[str, Any]) -> None:
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
         if settings.data is None:
             raise ValueError("name the table: dpoco init events.csv")
-        place = Path(values["to"])
+        place = Path(values.get("to", "dpoco.toml"))
         if place.suffix != ".toml":
             raise ValueError("--to must end in .toml")
         if not settings.force:
@@ -70,7 +68,7 @@ def init(asked: Asked, values: dict[str, Any]) -> None:
         table = open_table(settings)
         if sys.stdin.isatty():
             asked = complete(asked, table, typer.prompt)
-        given = {**asked.given, **declared_columns(asked.settings, table)}
+        given = {**asked.given, **describe_columns(asked.settings, table)}
         given.pop("force", None)
         place.write_text(to_toml(given, str(place)), encoding="utf-8")
         if not settings.quiet:
@@ -128,7 +126,7 @@ def _asked_range(name: str, prompt: Callable[..., str]) -> str:
             return text
 
 
-def declared_columns(settings: Settings, table: Table) -> dict[str, Any]:
+def describe_columns(settings: Settings, table: Table) -> dict[str, Any]:
     """Return the columns to learn from and all ranges by name; `ValueError` if one is missing."""
     declared, kinds = Declaration.of(settings), table.kinds()
     columns = feature_columns(table, declared, kinds)

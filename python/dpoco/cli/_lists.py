@@ -62,7 +62,7 @@ def noise(
 
 @table_app.command()
 def regret(
-    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    epsilon: shell.Epsilon = 1.0,
     delta: Annotated[float, shell.option("Privacy budget.")] = 1e-06,
     as_json: shell.JsonFlag = False,
 ) -> None:
@@ -79,7 +79,7 @@ def regret(
 
 @table_app.command()
 def experts(
-    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
+    epsilon: shell.Epsilon = 1.0,
     delta: Annotated[float, shell.option("Privacy budget, positive.")] = 1e-06,
     as_json: shell.JsonFlag = False,
 ) -> None:

@@ -14,7 +14,7 @@ import dpoco
 from dpoco._validation import named
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
-from dpoco.cli._settings import OPTIONS, Asked
+from dpoco.cli._settings import OPTIONS, Asked, read_file
 from dpoco.cli._tables import open_table, read_saved
 
 
@@ -117,7 +117,8 @@ def predict_command(
     dpoco predict model.json new.csv --keep id,time --to predictions.csv
     """
     with shell.errors_in_one_line():
-        asked = Asked.of(config, pairs or (), {"data": data}).settings
+        own = {} if config is None else read_file(Path(config))
+        asked = Asked.of(own, pairs or (), {"data": data}).settings
         for name in asked.option:
             named("setting", name, tuple(OPTIONS))
         if to is not None and not force:

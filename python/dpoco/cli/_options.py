@@ -86,16 +86,18 @@ def takes_people(entry: Learner) -> bool:
     return "participation" in constructor_options(entry.load())
 
 
-def participation_of(asked: Settings) -> Participation | None:
+def read_participation(asked: Settings) -> Participation | None:
     """Return how often one person may come; whoever names the people wants it to be enforced."""
     if asked.person is not None and asked.rounds_per_person is None:
         raise ValueError("--person needs --rounds-per-person")
     if asked.anonymous and asked.person is None:
         raise ValueError("anonymous needs --person COLUMN")
-    return stated_rule(asked.rounds_per_person, asked.separation, enforced=asked.person is not None)
+    return make_participation(
+        asked.rounds_per_person, asked.separation, enforced=asked.person is not None
+    )
 
 
-def stated_rule(
+def make_participation(
     rounds_per_person: int | None, separation: int | None, *, enforced: bool = False
 ) -> Participation | None:
     """Return the rule of two options, or None without the first."""
@@ -108,7 +110,7 @@ def stated_rule(
     )
 
 
-def given_options(entry: Learner, asked: Settings) -> dict[str, Any]:
+def read_options(entry: Learner, asked: Settings) -> dict[str, Any]:
     """Return the options that were given, or raise for one that the learner does not have."""
     known = own_options(entry)
     options: dict[str, Any] = {}
@@ -116,7 +118,7 @@ def given_options(entry: Learner, asked: Settings) -> dict[str, Any]:
         if name in OPTIONS or name not in known:
             named(f"setting, nor option of {entry.name},", name, tuple(known))
         options[name] = known[name].read(value)
-    rule = participation_of(asked)
+    rule = read_participation(asked)
     if rule is not None:
         if not takes_people(entry):
             raise ValueError(f"{entry.name} has no --rounds-per-person")

@@ -16,7 +16,7 @@ from dpoco._validation import unknown
 from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _shell as shell
-from dpoco.cli._options import own_options, stated_rule, takes_people
+from dpoco.cli._options import make_participation, own_options, takes_people
 from dpoco.learners import LEARNERS, Learner
 
 SCHEMA = "dpoco.plan-experts/1"
@@ -28,10 +28,8 @@ def experts_command(
     switches: Annotated[
         int, shell.option("Switches of the sequence of experts to compete with.")
     ] = 0,
-    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
-    delta: Annotated[
-        float | None, shell.option("Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
-    ] = None,
+    epsilon: shell.Epsilon = 1.0,
+    delta: shell.Delta = None,
     adversary: Annotated[
         str, shell.option("stationary, shifting, oblivious or adaptive.", metavar="NAME")
     ] = "oblivious",
@@ -51,16 +49,18 @@ def experts_command(
     """
     with shell.errors_in_one_line():
         budget = Budget._over(epsilon, delta, max(1, horizon))
-        plans = dpoco.experts.plan_experts(
+        plans = dpoco.choose(
             experts, horizon=horizon, budget=budget, switches=switches,
             adversary=adversary,  # type: ignore[arg-type]  # checked there
-            gap=gap,
+            gap=gap, by="bound",
         )  # fmt: skip
     if as_json:
-        names = ("learner", "regret_bound", "scope", "useful")
         records = [
-            {**{name: getattr(plan, name) for name in names},
-             "parameters": plan.plan.to_dict(), "guarantee": plan.guarantee.to_dict()}
+            {
+                "learner": plan.name, "regret_bound": plan.plan.regret_bound, "scope": plan.scope,
+                "useful": plan.useful, "parameters": plan.plan.to_dict(),
+                "guarantee": plan.guarantee.to_dict(),
+            }
             for plan in plans
         ]  # fmt: skip
         shell.print_json({"schema": SCHEMA, "plans": records})
@@ -70,8 +70,8 @@ def experts_command(
     )
     for plan in plans:
         shown.add_row(
-            plan.learner, f"{plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
-            f"{plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
+            plan.name, f"{plan.plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
+            f"{plan.plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
             f"{plan.guarantee.epsilon:.4g}", f"{plan.guarantee.delta:.4g}",
             str(getattr(plan.plan, "noise", "")),
         )  # fmt: skip
@@ -89,18 +89,10 @@ def auto_command(
     domain: Annotated[
         str, shell.option("ball, box or simplex, of diameter 1.", metavar="NAME")
     ] = "ball",
-    epsilon: Annotated[float, shell.option("Privacy budget.")] = 1.0,
-    delta: Annotated[
-        float | None, shell.option("Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
-    ] = None,
-    rounds_per_person: Annotated[
-        int | None,
-        shell.option("The budget is for all rounds of a person, who has at most so many."),
-    ] = None,
-    separation: Annotated[
-        int | None,
-        shell.option("With --rounds-per-person: two of them are at least so many rounds apart."),
-    ] = None,
+    epsilon: shell.Epsilon = 1.0,
+    delta: shell.Delta = None,
+    rounds_per_person: shell.RoundsPerPerson = None,
+    separation: shell.Separation = None,
     as_json: shell.JsonFlag = False,
 ) -> None:
     """Rank the learners of records by the regret to be expected, as dpoco run chooses.
@@ -113,7 +105,7 @@ def auto_command(
         choices = dpoco.choose(
             plans.standard_problem(dimension, loss, domain), horizon=horizon,
             budget=Budget._over(epsilon, delta, max(1, horizon)),
-            participation=stated_rule(rounds_per_person, separation),
+            participation=make_participation(rounds_per_person, separation),
         )  # fmt: skip
     facts = ("learner", "options", "predicted_regret", "privacy_cost", "regret_bound", "scope")
     if as_json:
@@ -136,8 +128,6 @@ def auto_command(
 
 
 _PROBLEM = "Problem"
-_PEOPLE = "The budget is for all rounds of a person, who has at most so many."
-_APART = "With --rounds-per-person: two of them are at least so many rounds apart."
 _SIZED = "--horizon 100000 --dimension 10"
 # What learners play: their standard problem, and an example.
 _PLANNED: dict[str, tuple[Callable[..., plans.Problem], str]] = {
@@ -166,15 +156,14 @@ def make_command(entry: Learner) -> Any:
             _flag(name, each.flag_type, each.sentence, _PROBLEM, defaults.get(name, each.default))
             for name, each in sizes.items()
         ),
-        _flag("epsilon", float, "Privacy budget; of reports, of one.", "Privacy", 1.0),
+        ("epsilon", shell.Epsilon, 1.0),
     ]
     if entry.plays != "reports":
-        text = "Privacy budget. [default: 1/(10 horizon); 0 for pure mechanisms]"
-        flags.append(_flag("delta", float, text, "Privacy", None))
+        flags.append(("delta", shell.Delta, None))
     if people:
         flags += [
-            _flag("rounds_per_person", int, _PEOPLE, "Privacy", None),
-            _flag("separation", int, _APART, "Privacy", None),
+            ("rounds_per_person", shell.RoundsPerPerson, None),
+            ("separation", shell.Separation, None),
         ]
     for name, option in own.items():
         default = 0 if name in _ALSO else _UNITS.get(name, option.default)
@@ -191,7 +180,7 @@ def make_command(entry: Learner) -> Any:
                 facts = {name: given.pop(name) for name in sizes}
                 problem = make(entry, **facts)
                 delta = given.pop("delta", 0.0)
-                rule = stated_rule(**given) if people else None
+                rule = make_participation(**given) if people else None
                 facts |= {name: value for name, value in given.items() if value is not None}
                 report = plans.plan_report(
                     entry, problem, facts, options, rule,

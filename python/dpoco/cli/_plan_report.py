@@ -241,7 +241,7 @@ def plan_report(
         total, largest = problem.bound(parameters)
         return total / (rounds * largest)
 
-    def calibrated(rounds: int) -> Any:
+    def calibrate(rounds: int) -> Any:
         given, accountant = budget(rounds), cls._accountant
         single = partial(accountant.calibrate, *problem.arguments, horizon=rounds, **options)
         if rule is None:
@@ -256,7 +256,7 @@ def plan_report(
             if build is not None:
                 parameters = build(rounds, budget(rounds), options).plan
             else:
-                parameters = calibrated(rounds)
+                parameters = calibrate(rounds)
         except CalibrationError:  # no noise meets the budget on so short a stream
             return math.inf
         return share(parameters, rounds)

@@ -32,9 +32,9 @@ from dpoco._validation import (
 )
 from dpoco.accounting import Budget
 from dpoco.cli._options import (
-    given_options,
     parse_range,
-    participation_of,
+    read_options,
+    read_participation,
     refuse_useless,
 )
 from dpoco.cli._settings import Settings
@@ -94,7 +94,7 @@ class Task:
     resumed: Any = None
     saved: Saved | None = None
 
-    def covered(self, rounds: int) -> int:
+    def covered_rounds(self, rounds: int) -> int:
         """Return how many rounds the guarantee covers; `rounds` unless it was asked for."""
         asked = self.asked.horizon
         return positive_int("horizon", rounds if asked is None else asked)
@@ -109,7 +109,7 @@ def bundled_name(asked: Settings) -> str | None:
     return asked.data if asked.data in datasets.BUNDLED else None
 
 
-def learners_named(
+def find_learners(
     names: Sequence[str], families: Collection[str], asked: Settings
 ) -> list[Learner]:
     """Return learners by name; "auto" is of experts if others or the settings are."""
@@ -141,7 +141,7 @@ def make_games(
         raise ValueError("learners of records, of experts and of arms have no stream in common")
     for entry in entries:
         refuse_useless(entry, asked)
-    participation_of(asked)
+    read_participation(asked)
     if asked.synthetic is not None and asked.data is not None:
         raise ValueError("synthetic goes without data")
     of_file = asked.data is not None and bundled_name(asked) is None
@@ -199,16 +199,16 @@ def _choice(
     """Return a learner, its options, and why it is taken, if it is for the library to choose."""
     asked = task.asked
     if entry.name != _AUTO.name:
-        return entry, given_options(entry, asked), ""
+        return entry, read_options(entry, asked), ""
     budget = Budget._over(asked.epsilon, asked.delta, covered)
     # Without an end, it must learn soon.
-    more |= {"horizon": _known_horizon(covered), "participation": participation_of(asked)}
+    more |= {"horizon": _known_horizon(covered), "participation": read_participation(asked)}
     ranked = choose(problem, budget=budget, **more)
     resumed = task.resumed  # stays what it is, though another may be better by now
     same = (each for each in ranked if resumed is not None and each.is_of(resumed))
     chosen = next(same, ranked[0])
     entry = learner_named(chosen.learner.partition(".")[2])
-    common = given_options(entry, replace(asked, option={}))
+    common = read_options(entry, replace(asked, option={}))
     return entry, common | chosen.options, str(chosen)
 
 
@@ -300,7 +300,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     choice("loss", task.asked.loss, _LOSSES)
     stream = _load_stream("records", task)
     kept = task.describe("records", _schema(stream, task))
-    covered = task.covered(len(stream))
+    covered = task.covered_rounds(len(stream))
     found = []
     for entry in entries:
         domain, loss = _linear_problem(task.asked, stream, entry.ball or 2.0)
@@ -350,7 +350,7 @@ def _experts(entries: Sequence[Learner], task: Task) -> list[games.Game]:
         facts = _table_facts(table, "Losses of experts in", between or "0:1", wanted)
     schema = Schema(tuple(wanted), (span,) * len(wanted), False, "regression", "")
     more = {} if between is None else {"loss_range": span}
-    covered = task.covered(len(losses))
+    covered = task.covered_rounds(len(losses))
     switches = int(task.asked.option.get("switches", 0))
     shifts = {"switches": switches, "adversary": "shifting"} if switches else {}
     found = []
@@ -410,7 +410,7 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     }
     found = []
     for entry in entries:
-        options = given_options(entry, asked)
+        options = read_options(entry, asked)
         if entry.name == "linucb":
             bound = _typical_length(stream)
         else:
@@ -420,7 +420,7 @@ def _arms(entries: Sequence[Learner], task: Task) -> list[games.Game]:
         given = asked.feature_bound
         options["context_bound"] = bound if given is None else given
         game = games.game_of_arms(
-            entry.load(), stream.features, rewards, horizon=task.covered(len(stream)),
+            entry.load(), stream.features, rewards, horizon=task.covered_rounds(len(stream)),
             stream=facts, nonprivate_flags=flags, **options,
         )  # fmt: skip
         found.append(replace(game, described=kept))
@@ -480,8 +480,8 @@ def _functions(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     found = []
     for entry in entries:
         game = games.game_of_functions(
-            losses, domain, lipschitz=slope, horizon=task.covered(len(losses)),
-            stream={**facts, "loss": what}, nonprivate_flags=flags, **given_options(entry, asked),
+            losses, domain, lipschitz=slope, horizon=task.covered_rounds(len(losses)),
+            stream={**facts, "loss": what}, nonprivate_flags=flags, **read_options(entry, asked),
         )  # fmt: skip
         found.append(replace(game, described=task.describe("surface", schema)))
     return found

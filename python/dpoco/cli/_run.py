@@ -16,14 +16,14 @@ import dpoco
 from dpoco.accounting import Budget
 from dpoco.cli import _shell as shell
 from dpoco.cli._key import state_key
-from dpoco.cli._options import participation_of
+from dpoco.cli._options import read_participation
 from dpoco.cli._problem import (
     FAMILIES,
     STREAMS_OF_LOSSES,
-    learners_named,
+    find_learners,
     make_games,
 )
-from dpoco.cli._render import print_comparison, print_fit, print_report, shares_in_words
+from dpoco.cli._render import describe_shares, print_comparison, print_fit, print_report
 from dpoco.cli._settings import LEARNER, Asked, Settings, settings_command
 from dpoco.cli._tables import read_saved
 from dpoco.evaluation import FitReport, Game, compare_private, compare_private_fit
@@ -77,7 +77,7 @@ dpoco compare shuttle --learners linucb,high-dimensional-bandit
 """
 
 
-def started_learner(asked: Settings) -> Any:
+def load_learner(asked: Settings) -> Any:
     """Return the saved learner to continue, or None; refuse to overwrite a state by accident."""
     if asked.checkpoint is None:
         if asked.resume:
@@ -114,13 +114,13 @@ def run(asked: Asked, _: dict[str, Any]) -> None:
             raise ValueError("skip-played needs --resume")
         if settings.decision is not None and settings.seed is not None:
             raise ValueError("--decision needs fresh noise: leave out the seed")
-        resumed = started_learner(settings)
+        resumed = load_learner(settings)
         saved = None if resumed is None else read_saved(resumed, settings.trust_columns)
         if saved is not None:
-            settings = asked.going_on(begun_settings(saved.command, resumed)).settings
+            settings = asked.going_on(settings_at_start(saved.command, resumed)).settings
         if settings.synthetic is not None and "loss" not in asked.given:
             settings = replace(settings, loss="squared")
-        (entry,) = learners_named([settings.learner], FAMILIES, settings)
+        (entry,) = find_learners([settings.learner], FAMILIES, settings)
         if entry.plays == "batch" and checkpoint is not None:
             raise ValueError(f"{entry.name} makes one fit: there is nothing to --resume")
         if settings.horizon is None and resumed is not None:
@@ -132,7 +132,7 @@ def run(asked: Asked, _: dict[str, Any]) -> None:
         report, models = _play(game, settings, once, checkpoint, resumed)
         check_learned(report)
         _note_stream(settings, report)
-        report = replace(report, settings={**report.settings, "command": settings.told()})
+        report = replace(report, settings={**report.settings, "command": settings.to_report()})
         files = _write(report, settings)
         if settings.decision is not None:
             models[0].save(settings.decision)
@@ -162,7 +162,7 @@ def _play(
     if settings.decision is not None and game.records is None:
         raise ValueError("--decision is for learners of records, whose decision predicts")
     if game.described is not None:
-        game = replace(game, described={**game.described, "command": settings.told()})
+        game = replace(game, described={**game.described, "command": settings.to_report()})
     models: list[dpoco.Model] = []
 
     def release(player: Any) -> None:
@@ -211,7 +211,7 @@ def _write(report: Any, settings: Settings) -> list[str]:
     return files
 
 
-def begun_settings(command: Mapping[str, Any], learner: Any) -> dict[str, Any]:
+def settings_at_start(command: Mapping[str, Any], learner: Any) -> dict[str, Any]:
     """Return the settings that a saved learner began with.
 
     Its own name is not among them if auto, which stays with what was saved, can choose it.
@@ -228,7 +228,7 @@ def check_learned(report: Any) -> None:
     """
     read = report.nonprivate_records
     taught = read["learned"] / max(1, read["records"])
-    reasons = shares_in_words({
+    reasons = describe_shares({
         name: share for name, share in read["shares"].items() if name not in ("empty", "clipped")
     })  # fmt: skip
     if taught == 0.0 and not getattr(report, "first_round", 0):
@@ -258,9 +258,9 @@ _COMPARE_FIELDS = [
         "is chosen for the middle one of the budgets. [default: auto,tree-frank-wolfe,noisy-ftrl; "
         "of experts auto,prefix-hedge,batch-share]", metavar="NAME,NAME,...", panel=LEARNER,
     )], None),
-    ("epsilons", Annotated[str, shell.option(
-        "Privacy budgets of one run.", metavar="E,E,...", panel="Privacy",
-    )], "0.5,1,2,4"),
+    ("epsilons", Annotated[str | None, shell.option(
+        "Privacy budgets of one run. [default: 0.5,1,2,4]", metavar="E,E,...", panel="Privacy",
+    )], None),
 ]  # fmt: skip
 
 
@@ -268,20 +268,19 @@ def compare(asked: Asked, values: dict[str, Any]) -> None:
     """Compare learners as asked, and write the table."""
     settings = asked.settings
     with shell.errors_in_one_line(), shell.notes(settings.quiet):
-        names = values["learners"]
-        if names is None:
-            names = _EXPERTS if settings.data in STREAMS_OF_LOSSES else _RECORDS
+        usual = _EXPERTS if settings.data in STREAMS_OF_LOSSES else _RECORDS
+        names, epsilons = values.get("learners", usual), values.get("epsilons", "0.5,1,2,4")
         named = [name.strip() for name in names.split(",")]
-        entries = learners_named(named, _COMPARED, settings)
+        entries = find_learners(named, _COMPARED, settings)
         if len({entry.name for entry in entries}) < len(entries):
             raise ValueError("--learners names one of them twice")
-        sizes = sorted(shell.numbers("--epsilons", values["epsilons"], positive=True))
+        sizes = sorted(shell.numbers("--epsilons", epsilons, positive=True))
         if len(set(sizes)) < len(sizes):
             raise ValueError("--epsilons names one of them twice")
         out = Path(settings.out)
         if out.exists() and not out.is_dir():
             raise ValueError("--out must be a directory")
-        told = {**settings.told(), "learners": names, "epsilons": sizes}
+        told = {**settings.to_report(), "learners": names, "epsilons": epsilons}
         # The same ball for all, and the budget that auto is chosen for.
         if entries[0].plays in ("records", "batch"):
             settings = replace(settings, p=settings.p or 2.0)
@@ -314,7 +313,7 @@ def _compare(
     comparator = {name: best[name] for name in ("total_loss", "average_loss")}
     if "reward_range" in first.loss:
         comparator["largest_reward"] = first.loss["reward_range"][1]
-    rule = participation_of(settings)
+    rule = read_participation(settings)
     people = {} if rule is None else {"participation": rule.to_dict()}
     budgets = [Budget._over(size, settings.delta, covered) for size in sizes]
     with shell.progress(settings.quiet or settings.json) as (show, _):

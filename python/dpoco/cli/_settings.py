@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -222,7 +222,7 @@ class Settings:
     json: bool = setting(_REPORT, "", "Print JSON, and nothing else.", "--json", default=False)
     quiet: bool = setting(_REPORT, "", "Print nothing but errors.", "--quiet", "-q", default=False)
 
-    def told(self) -> dict[str, Any]:
+    def to_report(self) -> dict[str, Any]:
         """Return what a report tells: all but where it goes and what is continued."""
         own = {name: value for name, value in asdict(self).items() if name not in _NOT_TOLD}
         own = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
@@ -288,9 +288,9 @@ class Asked:
     given: Mapping[str, Any]
 
     @classmethod
-    def of(cls, config: str | None, pairs: Iterable[str], typed: Mapping[str, Any]) -> Asked:
+    def of(cls, file: Mapping[str, Any], pairs: Iterable[str], typed: Mapping[str, Any]) -> Asked:
         """Return what a file, ``--set`` and flags ask for; the last one that names it wins."""
-        given = {} if config is None else read_file(Path(config))
+        given = dict(file)
         option: dict[str, Any] = given.pop("option", {})
         for text in pairs:
             name, mark, value = text.partition("=")
@@ -348,8 +348,8 @@ def _read(name: str, value: Any) -> Any:
     return value
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """Return the settings of a file, or of the report of a run, by name.
+def read_file(path: Path, more: Collection[str] = ()) -> dict[str, Any]:
+    """Return the settings of a file, or of the report of a run, by name; and what `more` names.
 
     Settings may be below headings. Ranges, categories and constants of columns are tables or lists
     of texts.
@@ -377,9 +377,12 @@ def read_file(path: Path) -> dict[str, Any]:
     found = {}
     for key, value in record.items():
         name = _plain(str(key))
-        if name not in OPTIONS:
-            raise ValueError(unknown("setting", str(key), [*OPTIONS]))
+        if name not in (*OPTIONS, *more):
+            raise ValueError(unknown("setting", str(key), [*OPTIONS, *more]))
         if value is None:
+            continue
+        if name in more:
+            found[name] = value
             continue
         if name in COLUMN_TABLES and isinstance(value, dict):
             value = [f"{column}={_text(each)}" for column, each in value.items()]
@@ -405,9 +408,10 @@ def parse_file(path: Path) -> Any:
         return json.loads(text)
     if suffix != ".toml":
         raise ImportError(f"{path.name}: the format must be .toml or .json")
-    if sys.version_info < (3, 11):
-        raise ImportError("TOML files need Python 3.11 or later; JSON does on every version")
-    import tomllib
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
 
     return tomllib.loads(text)
 
@@ -419,7 +423,10 @@ def settings_command(
     act: Callable[[Asked, dict[str, Any]], None],
     fields: Sequence[tuple[str, Any, Any]] = (),
 ) -> Any:
-    """Return a command with flags for settings; `act` takes what they ask for, and `fields`."""
+    """Return a command with flags for settings; `act` takes what they ask for, and `fields`.
+
+    `fields` are further options, of text; ones that are None are not given to `act`.
+    """
 
     class Command(TyperCommand):
         def invoke(self, ctx: Any) -> None:
@@ -431,8 +438,10 @@ def settings_command(
                     if config is not None:
                         raise ValueError(f"{typed['data']} and --config both have settings")
                     config = typed.pop("data")
-                asked = Asked.of(config, pairs, typed)
-            act(asked, values)
+                own = {} if config is None else read_file(Path(config), tuple(values))
+                told = {name: own.pop(name) for name in values if name in own}
+                asked = Asked.of(own, pairs, typed)
+            act(asked, told | {k: v for k, v in values.items() if v is not None})
 
     return shell.command(
         make_dataclass(name, [*_flags(names), *fields]), name, cls=Command, help=text

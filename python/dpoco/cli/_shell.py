@@ -42,7 +42,19 @@ def argument(text: str, *, metavar: str) -> Any:
     return typer.Argument(help=escape(text), metavar=metavar, show_default=False)
 
 
+# Options that several commands have.
 JsonFlag = Annotated[bool, option("Print JSON, and nothing else.", "--json")]
+Epsilon = Annotated[float, option("Privacy budget.")]
+Delta = Annotated[
+    float | None, option("Privacy budget; 0: pure privacy. [default: 1/(10 horizon)]")
+]
+RoundsPerPerson = Annotated[
+    int | None, option("The budget is for all rounds of a person, who has at most so many.")
+]
+Separation = Annotated[
+    int | None,
+    option("With --rounds-per-person: two of them are at least so many rounds apart. [default: 1]"),
+]
 
 
 class Note(UserWarning):
@@ -98,7 +110,7 @@ def errors_in_one_line(checkpoint: Path | None = None) -> Iterator[None]:
         text = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             text = f"{error.filename}: {error.strerror}"
-        typer.echo(f"error: {' '.join(text.split())}", err=True)
+        typer.echo(f"{typer.style('error:', fg='red')} {' '.join(text.split())}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -204,7 +216,7 @@ def notes(quiet: bool) -> Iterator[None]:
             told = [each for each in caught if not (failed and issubclass(each.category, Note))]
             if not quiet:
                 for text in dict.fromkeys(str(each.message) for each in told):
-                    typer.echo(f"note: {text}", err=True)
+                    typer.echo(f"{typer.style('note:', fg='yellow')} {text}", err=True)
 
 
 class _Rate(bars.ProgressColumn):
@@ -215,11 +227,11 @@ class _Rate(bars.ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} rounds/s", style="progress.data.speed")
 
 
-# The columns that users of online learners know, and what privacy adds: title, attribute, format.
+# The columns that users of online learners know: title, attribute, format.
 _COLUMNS = (
     ("round", "round", ","), ("average loss", "average_loss", ".4f"),
     ("since last", "since_last", ".4f"), ("regret", "regret", ",.1f"),
-    ("switches", "switches", ","), ("epsilon", "epsilon", ".4g"),
+    ("switches", "switches", ","),
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.accounting.signatures import PublicKey, SignedCertificate, SigningKey, is_signed
 from dpoco.accounting.verdict import verdict
 from dpoco.cli import _shell as shell
-from dpoco.cli._checks import NotOneError, held_by, kind_of
+from dpoco.cli._checks import NotOneError, certificate_kind, find_certificate
 from dpoco.errors import StateError
 
 SCHEMA = "dpoco.signature/1"
@@ -110,9 +110,9 @@ def _certificate(file: Path) -> Any:
         raise ValueError(f"{file} is not a JSON text, or says something twice") from None
     if is_signed(record):
         raise ValueError(f"{file} is signed: sign the certificate that it was made from")
-    if kind_of(record) is None:
+    if certificate_kind(record) is None:
         try:
-            record = held_by(record)
+            record = find_certificate(record)
         except NotOneError as error:
             raise ValueError(f"{file}: {error}") from None
     return record.to_dict() if isinstance(record, Guarantee) else record
@@ -120,7 +120,7 @@ def _certificate(file: Path) -> Any:
 
 def _guarantee(record: Any) -> Guarantee:
     """Return the guarantee of a certificate; `StateError` for one that does not follow."""
-    if kind_of(record) == "dpoco.ledger":
+    if certificate_kind(record) == "dpoco.ledger":
         return Ledger.from_dict(record).guarantee
     return Guarantee.from_dict(record)
 

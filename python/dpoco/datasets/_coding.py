@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray, choice
-from dpoco.datasets._tables import Table, is_missing, number_in, text_of
+from dpoco.datasets._tables import Table, category_text, is_missing, number_in
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Coding:
     positive: str | None = None
 
     def __post_init__(self) -> None:
-        listed = {name: tuple(map(text_of, each)) for name, each in self.categories.items()}
+        listed = {name: tuple(map(category_text, each)) for name, each in self.categories.items()}
         for name, each in listed.items():
             if not each or len(set(each)) < len(each) or "" in each:
                 raise ValueError(f"the categories of {name!r} must be different texts")
@@ -107,7 +107,7 @@ class Coding:
             text = str(entry)
             if text not in known:
                 same = number is not None and number_in(text) == number
-                known[text] = same or text_of(entry) == text_of(wanted)
+                known[text] = same or category_text(entry) == category_text(wanted)
         events = np.array([known[str(entry)] for entry in entries])
         return np.where(missing & ~events, np.nan, events.astype(np.float64))
 
@@ -120,7 +120,7 @@ def codes_in(entries: Iterable[Any], listed: Sequence[str]) -> Any:
     for entry in entries:
         text = str(entry)
         if text not in known:
-            known[text] = places.get(text_of(entry), -1)
+            known[text] = places.get(category_text(entry), -1)
         codes.append(known[text])
     return np.array(codes, dtype=np.int64)
 

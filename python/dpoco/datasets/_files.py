@@ -12,10 +12,10 @@ from dpoco.datasets._tables import (
     FileFormat,
     Source,
     Table,
+    category_text,
     is_missing,
     is_whole,
     open_table,
-    text_of,
 )
 
 
@@ -86,10 +86,10 @@ def load_file(
         If the format needs a package that is not installed.
     """
     table = open_table(path, header=header, file_format=file_format, fewest=fewest)
-    return stream_of(table, label, features, scaling, label_scaling, task, coding)
+    return build_stream(table, label, features, scaling, label_scaling, task, coding)
 
 
-def stream_of(
+def build_stream(
     table: Table,
     label: str,
     features: Sequence[str] | None,
@@ -195,11 +195,15 @@ def read_people(
     missing = [is_missing(each) for each in named]
     if any(missing) and not alone:
         raise MalformedError(
-            f"column {column!r} has missing values: each row must be somebody's, unless a row "
+            f"column {column!r} has missing values: each row must name a person, unless a row "
             "without a name counts as a person who has no other row (alone=True, anonymous=true)"
         )
     # A name of chance is nobody else's, in this file or another one.
     return [
-        secrets.token_hex(16) if unnamed else text_of(each) if is_whole(each) else str(each).strip()
+        secrets.token_hex(16)
+        if unnamed
+        else category_text(each)
+        if is_whole(each)
+        else str(each).strip()
         for each, unnamed in zip(named, missing, strict=True)
     ]

@@ -61,7 +61,7 @@ def chunks(
     count, form = positive_int("rows", rows), file_format or FileFormat()
     sources: Any = _tables.files(path)
     for each in sources:
-        if _tables.format_of(each, form) == "npz":
+        if _tables.find_format(each, form) == "npz":
             raise ValueError(f"{each.name}: only .csv and .parquet files are read in parts")
     table = _tables.open_table(sources, header=header, file_format=form)
     table.check([label, *(features or ())])
@@ -69,7 +69,7 @@ def chunks(
         kinds, others = table.kinds(), [name for name in table.names if name != label]
         features = [name for name in others if kinds[name] != "nothing"] or others
     return (
-        _files.stream_of(part, label, features, scaling, label_scaling, task, coding)
+        _files.build_stream(part, label, features, scaling, label_scaling, task, coding)
         for source in sources
         for part in _parts(source, header, form, count)
     )
@@ -78,7 +78,7 @@ def chunks(
 def _parts(source: Path, header: bool | None, form: FileFormat, rows: int) -> Iterator[Table]:
     """Yield the table of each part."""
     table = _tables.open_one(source, header, form)
-    if _tables.format_of(source, form) == "parquet":
+    if _tables.find_format(source, form) == "parquet":
         parquet = imported("pyarrow.parquet", "a Parquet file", "files").ParquetFile
         with parquet(source, pre_buffer=False) as file:  # else it would keep the whole file
             for batch in file.iter_batches(batch_size=rows):

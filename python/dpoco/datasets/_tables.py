@@ -233,7 +233,7 @@ def open_one(
     title = str(getattr(given, "name", "standard input"))
     if isinstance(given, Path) and not given.is_file():
         raise FileNotFoundError(f"no such file: {given}")
-    kind = format_of(given, file_format)
+    kind = find_format(given, file_format)
     if kind == "csv":
         read: Callable[..., Table] = partial(_read_csv, header=header, form=file_format,
                                              before=before)  # fmt: skip
@@ -262,7 +262,7 @@ def open_one(
     )
 
 
-def format_of(source: Path | io.StringIO, file_format: FileFormat) -> str:
+def find_format(source: Path | io.StringIO, file_format: FileFormat) -> str:
     """Return the format of a file: as declared, or by its name."""
     if file_format.kind is not None:
         return file_format.kind
@@ -472,7 +472,7 @@ def is_whole(entry: Any) -> bool:
     return isinstance(entry, float) and entry.is_integer()
 
 
-def text_of(entry: Any) -> str:
+def category_text(entry: Any) -> str:
     """Return how an entry is written in a list of categories: 2.0 is 2, True is true."""
     if isinstance(entry, bool):
         return str(entry).lower()
@@ -498,7 +498,7 @@ def _kind(entries: Iterable[Any]) -> str:
     return "0 or 1" if values <= {0.0, 1.0} else "numbers"
 
 
-def _numbers_of(entries: Iterable[Any], title: str, name: str) -> FloatArray:
+def _parse_numbers(entries: Iterable[Any], title: str, name: str) -> FloatArray:
     """Return texts as numbers, as in a CSV file."""
     known: dict[str, float | None] = {}
     found = array("d")
@@ -546,7 +546,7 @@ def _arrow_column(pa: Any, column: Any, title: str, name: str) -> FloatArray:
         column = column.cast(column.type.value_type)
     kind = column.type
     if types.is_string(kind) or types.is_large_string(kind):
-        return _numbers_of(column.to_pylist(), title, name)
+        return _parse_numbers(column.to_pylist(), title, name)
     if types.is_boolean(kind):
         column = column.cast(pa.int8())
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
@@ -573,7 +573,7 @@ def _read_npz(path: Path, title: str) -> Table:
     def numbers(name: str) -> FloatArray:
         kind = columns[name].dtype.kind
         if kind == "U":
-            return _numbers_of(columns[name].tolist(), title, name)
+            return _parse_numbers(columns[name].tolist(), title, name)
         if kind not in "fiub":
             raise MalformedError(f"column {name!r} is not numeric: it is of type {kind}")
         return columns[name].astype(np.float64)

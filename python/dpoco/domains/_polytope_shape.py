@@ -166,7 +166,7 @@ def dikin_radius(rows: FloatArray, slack: FloatArray) -> float:
     """Return a bound of the distances from the analytic centre, crude by up to a factor m.
 
     At the centre, sum_j a_j u / s_j = 0 for the rows a_j and slacks s_j; with z_j = 1 - a_j u / s_j
-    >= 0 and sum z_j = m, |(a_j u / s_j)_j|^2 <= m (m - 1). The factor 1.1 covers a centre that is
+    >= 0 and sum z_j = m, ||(a_j u / s_j)_j||^2 <= m (m - 1). The factor 1.1 covers a centre that is
     not exact, by as much as is checked.
     """
     m = rows.shape[0]

@@ -18,8 +18,10 @@ from dpoco.environments._base import (
     SwitchingStochastic,
 )
 from dpoco.environments._contextual import ContextualWorld, LinearWorld, LogisticWorld
+from dpoco.environments._drifting import DriftingRegression
 from dpoco.environments._play import DelayedRun, play, play_bandit, play_delayed
 
-__all__ = ["AdversarialBlocks", "ContextualWorld", "DelayedRun", "Environment", "LinearWorld",
-           "LogisticWorld", "Oblivious", "ObliviousSwitching", "Packing", "Recorded",
-           "SwitchingStochastic", "play", "play_bandit", "play_delayed"]  # fmt: skip
+__all__ = ["AdversarialBlocks", "ContextualWorld", "DelayedRun", "DriftingRegression",
+           "Environment", "LinearWorld", "LogisticWorld", "Oblivious", "ObliviousSwitching",
+           "Packing", "Recorded", "SwitchingStochastic", "play", "play_bandit",
+           "play_delayed"]  # fmt: skip

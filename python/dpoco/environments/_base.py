@@ -50,7 +50,7 @@ class Environment(ABC):
         self.experts = positive_int("experts", experts, maximum=LARGEST_WORLD)
         self.horizon = positive_int("horizon", horizon, maximum=LARGEST_WORLD)
         self.round = 0
-        self._sequence = seeded(seed)
+        self._sequence = seed_sequence(seed)
         self._current: FloatArray | None = None
 
     def _generator(self) -> np.random.Generator:
@@ -92,7 +92,7 @@ class Environment(ABC):
     def reset(self, seed: int | None = None) -> None:
         """Go back to the first round of the same world, or of another one if you pass a seed."""
         if seed is not None:
-            self._sequence = seeded(seed)
+            self._sequence = seed_sequence(seed)
         self.round = 0
         self._current = None
         self._restart(seed is not None)
@@ -161,7 +161,7 @@ class Oblivious(Environment):
             self._matrix = self._best = None
 
 
-def seeded(seed: int | None) -> np.random.SeedSequence:
+def seed_sequence(seed: int | None) -> np.random.SeedSequence:
     """Return the root of a world's random numbers; None is the operating system's entropy."""
     return np.random.SeedSequence(None if seed is None else whole_number("seed", seed))
 
@@ -261,7 +261,7 @@ class SwitchingStochastic(_Switching):
         generator = self._generator()
         starts = segment_starts(self.horizon, self.switches + 1)
         best = self._good(generator, starts)
-        means = _gapped(best, self.experts, self.gap)
+        means = _losses_with_gap(best, self.experts, self.gap)
         return (generator.random(means.shape) < means).astype(np.float64), best
 
 
@@ -315,7 +315,7 @@ class ObliviousSwitching(_Switching):
         phases = generator.random(self.experts)
         turns = np.arange(self.horizon)[:, None] / self.period + phases
         waves = 0.5 * (1.0 - self.gap) * np.sin(2.0 * np.pi * turns)
-        losses = _gapped(best, self.experts, self.gap) + waves
+        losses = _losses_with_gap(best, self.experts, self.gap) + waves
         return np.clip(losses, 0.0, 1.0), best  # rounding only
 
 
@@ -348,10 +348,10 @@ class AdversarialBlocks(Oblivious):
 
     def _build(self) -> tuple[FloatArray, IntArray]:
         best = np.arange(self.horizon, dtype=np.int64) // self.block % self.experts
-        return _gapped(best, self.experts, 1.0), best
+        return _losses_with_gap(best, self.experts, 1.0), best
 
 
-def _gapped(best: IntArray, experts: int, gap: float) -> FloatArray:
+def _losses_with_gap(best: IntArray, experts: int, gap: float) -> FloatArray:
     """Return 1/2 + gap/2 everywhere but for the good expert of each round, who has 1/2 - gap/2."""
     table = np.full((len(best), experts), 0.5 + 0.5 * gap)
     table[np.arange(len(best)), best] = 0.5 - 0.5 * gap

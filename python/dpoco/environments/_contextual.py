@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpoco._validation import FloatArray, positive_float, positive_int, real_in, whole_number
-from dpoco.environments._base import seeded
+from dpoco.environments._base import seed_sequence
 from dpoco.errors import HorizonExceeded
 
 _LARGEST = 2**31
@@ -79,7 +79,7 @@ class ContextualWorld(ABC):
         self._sparsity = positive_int(
             "sparsity", most if sparsity is None else sparsity, maximum=most
         )
-        generator = np.random.default_rng(seeded(seed))
+        generator = np.random.default_rng(seed_sequence(seed))
         self.round = 0
         self.coefficients = self._draw_coefficients(generator)
         self.contexts = self._draw_contexts(generator)

@@ -47,11 +47,11 @@ def play(
     ValueError
         If learner and world differ in the number of experts, or the world has too few rounds left.
     """
-    count = _left(environment, rounds)
+    count = _rounds_left(environment, rounds)
     experts = getattr(learner, "experts", environment.experts)
     if experts != environment.experts:
         raise ValueError(f"the learner has {experts} experts, the world {environment.experts}")
-    named = _named(learner, persons, count)
+    named = _person_arguments(learner, persons, count)
     first_round = int(getattr(learner, "round", 0))
     start = environment.round
     known = environment.matrix()[start:] if isinstance(environment, Oblivious) else None
@@ -68,12 +68,12 @@ def play(
     return ExpertTrace.of(rows, own, decisions, first_round, (0.0, 1.0))
 
 
-def _left(world: Environment | ContextualWorld, rounds: int | None) -> int:
+def _rounds_left(world: Environment | ContextualWorld, rounds: int | None) -> int:
     left = world.horizon - world.round
     return positive_int("rounds", left if rounds is None else rounds, maximum=left)
 
 
-def _named(learner: Any, persons: Any, rounds: int) -> list[dict[str, Any]]:
+def _person_arguments(learner: Any, persons: Any, rounds: int) -> list[dict[str, Any]]:
     """Return what tells `observe` whose round it is; refused before anything is played."""
     if isinstance(learner, OnlineLearner):
         learner._digests(persons, rounds)
@@ -107,11 +107,11 @@ def play_bandit(
     ValueError
         If learner and world differ in arms or dimension, or the world has too few rounds left.
     """
-    count = _left(world, rounds)
+    count = _rounds_left(world, rounds)
     for name in ("arms", "dimension"):
         if getattr(learner, name, getattr(world, name)) != getattr(world, name):
             raise ValueError(f"learner and world differ in {name}")
-    named = _named(learner, persons, count)
+    named = _person_arguments(learner, persons, count)
     first_round = int(getattr(learner, "round", 0))
     part = slice(world.round, world.round + count)
     actions = np.empty(count, dtype=np.int64)
@@ -189,8 +189,8 @@ def play_delayed(
     steps = int(rows[0].shape[0]) if rows else 0
     if any(part.shape[0] != steps for part in rows):
         raise ValueError("records must have one row for each decision")
-    waits = _waits(delays, steps)
-    named = _named(learner, persons, steps)
+    waits = _check_delays(delays, steps)
+    named = _person_arguments(learner, persons, steps)
     contextual = hasattr(learner, "arms")
     decisions: list[Any] = []
     values = np.empty(steps)
@@ -221,7 +221,7 @@ def play_delayed(
     return DelayedRun(np.array(decisions), values, np.array(arrivals, dtype=np.int64), most)
 
 
-def _waits(delays: Any, steps: int) -> IntArray:
+def _check_delays(delays: Any, steps: int) -> IntArray:
     waits = np.asarray(delays)
     if waits.dtype.kind not in "iu" or waits.shape not in ((), (steps,)):
         raise TypeError(f"delays must be an int or {steps} ints; got {waits.dtype} {waits.shape}")

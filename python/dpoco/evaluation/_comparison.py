@@ -20,7 +20,7 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.evaluation import _comparators as hindsight
 from dpoco.evaluation import playing
-from dpoco.evaluation._runs import Learner, SeedTree, check_people, play_all, sources_of
+from dpoco.evaluation._runs import Learner, SeedTree, check_people, noise_sources, play_all
 from dpoco.evaluation.reports import Report
 from dpoco.experts import ExpertTrace
 from dpoco.learners import plays
@@ -167,7 +167,7 @@ class Comparison(Report):
         cells = [["learner", *budgets.values()]]
         for learner in dict.fromkeys(row.learner for row in self.rows):
             rows = [found[learner, key] for key in budgets]
-            cells.append([learner, *(_in_words(row, _measures(row)[which]) for row in rows)])
+            cells.append([learner, *(_cell_text(row, _measures(row)[which]) for row in rows)])
         return text_table(cells, form)
 
     def _budgets(self) -> dict[tuple[float, float], str]:
@@ -192,7 +192,7 @@ def _measures(row: ComparisonRow) -> tuple[tuple[float, ...], ...]:
     return row.average_losses, row.regrets, row.switches
 
 
-def _in_words(row: ComparisonRow, values: Sequence[float]) -> str:
+def _cell_text(row: ComparisonRow, values: Sequence[float]) -> str:
     if row.refused is not None or not values:
         return "-" if row.refused is None else "refused"
     middle = f"{statistics.median(values):.4g}"
@@ -204,7 +204,7 @@ def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
     return (math.inf, 0.0) if budget is None else (budget["epsilon"], budget["delta"])
 
 
-def _compared(comparator: Any) -> dict[str, Any]:
+def _describe_comparator(comparator: Any) -> dict[str, Any]:
     """Return what is kept of a comparator; what was found in hindsight has a name of its own."""
     if isinstance(comparator, Mapping):
         return dict(comparator)
@@ -284,7 +284,7 @@ def compare(
     cells = list(_cells(learners, budgets, len(data[0]), persons))
     rows: list[ComparisonRow] = []
     traces: dict[tuple[str, int], list[Trace]] = {}
-    compared = _compared(comparator)
+    compared = _describe_comparator(comparator)
     total, counted = float(compared["total_loss"]), counted_rounds(*data)
     for index, row in cells:
         if row.refused is not None:
@@ -295,22 +295,22 @@ def compare(
         if seed is not None:
             parts = ["none"] if budget is None else [repr(budget.epsilon), repr(budget.delta)]
             root = SeedTree(seed).child("compare", name, *parts)
-        sources = sources_of(root, range(1 if budget is None else count))
+        sources = noise_sources(root, range(1 if budget is None else count))
         tell = None if progress is None else partial(progress, name)
         seeded = partial(learners[name], budget)
         if row.access == "offline":
-            _, fits, _ = playing.fits_of(seeded, sources, data, tell)
+            _, fits, _ = playing.fit_each(seeded, sources, data, tell)
             rows.append(replace(row, average_losses=fits))
             continue
         played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
-        losses = [playing.losses_of(trace) for trace in played]
+        losses = [playing.run_losses(trace) for trace in played]
         counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
         rows.append(
             replace(
                 row,
                 average_losses=tuple(average_over(each, counted) for each in losses),
                 regrets=tuple(float(np.sum(each)) - total for each in losses),
-                switches=tuple(len(playing.switches_of(trace)) for trace in played),
+                switches=tuple(len(playing.run_switches(trace)) for trace in played),
             )
         )
     return Comparison(

@@ -214,11 +214,11 @@ def repeat(
     else:
         numbers = list(range(positive_int("repeats", repeats, maximum=10**6)))
     root = None if seed is None else seed if isinstance(seed, SeedTree) else SeedTree(seed)
-    traces = play_all(build, sources_of(root, numbers), data, progress, persons=persons)
+    traces = play_all(build, noise_sources(root, numbers), data, progress, persons=persons)
     return dict(zip(numbers, traces, strict=True))
 
 
-def sources_of(root: SeedTree | None, numbers: Iterable[int]) -> list[Source]:
+def noise_sources(root: SeedTree | None, numbers: Iterable[int]) -> list[Source]:
     """Return a source of noise for every run of these numbers."""
     return [Source() if root is None else root.child("run", n).source() for n in numbers]
 
@@ -233,7 +233,7 @@ def play_all(
     """Play a stream with a new learner for every source of noise."""
     count, options = len(sources), {**options, "record_decisions": False}
     return [
-        play(build(source), *data, progress=part_of(progress, index, count), **options)
+        play(build(source), *data, progress=share_progress(progress, index, count), **options)
         for index, source in enumerate(sources)
     ]
 
@@ -291,7 +291,7 @@ def _display() -> Any:
     return import_module("IPython.display")
 
 
-def part_of(progress: Progress | None, index: int, count: int) -> Progress:
+def share_progress(progress: Progress | None, index: int, count: int) -> Progress:
     """Return the callback of one run of several, which tells the progress of them all."""
 
     def report(done: int, total: int) -> None:
@@ -357,10 +357,12 @@ def play(
         played.append(learner.decide())
         learner.observe(*record)
         tell(t, rounds)
-    return _traced(learner, data, np.array(played), first, record_decisions)
+    return _make_trace(learner, data, np.array(played), first, record_decisions)
 
 
-def _traced(learner: Any, data: tuple[Any, ...], decisions: Any, first: int, keep: bool) -> Trace:
+def _make_trace(
+    learner: Any, data: tuple[Any, ...], decisions: Any, first: int, keep: bool
+) -> Trace:
     """Return the trace of these decisions: of experts, or of vectors by the learner's own loss."""
     if not hasattr(learner, "loss"):
         (table,) = data
@@ -544,7 +546,7 @@ def prequential(
     else:
         targets = float_array("labels", labels, (rounds,))
         losses, margins, switches = _margins(learner, rows, targets, persons, progress)
-        values = {"loss": losses, **_measured(learner.loss, margins, targets, measures or {})}
+        values = {"loss": losses, **_measure_rounds(learner.loss, margins, targets, measures or {})}
     starts = np.arange(0, rounds, size)
     ends = np.minimum(starts + size, rounds)
     return PrequentialResult(
@@ -578,7 +580,7 @@ def _margins(
     return losses, margins, np.concatenate(switches)
 
 
-def _measured(
+def _measure_rounds(
     loss: Any,
     margins: FloatArray,
     targets: FloatArray,

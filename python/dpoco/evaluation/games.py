@@ -133,7 +133,7 @@ def _facts(name: str, about: str, given: Mapping[str, Any] | None, **more: Any) 
     return {"name": name, "description": about, "scaling": "none", **(given or {}), **more}
 
 
-def _covered(horizon: int | None, rows: int) -> int:
+def _check_horizon(horizon: int | None, rows: int) -> int:
     return rows if horizon is None else positive_int("horizon", horizon)
 
 
@@ -198,7 +198,7 @@ def game_of_records(
         )
 
     return Game(
-        learner, (domain, loss), _covered(horizon, len(stream)), options,
+        learner, (domain, loss), _check_horizon(horizon, len(stream)), options,
         (stream.features, stream.labels), comparators, domain.to_dict(), loss.to_dict(),
         stream.summary(), stream.nonprivate_flags, persons, records=stream, counted=counted,
     )  # fmt: skip
@@ -257,7 +257,7 @@ def game_of_experts(
         )  # fmt: skip
 
     return Game(
-        learner, (experts,), _covered(horizon, len(rows)), options, (rows,), comparators,
+        learner, (experts,), _check_horizon(horizon, len(rows)), options, (rows,), comparators,
         {"type": "experts", "experts": experts},
         {"type": "losses of experts", "loss_range": list(loss_range)},
         _facts("losses", "Losses of experts", stream, dimension=experts), persons=persons,
@@ -397,8 +397,8 @@ def game_of_arms(
 
     policies = {"type": "policies", "arms": arms, "dimension": dimension}
     return Game(
-        learner, (arms, dimension if domain is None else domain), _covered(horizon, len(seen)),
-        options, (seen, table), comparators,
+        learner, (arms, dimension if domain is None else domain),
+        _check_horizon(horizon, len(seen)), options, (seen, table), comparators,
         policies if domain is None else {**policies, "coefficients": domain.to_dict()},
         {"type": "largest reward - reward", "reward_range": [low, high]},
         _facts("contexts", "Contexts and rewards", stream, dimension=dimension, arms=arms),
@@ -474,8 +474,9 @@ def game_of_functions(
         )  # fmt: skip
 
     return Game(
-        LipschitzLearner, (domain,), _covered(horizon, len(rows)), options, (rows,), comparators,
-        domain.to_dict(), {"type": "Lipschitz losses", "lipschitz": float(options["lipschitz"])},
+        LipschitzLearner, (domain,), _check_horizon(horizon, len(rows)), options, (rows,),
+        comparators, domain.to_dict(),
+        {"type": "Lipschitz losses", "lipschitz": float(options["lipschitz"])},
         _facts("losses", "Lipschitz losses", stream, dimension=int(domain.dimension)),
         nonprivate_flags or {}, persons, counted=counted,
     )  # fmt: skip

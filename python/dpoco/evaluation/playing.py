@@ -36,21 +36,21 @@ from dpoco.trace import RecordShares, average_over, beyond_flags, counted_rounds
 Step = Callable[[str, int, int], None]
 
 
-def losses_of(trace: Any) -> FloatArray:
+def run_losses(trace: Any) -> FloatArray:
     """Return the losses of a run, shape (T,); of a bandit, the largest reward minus its own."""
     if isinstance(trace, BanditTrace):
         return np.asarray(trace._reward_range[1] - trace.rewards, np.float64)
     return np.asarray(trace.losses, np.float64)
 
 
-def switches_of(trace: Any) -> NDArray[np.int64]:
+def run_switches(trace: Any) -> NDArray[np.int64]:
     """Return rounds of a run, from 0, after which the decision, of a bandit the arm, changed."""
     if isinstance(trace, BanditTrace):
         return np.flatnonzero(np.diff(trace.actions))
     return np.asarray(trace.switches, np.int64)
 
 
-def noise_of(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
+def describe_noise(game: Game, parameters: Any, budget: Budget) -> dict[str, Any]:
     """Return the noise of a run, and of the published constants where they are compared."""
     names = ("paper_scale", "paper_released", "scale_ratio", "released_ratio")
     # Of a bandit with a learner an arm, of every arm's.
@@ -186,12 +186,9 @@ def compare_private(
     for index in range(count):
         player = learner if index == 0 else game.build(budget, root)
         begun = time.perf_counter()
-        runs.append(
-            _play(
-                player, data, running.part_of(partial(tell, "private"), index, count), checkpoint,
-                snapshot if index == 0 else None, fixed, counted, own,
-            )
-        )  # fmt: skip
+        told = running.share_progress(partial(tell, "private"), index, count)
+        shown = snapshot if index == 0 else None
+        runs.append(_play(player, data, told, checkpoint, shown, fixed, counted, own))
         seconds.append(time.perf_counter() - begun)
     if released is not None:
         released(learner)
@@ -206,10 +203,10 @@ def compare_private(
     )
     free_seconds = time.perf_counter() - begun
 
-    free_losses = losses_of(free)[rows.start :]
+    free_losses = run_losses(free)[rows.start :]
     private = np.stack([np.cumsum(losses) for losses, _, _ in runs])
     nonprivate = np.cumsum(free_losses)
-    free_switches = int(np.count_nonzero(switches_of(free) >= rows.start))
+    free_switches = int(np.count_nonzero(run_switches(free) >= rows.start))
 
     def measure(losses: FloatArray) -> dict[str, float]:
         if game.records is None:
@@ -228,7 +225,7 @@ def compare_private(
         stream={**game.stream, "rounds": rows.stop},
         settings=_settings(game, budget, count, seed, horizon=game.horizon),
         **_stated(game, learner),
-        noise=noise_of(game, learner.plan, budget),
+        noise=describe_noise(game, learner.plan, budget),
         private=played([run[0] for run in runs], private, [run[1] for run in runs]),
         nonprivate=played([free_losses], nonprivate[None, :], [free_switches]),
         best_fixed=compared.fixed,
@@ -337,11 +334,11 @@ def _play(
                 progress=report, checkpoint=checkpoint,
                 persons=None if persons is None else persons[part],
             )  # fmt: skip
-            own = losses_of(trace)
+            own = run_losses(trace)
             losses = np.concatenate([losses, own])
             if getattr(trace, "_beyond", None) is not None:
                 beyond[part] = trace._beyond
-            switches += len(switches_of(trace))
+            switches += len(run_switches(trace))
             if running.keeps_decisions(learner):  # their traces see no switch between two of them
                 decisions = trace.actions if isinstance(trace, BanditTrace) else trace.decisions
                 switches += int(last is not None and bool(np.any(decisions[0] != last)))
@@ -384,7 +381,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def fits_of(
+def fit_each(
     build: Callable[[Source | None], Any],
     sources: Sequence[Source | None],
     data: tuple[Any, ...],
@@ -395,7 +392,7 @@ def fits_of(
     for number, source in enumerate(sources):
         begun = time.perf_counter()
         model = build(source)
-        model.fit(*data, progress=running.part_of(progress, number, len(sources)))
+        model.fit(*data, progress=running.share_progress(progress, number, len(sources)))
         seconds.append(time.perf_counter() - begun)
         models.append(model)
         values = model.loss.batch_values(model.domain, model.theta, *data)
@@ -450,7 +447,7 @@ def compare_private_fit(
 
     def fitted(phase: str, spent: Budget | None, *sources: Source | None) -> Any:
         data = features, labels
-        return fits_of(partial(game.build, spent), sources, data, partial(tell, phase))
+        return fit_each(partial(game.build, spent), sources, data, partial(tell, phase))
 
     models, private, seconds = fitted("private", budget, *[root] * fits)
     if released is not None:

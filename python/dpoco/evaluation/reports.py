@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-__all__ = ["Report", "spread_of"]
+__all__ = ["Report", "summarise"]
 
 SCHEMA, FIT_SCHEMA = "dpoco.run-report/1", "dpoco.fit-report/1"
 Self = TypeVar("Self", bound="Report")
@@ -51,7 +51,7 @@ class Report:
         body = {name: value for name, value in record.items() if name not in cls._beside}
         del body["schema"]
         try:
-            restored: Self = _restored(cls, body)
+            restored: Self = _from_json(cls, body)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError("a report with malformed, missing or unknown fields") from error
         return restored
@@ -80,23 +80,23 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _restored(kind: Any, value: Any) -> Any:
+def _from_json(kind: Any, value: Any) -> Any:
     """Return a value of JSON as its type says."""
     inner, origin = get_args(kind), get_origin(kind)
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        given = {name: _restored(hints[name], each) for name, each in value.items()}
+        given = {name: _from_json(hints[name], each) for name, each in value.items()}
         return kind(**given)  # type: ignore[operator]
     if origin is types.UnionType:
-        return None if value is None else _restored(inner[0], value)
+        return None if value is None else _from_json(inner[0], value)
     if origin is tuple:
-        return tuple(_restored(inner[0], each) for each in value)
+        return tuple(_from_json(inner[0], each) for each in value)
     if origin is dict:
-        return {name: _restored(inner[1], each) for name, each in value.items()}
+        return {name: _from_json(inner[1], each) for name, each in value.items()}
     return float(value) if kind is float else value
 
 
-def spread_of(values: Sequence[float]) -> dict[str, float]:
+def summarise(values: Sequence[float]) -> dict[str, float]:
     """Return smallest, median and largest of the repetitions."""
     return {"min": min(values), "median": statistics.median(values), "max": max(values)}
 
@@ -136,7 +136,7 @@ class PlayedRuns:
 
     def summary(self) -> dict[str, Any]:
         """Smallest, median and largest of each measure."""
-        return {name: spread_of(values) for name, values in asdict(self).items()}
+        return {name: summarise(values) for name, values in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ class FitReport(PlayedReport):
         """Return the main numbers: average losses of all players."""
         return {
             "records": self.stream["rounds"],
-            "private": spread_of(self.private),
+            "private": summarise(self.private),
             "nonprivate_average_loss": statistics.median(self.nonprivate),
             "best_fixed_average_loss": self.best_fixed["average_loss"],
             "zero_average_loss": self.zero["average_loss"],

@@ -17,7 +17,7 @@ from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
-from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.tracker_draws import TrackerDraws
@@ -151,9 +151,12 @@ class PrefixHedge(Weighted):
         return super()._entries() | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
-        total = continual_sum_settings(self._mechanism, claim)
-        rate = self.plan.learning_rate
-        return _core.PrefixHedge({**self._shared_settings(), "learning_rate": rate, "sum": total})
+        low, high = self._loss_range
+        tuning: _core.HedgeTuning = {
+            "rounds": self._horizon, "low": low, "high": high,
+            "learning_rate": self.plan.learning_rate,
+        }  # fmt: skip
+        return _core.PrefixHedge(self._mechanism, tuning, claim)
 
     @classmethod
     def _candidates(cls, problem: ExpertProblem) -> Iterator[Candidate]:

@@ -1,4 +1,4 @@
-"""What a journal has charged: its ledger, groups of streams that see disjoint data, and forks.
+"""The charges of a journal: its ledger, groups of streams that see disjoint data, and forks.
 
 Claim: streams of which a person's record is in one, which may be chosen in reaction to everything
 released, have together the guarantee of `dpoco.accounting.pools.pool_guarantee`: that of one

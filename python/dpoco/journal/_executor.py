@@ -170,7 +170,7 @@ class GroupCommitExecutor(Executor):
             while groups:
                 group = groups.pop()
                 failed = self._commit(group) if group else None
-                if failed is not None:  # nobody has seen anything of this group
+                if failed is not None:  # no caller has a result of this group
                     groups += [group[failed + 1 :], group[:failed]]
 
     def _next(self) -> list[_Call]:

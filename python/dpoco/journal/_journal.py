@@ -23,7 +23,7 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.errors import JournalFenced, RoundOrderError, StateError
 from dpoco.journal._accounts import Accounts, check_forkable, checked_size, renew
 from dpoco.journal._keys import KeyFile, KeyRing, Mark, default_key, mark_path
-from dpoco.journal._releases import alike, learner_of, payload_of, round_number
+from dpoco.journal._releases import alike, read_payload, restore_learner, round_number
 from dpoco.journal._rows import Rows
 from dpoco.journal._store import SqliteStore, Store
 from dpoco.journal._stream import Stream
@@ -269,7 +269,7 @@ class Journal:
         size = checked_size(group, group_size)
         given = isinstance(make, Stateful)
         with self._guard():
-            known = self._known(name)
+            known = self._find_stream(name)
         if known is not None:
             if check and make is not None and (given or name not in self._checked):
                 other = make if given else make()
@@ -326,7 +326,7 @@ class Journal:
         with self._guard():
             return self._rows.names()
 
-    def _known(self, name: str) -> Stream | None:
+    def _find_stream(self, name: str) -> Stream | None:
         stream = self._streams.get(name)
         if stream is None:
             row = self._rows.stream(name)
@@ -360,11 +360,11 @@ class Journal:
                 self._accounts.join(group, size, learner, same_unit=same_unit)
             # No run of another thread goes past the state that is stored.
             with learner._alone() if apart else nullcontext():
-                payload = payload_of(learner)
+                payload = read_payload(learner)
                 mine = learner
                 if apart:
-                    mine = learner_of(header, payload, learner._participants(), self._siblings)
-                stream = self._added(name, header, origin, mine)
+                    mine = restore_learner(header, payload, learner._participants(), self._siblings)
+                stream = self._add_stream(name, header, origin, mine)
                 transaction._touch(stream)
                 learner._taken = place  # before the commit: two must never go on
                 if apart:
@@ -372,7 +372,7 @@ class Journal:
         self._streams[name] = stream
         return stream
 
-    def _added(self, name: str, header: str, origin: str, learner: Any) -> Stream:
+    def _add_stream(self, name: str, header: str, origin: str, learner: Any) -> Stream:
         self._grown = True
         row = self._rows.add_stream(name, header, origin, int(learner.round))
         return Stream(self, row, learner)
@@ -389,12 +389,12 @@ class Journal:
                 raise RoundOrderError("a decision waits for its reward: fork after the round")
             origin = f"fork of {parent.name!r} in round {parent._round}"
             self._accounts.charge_again(parent.guarantee, f"{name}: {origin}")
-            payload, people = payload_of(parent._learner), parent._learner._participants()
-            learner = learner_of(parent._row.header, payload, people, self._siblings)
+            payload, people = read_payload(parent._learner), parent._learner._participants()
+            learner = restore_learner(parent._row.header, payload, people, self._siblings)
             renew(learner)
             if getattr(learner, "_book", None) is not None:
                 learner._book = TicketBook()  # tickets that wait are the parent's
-            child = self._added(name, header_of(learner), origin, learner)
+            child = self._add_stream(name, header_of(learner), origin, learner)
             if not parent._family.contextual and child._pending != parent._pending:
                 raise StateError("a fork must continue from the same decision")
             transaction._touch(child)
@@ -442,7 +442,7 @@ class Journal:
             return nullcontext(shared[1])
         return Transaction(self)
 
-    def _pipelined(
+    def _run_pipeline(
         self,
         stream: Stream,
         batches: Iterable[tuple[Any, ...]],
@@ -491,7 +491,7 @@ class Journal:
             return self._rows.merge(stream._row.id, stream._row.kept_from, stream._round)
 
     def _existing(self, name: str) -> Stream:
-        stream = self._known(name)
+        stream = self._find_stream(name)
         if stream is None:
             raise StateError(f"there is no stream {name!r}")
         stream._ready()
@@ -545,10 +545,10 @@ class Journal:
     def close(self) -> None:
         """Close the store; from then on, streams raise `StateError`.
 
-        An unfinished pipeline is cut off: nobody saw what it has not committed.
+        An unfinished pipeline is cut off: its uncommitted releases were not handed out.
         """
         if os.getpid() != self._owner:
-            return  # a thread of the parent may have held the lock, for ever
+            return  # a thread of the parent may have held the lock: nothing releases it here
         with self._lock:
             if self._busy:
                 raise RoundOrderError("a transaction is open")

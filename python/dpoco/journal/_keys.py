@@ -1,6 +1,6 @@
 """What lies beside a journal: its secret keys, of digests of records and rows, and its mark.
 
-Digests of inputs that can be guessed reveal them to whoever holds the key. Kept in the database,
+Digests of inputs that can be guessed reveal them to a holder of the key. Kept in the database,
 the key would be in every copy and backup of it; kept beside, a copy of the database alone tests no
 guess.
 
@@ -40,7 +40,7 @@ _LONG = 16384
 _PLACE = struct.Struct("<QQQQQ")
 
 
-def _derived(key: bytes, uid: bytes, use: bytes) -> bytes:
+def _derive(key: bytes, uid: bytes, use: bytes) -> bytes:
     return hashlib.blake2b(uid + use, key=key, digest_size=32, person=b"dpoco journal 2").digest()
 
 
@@ -59,9 +59,9 @@ class StreamDigests:
 
     def __init__(self, key: bytes, number: int, uid: bytes) -> None:
         self.number = number
-        self._records = _derived(key, uid, b"records")
-        self._contexts = _derived(key, uid, b"contexts")
-        self._arrivals = _derived(key, uid, b"arrivals")
+        self._records = _derive(key, uid, b"records")
+        self._contexts = _derive(key, uid, b"contexts")
+        self._arrivals = _derive(key, uid, b"arrivals")
 
     def records(self, first: int, *rows: FloatArray) -> bytes:
         """Return 16 bytes for each row of one (n, w), or of two such side by side.
@@ -99,8 +99,8 @@ class RowSeals:
     """
 
     def __init__(self, key: bytes, uid: bytes) -> None:
-        self._strips = _derived(key, uid, b"strips")
-        self._rows = hashlib.blake2b(key=_derived(key, uid, b"rows"), digest_size=DIGEST_BYTES)
+        self._strips = _derive(key, uid, b"strips")
+        self._rows = hashlib.blake2b(key=_derive(key, uid, b"rows"), digest_size=DIGEST_BYTES)
 
     def seal(self, kind: int, owner: int, number: int, key: int, body: bytes) -> bytes:
         """Return the seal of a row's place, number of key and body."""
@@ -120,7 +120,7 @@ _KIND = "dpoco journal keys"
 _ATTEMPTS, _PAUSE = 500, 0.01  # of another process's change of the file, seconds
 
 
-def fingerprint_of(key: bytes) -> bytes:
+def key_fingerprint(key: bytes) -> bytes:
     """Return what identifies a key without revealing it, 16 bytes."""
     return hashlib.blake2b(key=key, digest_size=16, person=b"dpoco key name").digest()
 
@@ -179,7 +179,7 @@ class KeyFile:
         OSError
             If it cannot be written.
         """
-        with self._locked():
+        with self._lock():
             before = self.read()
             fresh = [checked_key(key) for key in add]
             keys = [key for key in dict.fromkeys((*before, *fresh)) if key not in drop]
@@ -189,7 +189,7 @@ class KeyFile:
         return keys
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         """Keep other processes from changing the file: it is replaced, so its folder is locked."""
         if os.name != "posix":
             yield
@@ -218,7 +218,7 @@ class KeyFile:
 
 
 class KeyRing:
-    """The keys at hand, found by their fingerprints.
+    """The keys of this process, found by their fingerprints.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ class KeyRing:
             self._hold([checked_key(key) for key in ([given] if alone else given)])
 
     def _hold(self, keys: Sequence[bytes]) -> None:
-        self._keys = {fingerprint_of(key): key for key in keys}
+        self._keys = {key_fingerprint(key): key for key in keys}
 
     def read(self) -> None:
         """Read the file again, if there is one."""

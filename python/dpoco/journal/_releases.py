@@ -167,14 +167,14 @@ class StateRow:
         return cls(stream, turn, body[middle:], body[_STATE.size : middle])
 
 
-def payload_of(learner: Any) -> bytes:
+def read_payload(learner: Any) -> bytes:
     """Return the state of the engine; framed with the tickets, once some were issued."""
     state: bytes = learner._engine.state()
     book = getattr(learner, "_book", None)
     return state if book is None else pack({"tickets": book.to_record()}, state)
 
 
-def learner_of(header: str, payload: bytes, people: bytes, siblings: dict[str, Any]) -> Any:
+def restore_learner(header: str, payload: bytes, people: bytes, siblings: dict[str, Any]) -> Any:
     """Return the learner of a stored header and state, and of the people who have come.
 
     What follows from the header, the guarantee above all, is computed for its first learner, of
@@ -267,7 +267,7 @@ CONTEXT = struct.Struct("<I16s")
 _TYPES = {b"f": np.dtype("<f8"), b"i": np.dtype("<i8")}
 
 
-def encoded(releases: NDArray[Any]) -> bytes:
+def encode(releases: NDArray[Any]) -> bytes:
     """Return the bytes of releases: (n,) or (n, w), float64 or int64."""
     code = b"f" if releases.dtype.kind == "f" else b"i"
     rows = np.ascontiguousarray(releases, dtype=_TYPES[code])
@@ -321,13 +321,13 @@ class Recipe:
         return cls(np.frombuffer(data[_LAYOUT.size : place], dtype="<u2"), data[place:])
 
     @staticmethod
-    def sums_of(releases: NDArray[Any]) -> NDArray[np.uint16]:
+    def compute_sums(releases: NDArray[Any]) -> NDArray[np.uint16]:
         """Return the checks of releases, (n, w) float64."""
         return _core.row_sums(np.ascontiguousarray(releases)).astype("<u2", copy=False)
 
 
 def kept_form(releases: NDArray[Any], start: bytes | None) -> bytes:
-    """Return what is stored of releases: `encoded`, or a recipe if that is less than half as long.
+    """Return what is stored of releases: `encode`, or a recipe if that is less than half as long.
 
     `start` is the state of the engine before them; None: no recipe.
     """
@@ -339,12 +339,12 @@ def kept_form(releases: NDArray[Any], start: bytes | None) -> bytes:
             begins = _begins(whole.view(np.int64))
             if begins is None or 2 * length < 8 * begins.size * (width + 1):
                 head = _LAYOUT.pack(b"r", 0, rounds, 0)
-                return b"".join((head, Recipe.sums_of(whole).tobytes(), start))
-    return encoded(releases)
+                return b"".join((head, Recipe.compute_sums(whole).tobytes(), start))
+    return encode(releases)
 
 
-def decoded(data: bytes, rounds: int) -> NDArray[Any]:
-    """Return what `encoded` was given, read-only; `StateError` if it is not that.
+def decode(data: bytes, rounds: int) -> NDArray[Any]:
+    """Return what `encode` was given, read-only; `StateError` if it is not that.
 
     `rounds` is their number by another record: the head alone could ask for 2^32 long rows.
     """

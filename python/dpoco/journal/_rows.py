@@ -25,7 +25,7 @@ import numpy as np
 from dpoco._encryption import EncryptionKey, opened
 from dpoco._state import _class_of
 from dpoco.errors import JournalFenced, StateError
-from dpoco.journal._keys import KeyRing, RowSeals, fingerprint_of
+from dpoco.journal._keys import KeyRing, RowSeals, key_fingerprint
 from dpoco.journal._releases import (
     CONTEXT,
     Chunk,
@@ -33,8 +33,8 @@ from dpoco.journal._releases import (
     Recipe,
     StateRow,
     StreamRow,
-    decoded,
-    encoded,
+    decode,
+    encode,
 )
 from dpoco.journal._store import RELEASES, Row, Store
 from dpoco.learners import learner_of
@@ -59,7 +59,7 @@ class Rows:
     store : Store
         Its transactions are the caller's: everything here is called within one, or reads.
     ring : KeyRing
-        The keys at hand.
+        The keys of this process.
     cipher : EncryptionKey or None
         What bodies are encrypted under.
     """
@@ -99,14 +99,14 @@ class Rows:
 
     def begin_keys(self) -> None:
         """Choose the first key of a new journal."""
-        self._next = replace(self._next, keys={1: fingerprint_of(self._ring.first())})
+        self._next = replace(self._next, keys={1: key_fingerprint(self._ring.first())})
 
     def refresh(self) -> None:
         """Raise unless the journal is as this writer has left it, within a transaction."""
         row = self._store.read(_HEAD, 0, 0)
         if self.certain and row == self._row:
             return
-        head, mine = None if row is None else self._head_of(row), self.head
+        head, mine = None if row is None else self._read_head(row), self.head
         if head is None or head.uid != mine.uid:
             raise StateError("the store holds another journal than the one that was opened")
         if (head.epoch, head.writer) != (mine.epoch, mine.writer):
@@ -120,10 +120,10 @@ class Rows:
     def _load(self, row: Row | None) -> None:
         if row is None:
             raise StateError("the journal is corrupt: it has no head")
-        head = self._head_of(row)
-        if self._opened(row, (_HEAD, 0, 0), head) is None:
+        head = self._read_head(row)
+        if self._open(row, (_HEAD, 0, 0), head) is None:
             raise StateError("the journal is corrupt: its head is not as it was written")
-        found = self._store.listed()
+        found = self._store.list_rows()
         listed = {(a, b, c): seal for a, b, c, seal in found if a != _HEAD}
         try:  # a row that is there twice is one too many, whatever the index says
             total = _total(_sum(listed.items(), _sum_key(head, self._cipher)))
@@ -152,7 +152,7 @@ class Rows:
             total = _sum({**listed, **changes}.items(), now)
         head = replace(self._next, sequence=self._next.sequence + 1, total=_total(total))
         self._next = head
-        row = self._sealed((_HEAD, 0, 0), head.to_bytes())
+        row = self._seal((_HEAD, 0, 0), head.to_bytes())
         self.certain = False
         self._store.put([row])
         self._store.commit()
@@ -174,9 +174,9 @@ class Rows:
         return self._next.key
 
     def key(self, number: int) -> bytes:
-        """Return a key, or raise `StateError` if it is not at hand."""
+        """Return a key, or raise `StateError` if this process has not got it."""
         if number not in self._next.keys:
-            self._damaged()
+            self._raise_damage()
         return self._ring.find(self._next.keys[number])
 
     def _under(self, number: int, head: Head) -> RowSeals:
@@ -186,14 +186,14 @@ class Rows:
             seals = self._seals[fingerprint] = RowSeals(self._ring.find(fingerprint), head.uid)
         return seals
 
-    def _sealed(self, place: Place, body: bytes, key: int = 0) -> Row:
+    def _seal(self, place: Place, body: bytes, key: int = 0) -> Row:
         number = key or self._next.key
         if self._next_cipher is not None:
             body = b"".join(self._next_cipher.seal(_context(place, number, self._next), body))
         seal = self._under(number, self._next).seal(*place, number, body)
         return Row(*place, number, seal, body)
 
-    def _opened(self, row: Row, place: Place, head: Head | None = None) -> bytes | None:
+    def _open(self, row: Row, place: Place, head: Head | None = None) -> bytes | None:
         """Return the body of a row that was written at its place; None of any other."""
         head = head or self._next
         *numbers, seal, body = row
@@ -207,16 +207,16 @@ class Rows:
             return body
         return self._cipher.open(_context(place, row.key, head), body)
 
-    def _head_of(self, row: Row) -> Head:
+    def _read_head(self, row: Row) -> Head:
         """Return the head of a row whose seal is not checked yet."""
         body = row.body if type(row.body) is bytes else b""
         how = "Journal.encrypt"
         return Head.from_bytes(opened(body, _HEAD_CONTEXT, self._cipher, "journal", how))
 
-    def _damaged(self) -> NoReturn:
+    def _raise_damage(self) -> NoReturn:
         row = self._store.read(_HEAD, 0, 0)
         if row is not None and row != self._row:
-            head = self._head_of(row)
+            head = self._read_head(row)
             if head.uid == self.head.uid and head.writer != self.head.writer:
                 raise JournalFenced("another writer has opened the journal since")
         raise StateError("the journal is corrupt: a row is not as it was written")
@@ -227,13 +227,13 @@ class Rows:
         if seal is None:
             return None
         row = self._store.read(*place)
-        body = None if row is None or row.seal != seal else self._opened(row, place)
+        body = None if row is None or row.seal != seal else self._open(row, place)
         if body is None:
-            self._damaged()
+            self._raise_damage()
         return body
 
     def _put(self, entries: Iterable[tuple[Place, bytes]]) -> None:
-        rows = [self._sealed(place, body) for place, body in entries]
+        rows = [self._seal(place, body) for place, body in entries]
         self._store.put(rows)
         self._changes.update({row[:3]: row.seal for row in rows})
         self.changed = True
@@ -251,7 +251,7 @@ class Rows:
         if body is None:
             return None
         if not body.startswith(title):
-            self._damaged()
+            self._raise_damage()
         return body[len(title) :].decode()
 
     def put_value(self, name: str, text: str) -> None:
@@ -269,13 +269,13 @@ class Rows:
         places = self._places(_STREAM)
         for row in self._store.span(_STREAM, 0, 0, _END):
             place = row[:3]
-            body = self._opened(row, place) if place in places else None
+            body = self._open(row, place) if place in places else None
             if body is None:
-                self._damaged()
+                self._raise_damage()
             places.remove(place)
             found.append(StreamRow.from_bytes(body)[0])
         if places:
-            self._damaged()
+            self._raise_damage()
         return [row.name for row in sorted(found, key=lambda row: row.place)]
 
     def stream(self, name: str) -> StreamRow | None:
@@ -285,12 +285,12 @@ class Rows:
             return None
         row, digest = StreamRow.from_bytes(body)
         if row.name != name:
-            self._damaged()
+            self._raise_damage()
         header = self._headers.get(digest)
         if header is None:
             text = self._body((_HEADER, 0, _number(digest)))
             if text is None or hashlib.sha256(text).digest() != digest:
-                self._damaged()
+                self._raise_damage()
             header = self._headers[digest] = text.decode()
         return replace(row, header=header)
 
@@ -316,7 +316,7 @@ class Rows:
         """Return the state of a stream."""
         body = self._body((_STATE, 0, stream))
         if body is None:
-            self._damaged()
+            self._raise_damage()
         return StateRow.from_bytes(stream, body)
 
     def put_states(self, rows: Iterable[StateRow]) -> None:
@@ -341,9 +341,9 @@ class Rows:
             return
         at: int | None = None
         for row in self._store.span(RELEASES, stream, start, stop):
-            body = self._opened(row, (RELEASES, stream, row.number))
+            body = self._open(row, (RELEASES, stream, row.number))
             if body is None:
-                self._damaged()
+                self._raise_damage()
             chunk = Chunk.from_bytes(stream, row.number, row.key, body)
             if chunk.first > start if at is None else chunk.first != at:
                 break
@@ -355,7 +355,7 @@ class Rows:
     def add_chunks(self, chunks: Iterable[Chunk]) -> None:
         """Add chunks; a second one with the same first round fails."""
         self._store.add(
-            [self._sealed((RELEASES, c.stream, c.first), c.to_bytes(), c.key) for c in chunks]
+            [self._seal((RELEASES, c.stream, c.first), c.to_bytes(), c.key) for c in chunks]
         )
         self.changed = True
 
@@ -376,11 +376,11 @@ class Rows:
     def _replace(self, group: list[Chunk]) -> None:
         """Put one chunk in the place of neighbouring ones."""
         stream, first, key = group[0].stream, group[0].first, group[0].key
-        releases = np.concatenate([decoded(chunk.releases, chunk.count) for chunk in group])
+        releases = np.concatenate([decode(chunk.releases, chunk.count) for chunk in group])
         digests = b"".join(chunk.digests for chunk in group)
         people = b"".join(chunk.people for chunk in group)
         self.drop_chunks(stream, first, group[-1].stop)
-        self.add_chunks([Chunk(stream, first, key, digests, encoded(releases), people)])
+        self.add_chunks([Chunk(stream, first, key, digests, encode(releases), people)])
 
     # -- keys -------------------------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ class Rows:
             while at < stop:
                 for chunk in self.chunks(row.id, at, min(at + _LONGEST, stop)):
                     place = (RELEASES, row.id, chunk.first)
-                    self._store.put([self._sealed(place, chunk.to_bytes(), chunk.key)])
+                    self._store.put([self._seal(place, chunk.to_bytes(), chunk.key)])
                     at = chunk.stop
         self._put_listed_again()
 
@@ -406,11 +406,11 @@ class Rows:
 
     def rotate(self, key: bytes) -> set[int]:
         """Seal all listed rows under another key; return the numbers that none is sealed under."""
-        if fingerprint_of(key) in self._next.keys.values():
+        if key_fingerprint(key) in self._next.keys.values():
             raise ValueError("the journal has used this key before")
         self._ring.add(key, self._next.keys.values())  # before the journal needs it
         number = self._next.key + 1
-        self._next = replace(self._next, keys={**self._next.keys, number: fingerprint_of(key)})
+        self._next = replace(self._next, keys={**self._next.keys, number: key_fingerprint(key)})
         self._put_listed_again()
         unused = set(self._next.keys) - self._store.keys_in_use() - {number}
         return unused - self._keys_of_pending()

@@ -91,7 +91,7 @@ class Store(Protocol):
     def scrub(self) -> None:
         """Rewrite the database without what was replaced or dropped; outside of transactions."""
 
-    def listed(self) -> list[tuple[int, int, int, bytes]]:
+    def list_rows(self) -> list[tuple[int, int, int, bytes]]:
         """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
 
     def read(self, kind: int, owner: int, number: int) -> Row | None:
@@ -147,7 +147,7 @@ class SqlStore:
             f"body {blob} NOT NULL, PRIMARY KEY (kind, owner, number))"
         )
 
-    def listed(self) -> list[tuple[int, int, int, bytes]]:
+    def list_rows(self) -> list[tuple[int, int, int, bytes]]:
         """Return kind, owner, number and seal of all rows whose kind is below `RELEASES`."""
         found: list[Any] = self._run(
             f"SELECT kind, owner, number, seal FROM {self.table} WHERE kind < {RELEASES}"
@@ -242,7 +242,7 @@ class SqliteStore(SqlStore):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._file = self._identity()
         try:
-            with self._translated():
+            with self._translate_errors():
                 self._connect()
         except BaseException:
             self.close()
@@ -278,7 +278,7 @@ class SqliteStore(SqlStore):
             connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("application_id", "user_version")
         )
-        if not self._made():
+        if not self._has_tables():
             if found != (0, 0):
                 raise StateError("the journal is corrupt: it has no tables")
             connection.execute(f"PRAGMA page_size = {_PAGE}")
@@ -290,11 +290,11 @@ class SqliteStore(SqlStore):
             raise StateError("the file system does not support a write-ahead log")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
 
-    def _made(self) -> bool:
+    def _has_tables(self) -> bool:
         return self._run("SELECT count(*) FROM sqlite_master") != [(0,)]
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn SQLite's errors into the library's; their texts never hold data."""
         try:
             yield
@@ -309,11 +309,11 @@ class SqliteStore(SqlStore):
             raise StateError("the journal is corrupt, or the file is no journal") from None
 
     def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._translated():
+        with self._translate_errors():
             return self._open().execute(statement, parameters).fetchall()
 
     def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        with self._translated():
+        with self._translate_errors():
             self._open().executemany(statement, rows)
 
     def _open(self) -> sqlite3.Connection:
@@ -330,7 +330,7 @@ class SqliteStore(SqlStore):
     def begin(self) -> bool:
         """Take the write lock; return True if the table was made."""
         self._run("BEGIN IMMEDIATE")
-        if self._known or self._made():
+        if self._known or self._has_tables():
             self._known = True
             return False
         self._make("INTEGER", "BLOB")
@@ -352,7 +352,7 @@ class SqliteStore(SqlStore):
         self._checkpoint("PASSIVE")
 
     def sync(self) -> None:
-        """Wait for the disk to have the log, whoever reads the database."""
+        """Wait for the disk to have the log, while others read the database."""
         if self._synchronous == "FULL":
             return  # every commit has already waited
         # The log alone: closing the database elsewhere drops its locks.
@@ -361,7 +361,7 @@ class SqliteStore(SqlStore):
         synchronise(log.parent)
 
     def scrub(self) -> None:
-        """Write the file anew, and empty the log."""
+        """Rewrite the file, and empty the log."""
         self._run("VACUUM")
         self._checkpoint("TRUNCATE")
 
@@ -371,10 +371,10 @@ class SqliteStore(SqlStore):
             raise StateError("the journal is locked by another process")
 
     def close(self) -> None:
-        """Close the file; the log is merged into it if nobody else has it open."""
+        """Close the file; the log is merged into it if no other process has it open."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            with self._translated():
+            with self._translate_errors():
                 connection.close()
 
 
@@ -425,13 +425,13 @@ class PostgresStore(SqlStore):
 
     def _connect(self) -> None:
         self._begun = self._known = self._closed = False
-        with self._translated():
+        with self._translate_errors():
             self._connection = self._psycopg.connect(
                 self._dsn, autocommit=True, connect_timeout=max(2, math.ceil(self._timeout))
             )
             try:
                 # Every pending lock is given up after this time, and the error names no data.
-                with self._answered():
+                with self._require_answers():
                     self._connection.execute(
                         "SELECT set_config('synchronous_commit', 'on', false), "
                         "set_config('lock_timeout', %s, false)",
@@ -442,8 +442,8 @@ class PostgresStore(SqlStore):
                 raise
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
-        """Cut the connection if the server does not answer: the driver would wait for ever."""
+    def _require_answers(self) -> Iterator[None]:
+        """Cut the connection if the server does not answer: the driver has no time limit."""
         connection = self._connection
 
         def cut() -> None:
@@ -462,7 +462,7 @@ class PostgresStore(SqlStore):
         return bool(self._run("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0])
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn the driver's errors, whose texts may quote rows, into the library's."""
         try:
             yield
@@ -474,12 +474,12 @@ class PostgresStore(SqlStore):
             raise StateError(f"the journal refuses a statement ({type(error).__name__})") from None
 
     def _run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._translated(), self._answered():
+        with self._translate_errors(), self._require_answers():
             cursor = self._connection.execute(statement.replace("?", "%s"), parameters)
             return cursor.fetchall() if cursor.description else []
 
     def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        with self._translated(), self._answered(), self._connection.cursor() as cursor:
+        with self._translate_errors(), self._require_answers(), self._connection.cursor() as cursor:
             cursor.executemany(statement.replace("?", "%s"), rows)
 
     def check(self) -> None:
@@ -520,11 +520,11 @@ class PostgresStore(SqlStore):
         """Do nothing: every commit has already waited."""
 
     def scrub(self) -> None:
-        """Have the server write the table anew; its log and archives keep what they have.
+        """Have the server rewrite the table; its log and archives keep what they have.
 
         This may take longer than any other statement, and is waited for.
         """
-        with self._translated():
+        with self._translate_errors():
             self._connection.execute(f"VACUUM FULL {self.table}")
 
     def close(self) -> None:

@@ -22,10 +22,10 @@ from dpoco.journal._releases import (
     Recipe,
     StateRow,
     StreamRow,
-    decoded,
-    encoded,
-    learner_of,
-    payload_of,
+    decode,
+    encode,
+    read_payload,
+    restore_learner,
     round_number,
 )
 
@@ -49,12 +49,12 @@ class Stream:
         self._journal, self._row = journal, row
         self._context: Any = None
         self._under_current: StreamDigests | None = None
-        self._learner = self._restored() if learner is None else learner
+        self._learner = self._restore() if learner is None else learner
         self._family = family_of(self._learner)
         self._guarantee: Guarantee = self._learner.guarantee
         if learner is not None:
             self._round = int(learner.round)
-            self._pending = _decided(self._family, learner)
+            self._pending = _encode_upcoming(self._family, learner)
 
     # -- rounds -----------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class Stream:
             self._ready()
             if not self._pending:
                 raise HorizonExceeded(f"the horizon of {self._learner.horizon} rounds is used up")
-            return self._family.present(decoded(self._pending, 1)[0])
+            return self._family.present(decode(self._pending, 1)[0])
 
     def observe(
         self, *record: Any, round: int | None = None, person: Person = None,
@@ -165,7 +165,7 @@ class Stream:
             been skipped, and nothing else happens.
         person : int, str or bytes
             The round's user, if the learner enforces a participation; the round counts. If her name
-            is lost, too, pass a name that nobody has.
+            is also lost, pass a name that no person has.
         ticket : Ticket, optional
             Ticket of the earlier decision whose reward never came: see `observe`.
 
@@ -303,9 +303,9 @@ class Stream:
         Notes
         -----
         A writer that was fenced off notices this at the next commit. What it played since then is
-        discarded, and nobody saw it.
+        discarded, and was not handed out.
         """
-        return self._journal._pipelined(self, batches, first_round, together)
+        return self._journal._run_pipeline(self, batches, first_round, together)
 
     def release(self, round: int) -> Any:
         """Return the stored release of a round; for the current round, if it is already decided.
@@ -322,8 +322,8 @@ class Stream:
         with self._journal._guard(committed=True):
             self._ready()
             if turn == self._round and self._pending and not self._family.contextual:
-                return self._family.present(decoded(self._pending, 1)[0])
-            return self._family.present(self._stored(turn, turn + 1)[0])
+                return self._family.present(decode(self._pending, 1)[0])
+            return self._family.present(self._read_releases(turn, turn + 1)[0])
 
     def releases(self, start: int, stop: int) -> NDArray[Any]:
         """Return the stored releases of the rounds start, ..., stop - 1, as `process` does.
@@ -341,7 +341,7 @@ class Stream:
             raise ValueError("stop must not be below start")
         with self._journal._guard(committed=True):
             self._ready()
-            return self._stored(first, last)
+            return self._read_releases(first, last)
 
     def fork(self, name: str) -> Stream:
         """Return a second continuation of this stream, with its own noise from here on.
@@ -386,7 +386,7 @@ class Stream:
     def outstanding(self) -> tuple[int, ...]:
         """Numbers of the tickets that wait for feedback, in the order in which they were issued.
 
-        A crash may leave a ticket that nobody received: `expire` takes its number.
+        A crash may leave a ticket that no caller received: `expire` takes its number.
         """
         with self._journal._guard(committed=True):
             self._ready()
@@ -436,20 +436,20 @@ class Stream:
     def _ready(self) -> None:
         """Load the learner if it is not in memory."""
         if self._learner is None:
-            self._learner = self._restored()
+            self._learner = self._restore()
 
-    def _restored(self) -> Any:
+    def _restore(self) -> Any:
         """Return the learner of the stored state, checked against what was committed with it."""
         row = self._journal._rows.state(self._row.id)
         since, people = self._journal._rows.people(self._row.id)
-        learner = learner_of(self._row.header, row.payload, people, self._journal._siblings)
+        learner = restore_learner(self._row.header, row.payload, people, self._journal._siblings)
         if learner._limiter is not None:
             self._remember(since, people)
             self._count(learner._limiter, row.round)
         if learner.round != row.round:
             raise StateError("the journal is corrupt: a state of another round")
         family = family_of(learner)
-        if not family.contextual and _decided(family, learner) != row.pending:
+        if not family.contextual and _encode_upcoming(family, learner) != row.pending:
             raise StateError(
                 "the state does not give the decision that was committed with it: was the journal "
                 "written by another version of the library?"
@@ -467,7 +467,7 @@ class Stream:
         if learner._limiter is not None and _WRITTEN * rounds > self._size:
             people = learner._participants()
             self._remember(self._round, people)
-        return StateRow(self._row.id, self._round, payload_of(learner), self._pending, people)
+        return StateRow(self._row.id, self._round, read_payload(learner), self._pending, people)
 
     def _remember(self, since: int, people: bytes) -> None:
         """Note that the people of the rounds before `since` are stored as a whole."""
@@ -483,7 +483,7 @@ class Stream:
                 at = chunk.stop
 
     def _advance(self, rounds: int) -> None:
-        self._pending = _decided(self._family, self._learner)
+        self._pending = _encode_upcoming(self._family, self._learner)
         self._context = None
         self._round += rounds
 
@@ -492,7 +492,7 @@ class Stream:
         if not self._pending:
             return
         known = self._pending[CONTEXT.size :] if self._family.contextual else self._pending
-        if encoded(releases[:1]) != known:
+        if encode(releases[:1]) != known:
             raise StateError("the learner does not repeat the decision that is committed")
 
     def _check_pending_context(self, context: NDArray[np.float64]) -> None:
@@ -541,7 +541,7 @@ class Stream:
         if stop > self._round:
             raise RoundOrderError(f"the stream is in round {self._round}")
 
-    def _stored(self, start: int, stop: int) -> NDArray[Any]:
+    def _read_releases(self, start: int, stop: int) -> NDArray[Any]:
         """Return the stored releases of rounds, or raise if some are not there."""
         self._check_kept(start, stop)
         pieces = []
@@ -552,10 +552,10 @@ class Stream:
                     "they are computed again from their records, which process() has to be given"
                 )
             part = slice(max(start, chunk.first) - chunk.first, min(stop, chunk.stop) - chunk.first)
-            pieces.append(decoded(chunk.releases, chunk.count)[part])
-        return _joined(pieces) if pieces else self._nothing()
+            pieces.append(decode(chunk.releases, chunk.count)[part])
+        return _join(pieces) if pieces else self._nothing()
 
-    def _replayed(self, first: int, parts: Parts, people: bytes) -> NDArray[Any]:
+    def _replay(self, first: int, parts: Parts, people: bytes) -> NDArray[Any]:
         """Return the releases of rounds that are over, if these are their records and people."""
         last = first + int(parts[0].shape[0])
         self._check_kept(first, last)
@@ -565,7 +565,7 @@ class Stream:
             records = tuple(part[start - first : stop - first] for part in parts)
             recipe = Recipe.of(chunk.releases)
             within = slice(start - chunk.first, stop - chunk.first)
-            stored = None if recipe is not None else decoded(chunk.releases, chunk.count)[within]
+            stored = None if recipe is not None else decode(chunk.releases, chunk.count)[within]
             who = people[DIGEST_BYTES * (start - first) : DIGEST_BYTES * (stop - first)]
             rows = with_people(self._family.rows(records, stored), who)
             digests = self._digests_under(chunk.key).records(start, *rows)
@@ -579,14 +579,14 @@ class Stream:
                     )
                 stored = self._computed_again(recipe, start, records)
             pieces.append(stored)
-        return _joined(pieces)
+        return _join(pieces)
 
     def _computed_again(self, recipe: Recipe, first: int, records: Parts) -> NDArray[Any]:
-        learner = learner_of(self._row.header, recipe.start, b"", self._journal._siblings)
+        learner = restore_learner(self._row.header, recipe.start, b"", self._journal._siblings)
         if learner.round != first:
             raise StateError("the journal is corrupt: a state of another round")
         releases = self._family.play(learner, records, Digests())
-        if not np.array_equal(Recipe.sums_of(releases), recipe.sums[: releases.shape[0]]):
+        if not np.array_equal(Recipe.compute_sums(releases), recipe.sums[: releases.shape[0]]):
             raise StateError(
                 "the records do not give the releases that they gave: was the journal written by "
                 "another version of the library?"
@@ -596,17 +596,17 @@ class Stream:
     def _nothing(self) -> NDArray[Any]:
         """Return the releases of no rounds."""
         if self._pending and not self._family.contextual:
-            return decoded(self._pending, 1)[:0]
+            return decode(self._pending, 1)[:0]
         return np.empty((0,), dtype=np.int64)
 
 
-def _decided(family: Family, learner: Any) -> bytes:
+def _encode_upcoming(family: Family, learner: Any) -> bytes:
     """Return the release of the current round, if that precedes its record; else nothing."""
     upcoming = family.upcoming(learner)
-    return b"" if upcoming is None else encoded(upcoming)
+    return b"" if upcoming is None else encode(upcoming)
 
 
-def _joined(pieces: list[Any]) -> NDArray[Any]:
+def _join(pieces: list[Any]) -> NDArray[Any]:
     whole: NDArray[Any] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     whole.flags.writeable = False
     return whole

@@ -30,8 +30,8 @@ from dpoco.journal._releases import (
     DIGEST_BYTES,
     Chunk,
     StateRow,
-    decoded,
-    encoded,
+    decode,
+    encode,
     kept_form,
     round_number,
 )
@@ -154,7 +154,7 @@ class Transaction:
         stored = None if rounds else stream._nothing()
         if again:
             self._flush()
-            stored = stream._replayed(first, tuple(part[:again] for part in parts), people)
+            stored = stream._replay(first, tuple(part[:again] for part in parts), people)
         fresh = tuple(part[again:] for part in parts)
         if stream._family.contextual and rounds > again:
             stream._check_pending_context(fresh[0][0])
@@ -203,7 +203,7 @@ class Transaction:
             book.dropped.add(ticket.number)
         else:
             contextual = stream._family.contextual
-            release = np.array([ticket.decision]) if contextual else decoded(stream._pending, 1)
+            release = np.array([ticket.decision]) if contextual else decode(stream._pending, 1)
             digest = stream._digests.arrival(ticket.number, rows)
             self._end_rounds(stream, digest, release, people)
 
@@ -233,7 +233,7 @@ class Transaction:
         else:
             self._touch(stream)
             digest = stream._digests.context(stream._round, row)
-            stream._pending = CONTEXT.pack(stream._digests.number, digest) + encoded(release)
+            stream._pending = CONTEXT.pack(stream._digests.number, digest) + encode(release)
         stream._context = row.copy()
         return arm
 
@@ -278,7 +278,7 @@ class Transaction:
             learner.decide(np.zeros(learner.dimension))
         learner.skip(person=people)
         digest = stream._digests.records(stream._round, *with_people((context, reward), people))
-        self._end_rounds(stream, digest, decoded(stream._pending[CONTEXT.size :], 1), people)
+        self._end_rounds(stream, digest, decode(stream._pending[CONTEXT.size :], 1), people)
 
     def _end_rounds(
         self,

@@ -17,10 +17,16 @@ from dpoco.accounting.continuous_multiplicative_weights import (
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
 from dpoco.oco._coupled import ContinuousMultiplicativeWeights, CoupledRegularizedLeader
 from dpoco.oco._lipschitz import LipschitzLearner, LipschitzParameters
-from dpoco.oco._noisy_ftrl import NoisyFTRL, NoisyFTRLParameters, NoisyNewton, NoisyNewtonParameters
+from dpoco.oco._noisy_ftrl import (
+    NoisyFTRL,
+    NoisyFTRLParameters,
+    NoisyNewton,
+    NoisyNewtonParameters,
+    OptionWeight,
+)
 
 __all__ = ["ContinuousMultiplicativeWeights",
            "ContinuousMultiplicativeWeightsParameters", "CoupledRegularizedLeader",
            "CoupledRegularizedLeaderParameters", "LipschitzLearner",
            "LipschitzParameters", "NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton",
-           "NoisyNewtonParameters"]  # fmt: skip
+           "NoisyNewtonParameters", "OptionWeight"]  # fmt: skip

@@ -23,7 +23,7 @@ from dpoco.accounting import Budget, nets
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.lipschitz import LipschitzParameters
 from dpoco.domains import Box, Domain, Simplex
-from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
@@ -184,20 +184,12 @@ class LipschitzLearner(OnlineLearner):
         return {"points of the net": 3.0 * self.plan.experts} | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.PrefixHedge:
-        p, net = self.plan, self._mechanism.summand
-        assert isinstance(net, NetDifferences)
-        return _core.PrefixHedge(
-            {
-                "experts": p.experts,
-                "rounds": p.horizon,
-                # The transform bounds the losses; a single point has none, and nothing to bound.
-                "low": -1e150,
-                "high": 1e150,
-                "learning_rate": p.learning_rate,
-                "sum": continual_sum_settings(self._mechanism, claim),
-            },
-            net_transform(net, enforced=net.enforced),
-        )
+        # The transform bounds the losses; a single point has none, and nothing to bound.
+        tuning: _core.HedgeTuning = {
+            "rounds": self._horizon, "low": -1e150, "high": 1e150,
+            "learning_rate": self.plan.learning_rate,
+        }  # fmt: skip
+        return _core.PrefixHedge(self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

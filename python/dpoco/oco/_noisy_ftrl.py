@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
@@ -13,18 +14,49 @@ from dpoco._choice import Candidate, RecordProblem
 from dpoco._participation import Participation
 from dpoco._record_learner import RecordLearner
 from dpoco._state import stated_dimension
-from dpoco._validation import positive_int
+from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
+from dpoco.accounting.forgetting import Forgetting, batch_lengths
+from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.noisy_newton import STEP_SHARE, NoisyNewtonParameters, learned_loss
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
-from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
+from dpoco.mechanisms import sum_entries
+from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
-__all__ = ["NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters"]
+__all__ = ["NoisyFTRL", "NoisyFTRLParameters", "NoisyNewton", "NoisyNewtonParameters",
+           "OptionWeight"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OptionWeight:
+    """A candidate of a learner that chooses its options, and its weight in the decision.
+
+    Attributes
+    ----------
+    half_life : float or None
+        Rounds after which a record counts half; infinite without forgetting. None: the candidate is
+        the domain's centre.
+    ridge : float or None
+        In spectral edges of the noise.
+    weight : float
+        In [0, 1]; all weights add up to 1.
+    excess : float
+        Estimated loss a round above that of the candidate that records are compared with: the one
+        that never forgets, with a ridge of 1. Negative: better. Recent rounds count most. Unbiased
+        where the stream does not react to decisions.
+    deviation : float
+        Standard deviation of the noise in `excess`, for decisions that do not depend on noise.
+    """
+
+    half_life: float | None
+    ridge: float | None
+    weight: float
+    excess: float
+    deviation: float
 
 
 class NoisyFTRL(RecordLearner):
@@ -66,7 +98,15 @@ class NoisyFTRL(RecordLearner):
     batch : int, optional
         Rounds per decision, by default 1; an incomplete last batch is discarded. With quadratic
         statistics: rounds of the first batch; after e rounds comes a batch of max(batch, e // 4).
-        The default is then so large that noise dominates until its end, at most horizon / 50.
+        The default is then so large that noise dominates until its end, at most horizon / 50. With
+        a half-life: see Notes.
+    half_life : float or "auto", optional
+        Rounds after which a record counts half, for quadratic statistics of a stream whose truth
+        moves. Default: records are never forgotten. "auto": half-lives from a hundredth of the
+        horizon to infinity are chosen among, at no cost of privacy; see `choices`.
+    ridge : float or "auto", optional
+        Ridge of quadratic statistics in spectral edges of the noise, 1 by default. "auto", the
+        default with half_life="auto": 1/4, 1/2, 1 and 2 are chosen among.
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in the data of one round, which are replaced or emptied.
     numerics : {"auto", "float", "lattice"}
@@ -134,6 +174,8 @@ class NoisyFTRL(RecordLearner):
         sum_method: literals.SumMethod | None = None,
         step_size: float | Literal["predicted"] | None = None,
         batch: int | None = None,
+        half_life: float | Literal["auto"] | None = None,
+        ridge: float | Literal["auto"] | None = None,
         relation: literals.Relation = "replace",
         numerics: literals.Numerics = DEFAULT_NUMERICS,
         participation: Participation | None = None,
@@ -143,51 +185,90 @@ class NoisyFTRL(RecordLearner):
         self._begin(
             NoisyFTRL, domain=domain, loss=loss, horizon=horizon, budget=budget,
             plan=plan, statistics=statistics,
-            sum_method=sum_method, step_size=step_size, batch=batch, relation=relation,
+            sum_method=sum_method, step_size=step_size, batch=batch,
+            half_life=half_life, ridge=ridge, relation=relation,
             numerics=numerics, participation=participation, on_violation=on_violation,
             source=source,
         )  # fmt: skip
 
+    def _saved_arguments(self) -> dict[str, Any]:
+        """Leave out options that states did not have before there was a half-life."""
+        saved = super()._saved_arguments()
+        later = ("half_life", "ridge")
+        return {k: v for k, v in saved.items() if v is not None or k not in later}
+
     def _noise_note(self) -> str | None:
         if self.plan.statistics == "gradient":
             return super()._noise_note()
+        if self.plan.forgets:
+            return self._forgetting_note()
         ridge = accountant.ridge_of(self._domain, self._loss, self.plan)
         why = f"it hides records of all directions for {ridge.hidden_rounds:.3g} rounds"
         return f"noise dominates: {why}" if ridge.shrinkage > 0.0 else None
+
+    def _forgetting_note(self) -> str | None:
+        """Return a warning if noise hides the rounds that every candidate remembers."""
+        d, length = self._domain.dimension, record_length(self._domain, self._loss)
+        for view in self._forgetting.views:
+            hidden = math.sqrt(2.0 * d) * view.deviations[-1] * d / length**2
+            if hidden <= min(view.half_life / math.log(2.0), self._horizon):
+                return None
+        return f"noise dominates: it hides {hidden:.3g} rounds, more than are remembered"
+
+    @property
+    def _forgetting(self) -> Forgetting:
+        return accountant.read_candidates(self._domain, self._loss, self.plan)
+
+    @property
+    def choices(self) -> tuple[OptionWeight, ...]:
+        """How much every half-life and ridge counts in the decision, and the domain's centre.
+
+        They are computed from what was released, so they may be published. Empty for learners that
+        have nothing to choose.
+        """
+        found = self._engine.choices()
+        if len(found) < 2:
+            return ()
+        assert isinstance(self._loss, losses.SquaredLoss)
+        plan = self._forgetting
+        learned = [(view.half_life, ridge) for view in plan.views for ridge in plan.ridges]
+        pairs: list[tuple[float | None, float | None]] = [*learned, (None, None)]
+        found[:, 1:] *= self._loss.weight / max(self._compared_rounds(), 1.0)
+        return tuple(
+            OptionWeight(*pair, *row) for pair, row in zip(pairs, found.tolist(), strict=True)
+        )
+
+    def _compared_rounds(self) -> float:
+        """Return how many rounds comparisons are of, the older ones counting less."""
+        rounds, ended = 0.0, 0.0
+        for memory, length in zip(self._forgetting.memory, self._batch_lengths(), strict=True):
+            ended += length
+            if ended > self.round:
+                break
+            rounds = memory * rounds + length
+        return rounds
+
+    def _batch_lengths(self) -> FloatArray:
+        total = self._mechanism
+        return batch_lengths(total.batch, total.growth, total.pushes)
 
     def _entries(self) -> dict[str, float]:
         return super()._entries() | sum_entries(self._mechanism)
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyFtrl:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        parameters, domain, total = self.plan, self._domain, self._mechanism
-        summand, loss = total.summand, self._loss
-        own: _core.FtrlRule = {"step_size": parameters.step_size, "scalar_bound": 0.0}
-        if isinstance(summand, GlmGradient):
-            own["scalar_bound"] = summand.slope
-        elif isinstance(summand, SecondMoments):
-            assert isinstance(loss, losses.SquaredLoss)
-            loss = replace(loss, label_bound=summand.label)
-            ridge = accountant.ridge_of(domain, loss, parameters)
-            own = {
-                "vector_scale": summand.weight,
-                "domain_radius": domain.radius_from_center(),
-                "ridges": ridge.ridges.tolist(),
-                "shrinkage": ridge.shrinkage,
-            }
-        return _core.NoisyFtrl(
-            domain._engine,
-            loss._glm_engine,
-            clipper_of(summand),
-            {
-                "rounds": parameters.horizon,
-                "batch": total.batch,
-                "growth": total.growth,
-                "quadratic": isinstance(summand, SecondMoments),
-                "sum": continual_sum_settings(total, claim),
-                **own,
-            },
-        )
+        p, domain, loss = self.plan, self._domain, self._loss
+        tuning: _core.LeaderTuning = {"rounds": p.horizon}
+        if isinstance(self._mechanism.summand, SecondMoments):
+            tuning["domain_radius"] = domain.radius_from_center()
+            if p.forgets:
+                tuning["forgetting"] = self._forgetting
+            else:
+                ridge = accountant.ridge_of(domain, loss, p)
+                tuning |= {"ridges": ridge.ridges.tolist(), "shrinkage": ridge.shrinkage}
+        else:
+            tuning["step_size"] = p.step_size
+        return _core.NoisyFtrl(domain._engine, loss._glm_engine, self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:
@@ -198,7 +279,11 @@ class NoisyFTRL(RecordLearner):
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
         if problem.sums_matrices and type(problem.loss) is losses.SquaredLoss:
-            yield problem.candidate(cls, {"statistics": "quadratic"}, variant="/quadratic")
+            options = {"statistics": "quadratic"}
+            yield problem.candidate(cls, options, variant="/quadratic")
+            if problem.drifts:
+                forgets = {**options, "half_life": "auto"}
+                yield problem.candidate(cls, forgets, variant="/forgetting")
         if problem.in_l2:
             yield problem.candidate(cls, {"step_size": "predicted"} if problem.loss.glm else None)
 
@@ -329,27 +414,16 @@ class NoisyNewton(RecordLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyNewton:
         """Return a compiled learner in round 0 on the stream of `claim`."""
-        p, total = self.plan, self._mechanism
-        summand = total.summand
-        assert isinstance(summand, GradientAndCurvature)
-        return _core.NoisyNewton(
-            self._domain._engine,
-            learned_loss(self._loss)._glm_engine,
-            clipper_of(summand),
-            {
-                "rounds": p.horizon,
-                "batch": total.batch,
-                "growth": total.growth,
-                "scalar_bound": summand.slope,
-                "curvature_bound": summand.curvature,
-                "curvature_weight": summand.weight,
-                "step_size": p.step_size,
-                "step_share": STEP_SHARE,
-                "shrinkage": p.shrinkage,
-                "deviations": p.deviations.tolist(),
-                "sum": continual_sum_settings(total, claim),
-            },
-        )
+        p = self.plan
+        tuning: _core.NewtonTuning = {
+            "rounds": p.horizon,
+            "step_size": p.step_size,
+            "step_share": STEP_SHARE,
+            "shrinkage": p.shrinkage,
+            "deviations": p.deviations.tolist(),
+        }
+        loss = learned_loss(self._loss)._glm_engine
+        return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)
 
     @classmethod
     def _header_dimension(cls, header: dict[str, Any]) -> int:

@@ -85,15 +85,15 @@ def place(axes: Axes, label: str, index: int) -> int:
     return known[label]
 
 
-def losses_so_far(trace: AnyTrace) -> FloatArray:
+def cumulative_losses(trace: AnyTrace) -> FloatArray:
     if isinstance(trace, BanditTrace):
         raise TypeError("the trace of a bandit has rewards instead of losses: see plot_regret")
     return np.cumsum(trace.losses)
 
 
-def lines_of(
+def player_lines(
     runs: RunReport | Comparison | Mapping[str, Runs],
-    so_far: Callable[[Any], FloatArray] = losses_so_far,
+    so_far: Callable[[Any], FloatArray] = cumulative_losses,
 ) -> tuple[NDArray[np.int64], list[Line]]:
     """Return the rounds shown, and for every player what ``so_far(trace)`` is at their end.
 
@@ -110,8 +110,8 @@ def lines_of(
             Line(runs.best_fixed.get("name", BEST_FIXED), np.array(c.best_fixed)),
             Line(runs.best_constant.get("name", BEST_CONSTANT), np.array(c.best_constant)),
         ]
-    grouped = grouped_by_label(runs)
-    shown = shown_rounds(common_length(grouped))
+    grouped = group_by_label(runs)
+    shown = sample_rounds(common_length(grouped))
     return shown, [
         Line.of(
             label, np.stack([np.asarray(so_far(trace), np.float64)[shown - 1] for trace in traces])
@@ -120,10 +120,10 @@ def lines_of(
     ]
 
 
-def grouped_by_label(runs: Comparison | Mapping[str, Runs]) -> dict[str, Sequence[AnyTrace]]:
+def group_by_label(runs: Comparison | Mapping[str, Runs]) -> dict[str, Sequence[AnyTrace]]:
     """Return the traces of every player."""
     named: Mapping[str, Runs] = runs.runs if isinstance(runs, Comparison) else runs
-    return {label: traces_of(value) for label, value in named.items()}
+    return {label: list_traces(value) for label, value in named.items()}
 
 
 def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
@@ -133,14 +133,14 @@ def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
     return lengths.pop()
 
 
-def shown_rounds(length: int) -> NDArray[np.int64]:
+def sample_rounds(length: int) -> NDArray[np.int64]:
     """Return at most 2000 of the rounds 1..length, dense enough for both kinds of axes."""
     half = _LARGEST_SHOWN // 2
     both = np.concatenate([np.linspace(1, length, half), np.geomspace(1, length, half)])
     return np.unique(both.round()).astype(np.int64)
 
 
-def traces_of(value: Runs) -> Sequence[AnyTrace]:
+def list_traces(value: Runs) -> Sequence[AnyTrace]:
     if isinstance(value, Mapping):
         return list(value.values())
     return [value] if isinstance(value, (Trace, BanditTrace)) else list(value)
@@ -348,11 +348,11 @@ def new_figure(size: tuple[float, float]) -> Figure:
     made = imported("matplotlib.figure", "a figure", "plot").Figure
     # Not through pyplot, which would keep the figure alive and pick a window system.
     figure: Any = made(figsize=size, layout="constrained", dpi=150)
-    figure._repr_png_ = partial(_png_of, figure)
+    figure._repr_png_ = partial(_render_png, figure)
     return figure  # type: ignore[no-any-return]
 
 
-def _png_of(figure: Figure) -> bytes:
+def _render_png(figure: Figure) -> bytes:
     """Return the picture that a notebook shows of a figure, or of axes of its own."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100)

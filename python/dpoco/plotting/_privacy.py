@@ -77,7 +77,7 @@ def plot_privacy(
     else:
         reach = positive_float("largest_epsilon", largest_epsilon)
     stated = [one.delta for one in named.values() if one.private and one.delta > 0.0]
-    lowest = floor_of(0.1 * delta for delta in [*stated, _PURE])
+    lowest = lower_edge(0.1 * delta for delta in [*stated, _PURE])
     below = 1e-3 * lowest  # off the figure: where delta is 0
     parts = {(one.change, one.view, one.unit) for one in named.values() if one.private}
     axes = drawing.axes_for(ax)
@@ -132,7 +132,7 @@ def _label(name: str, one: Guarantee, *, told: bool) -> str:
     return f"{name}: {text}" if name else text
 
 
-def floor_of(deltas: Iterable[float]) -> float:
+def lower_edge(deltas: Iterable[float]) -> float:
     """Return the power of ten below what is to be shown, within reason."""
     shown = [delta for delta in deltas if delta >= _SMALLEST]
     return float(10.0 ** math.floor(math.log10(min([*shown, 1e-2])) - 1e-9))
@@ -183,7 +183,7 @@ def plot_audit(report: AuditReport, *, ax: Any = None) -> Axes:
         if attack.name in _LOOKS
     }
     proved = [point for points in measured.values() for point in points]
-    lowest = floor_of([claim.delta, *(delta for _, delta in proved)])
+    lowest = lower_edge([claim.delta, *(delta for _, delta in proved)])
     reach = max([1.25 * claim.epsilon, 1e-3, *(epsilon for epsilon, _ in proved)])
     words = "published claim" if claim.published else "claim"
     label = f"{words}: epsilon = {drawing.short(claim.epsilon)}, delta = {claim.delta:.3g}"
@@ -271,7 +271,7 @@ def plot_noise(
     length = min(horizons) if rounds is None else positive_int("rounds", rounds)
     if horizons and length > min(horizons):
         raise ValueError(f"rounds must be at most {min(horizons)}, the shortest horizon")
-    shown = drawing.shown_rounds(length)
+    shown = drawing.sample_rounds(length)
     starts = np.unique(np.searchsorted(shown, np.geomspace(1, length, _COLUMNS)))
     stops = np.append(starts[1:], len(shown))
     centres = np.sqrt(shown[starts] * shown[stops - 1].astype(np.float64))

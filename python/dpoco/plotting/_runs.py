@@ -54,7 +54,7 @@ def plot_loss(runs: RunReport | Comparison | Mapping[str, Runs], *, ax: Axes | N
     TypeError
         For the trace of a bandit, which has no losses.
     """
-    rounds, lines = drawing.lines_of(runs)
+    rounds, lines = drawing.player_lines(runs)
     counted = np.array(runs.curves.counted) if isinstance(runs, RunReport) else rounds
     lines = [line.map(lambda values: values / np.maximum(counted, 1)) for line in lines]
     axes = drawing.axes_for(ax)
@@ -117,13 +117,13 @@ def plot_regret(
         raise ValueError("comparator belongs to traces; a report has its own")
     compared, places = drawing.BEST_FIXED, None
     if isinstance(runs, RunReport):
-        rounds, lines = drawing.lines_of(runs)
+        rounds, lines = drawing.player_lines(runs)
         baseline = np.array(runs.curves.best_fixed)
         compared = lines.pop(2).label
         lines = [line.map(lambda values: values - baseline) for line in lines]
         places = (0, 1, 3)  # the colours they have in `plot_loss`
     else:
-        rounds, lines = drawing.lines_of(runs, _regret_against(comparator))
+        rounds, lines = drawing.player_lines(runs, _regret_against(comparator))
     axes, limit = drawing.axes_for(ax), None
     if per_round:
         lines = [line.map(lambda values: values / rounds) for line in lines]
@@ -245,11 +245,11 @@ def plot_decisions(
     -----
     Rows are drawn for the experts up to the last one named, played or compared with.
     """
-    traces: Sequence[Any] = drawing.traces_of(runs)
+    traces: Sequence[Any] = drawing.list_traces(runs)
     length = drawing.common_length({"": traces})
     behind = None
     if comparator is not None:
-        given = _sequence_of(comparator)
+        given = _expert_sequence(comparator)
         if given.shape not in ((), (length,)):
             raise ValueError(f"comparator must have shape () or ({length},); got {given.shape}")
         behind = np.broadcast_to(given, (length,))
@@ -282,7 +282,7 @@ def _timeline(axes: Axes, length: int, *sides: str) -> None:
     drawing.bare(axes, *sides, grid=False)
 
 
-def _sequence_of(comparator: Any) -> IntArray:
+def _expert_sequence(comparator: Any) -> IntArray:
     decisions = np.asarray(getattr(comparator, "decisions", comparator))
     if decisions.dtype.kind not in "iu" or decisions.ndim > 1:
         raise TypeError("comparator must be one expert, or one for each round")
@@ -291,7 +291,7 @@ def _sequence_of(comparator: Any) -> IntArray:
 
 def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: int) -> None:
     """Draw bars that are the darker, the more often an expert was played in these rounds."""
-    column, columns = _columns_of(length)
+    column, columns = _round_columns(length)
     shares = drawing.density(
         column, [decisions * columns + column for decisions in played], experts
     )
@@ -350,7 +350,7 @@ def plot_switches(
         If traces differ in length or there are none, or the comparator is not a sequence of
         experts.
     """
-    grouped = drawing.grouped_by_label(runs)
+    grouped = drawing.group_by_label(runs)
     length = drawing.common_length(grouped)
     axes = drawing.axes_for(ax, height=1.0 + 0.7 * len(grouped))
     counts = {
@@ -358,7 +358,7 @@ def plot_switches(
         for label, traces in grouped.items()
     }
     crowded = [label for label, count in counts.items() if max(count) > _FEW]
-    column, _ = _columns_of(length)
+    column, _ = _round_columns(length)
     shares = {
         label: drawing.density(column, [column[trace.switches] for trace in grouped[label]])  # type: ignore[union-attr]
         for label in crowded
@@ -374,7 +374,7 @@ def plot_switches(
             1.01, row, f"{middle:,.0f}", transform=axes.get_yaxis_transform(), va="center"
         )  # fmt: skip
     if comparator is not None:
-        drawing.mark_switches(axes, _sequence_of(comparator))
+        drawing.mark_switches(axes, _expert_sequence(comparator))
     axes.text(1.01, 1.0, "switches", transform=axes.transAxes, va="bottom", fontsize="small")
     axes.set_yticks(
         range(len(grouped)), [textwrap.fill(drawing.plain(label), _NAME) for label in grouped]
@@ -385,7 +385,7 @@ def plot_switches(
     return axes
 
 
-def _columns_of(length: int) -> tuple[IntArray, int]:
+def _round_columns(length: int) -> tuple[IntArray, int]:
     """Return the column of every round, and how many there are."""
     columns = min(length, _COLUMNS)
     return np.arange(length) * columns // length, columns

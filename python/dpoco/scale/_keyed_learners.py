@@ -23,11 +23,11 @@ from dpoco.scale._keys import (
     Key,
     Rows,
     Terms,
-    described,
     entering,
     key_from_text,
     key_text,
     play_keyed,
+    restore_prototype,
     sibling,
 )
 
@@ -51,7 +51,7 @@ def read_pool(data: bytes) -> tuple[Any, Terms, list[Key], list[Any]]:
         terms = Terms(**record["terms"])
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"state is corrupt: not a pool ({type(error).__name__})") from None
-    prototype = described(header)
+    prototype = restore_prototype(header)
     learners, at = [], 0
     for size in sizes:
         learners.append(continued(prototype, payload[at : at + size]))
@@ -187,7 +187,7 @@ class LearnersInJournal:
     def _stream(self, slot: int) -> Stream:
         stream = self._streams[slot]
         if stream is None:
-            stream = self._journal._known(self._stream_name(self._keys[slot]))
+            stream = self._journal._find_stream(self._stream_name(self._keys[slot]))
             if stream is None:
                 raise StateError("the journal is corrupt: a stream of the pool is missing")
             self._streams[slot] = stream
@@ -208,7 +208,9 @@ class LearnersInJournal:
         streams = []
         for key in keys:
             learner = sibling(self._prototype)
-            stream = self._journal._added(self._stream_name(key), self._header, "a pool", learner)
+            stream = self._journal._add_stream(
+                self._stream_name(key), self._header, "a pool", learner
+            )
             together._touch(stream)
             streams.append(stream)
         return streams

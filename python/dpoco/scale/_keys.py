@@ -54,7 +54,7 @@ Key = str | int | bytes
 _FEW = 32  # records up to which a dictionary sorts faster than arrays do
 
 
-def key_of(value: Any) -> Key:
+def check_key(value: Any) -> Key:
     """Return a key as the pool keeps it, or raise `TypeError`."""
     if type(value) is int or isinstance(value, (str, bytes)):
         return value
@@ -79,7 +79,7 @@ def key_list(keys: Any, rounds: int) -> list[Key]:
     if len(values) != rounds:
         raise ValueError(f"keys must name {rounds} records; got {len(values)}")
     if not set(map(type, values)) <= {str, int, bytes}:
-        return [key_of(value) for value in values]
+        return [check_key(value) for value in values]
     return values
 
 
@@ -135,8 +135,8 @@ class Rows:
         return np.diff(self.offsets)
 
 
-def names_of(prototype: Any, persons: Any, rounds: int) -> NDArray[Any] | None:
-    """Return the people of a batch's records, an array; None where nobody has to be named."""
+def person_names(prototype: Any, persons: Any, rounds: int) -> NDArray[Any] | None:
+    """Return the people of a batch's records, an array; None if they need no names."""
     if prototype._limiter is None or persons is None:
         prototype._digests(persons, rounds)
         return None
@@ -157,7 +157,7 @@ def entering(
     return (*parts[:at], emptied(parts[at], passed), *parts[at + 1 :])
 
 
-def rows_of(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
+def group_rows(index: Mapping[Key, int], keys: list[Key], limit: int) -> Rows:
     """Return which records belong to which key; `BudgetExceeded` for more than `limit` keys.
 
     Parameters
@@ -226,7 +226,7 @@ def family_for(learner: Any) -> Family:
     return family
 
 
-def prototype_of(make: Any) -> Any:
+def make_prototype(make: Any) -> Any:
     """Return the unstarted learner that `make` is or makes."""
     learner = make if isinstance(make, Stateful) else make()
     family_for(learner)
@@ -236,8 +236,8 @@ def prototype_of(make: Any) -> Any:
     return learner
 
 
-def described(header: str) -> Any:
-    """Return an unstarted learner from `header_of`; its noise is nobody's, make siblings of it."""
+def restore_prototype(header: str) -> Any:
+    """Return an unstarted learner from `header_of`; it has no noise key: make siblings of it."""
     try:
         record = json.loads(header)
         return _class_of(record.get("kind"))._assemble(record["object"])

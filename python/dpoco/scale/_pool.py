@@ -37,19 +37,19 @@ from dpoco.scale._keys import (
     Rows,
     Terms,
     check_fresh,
+    check_key,
     check_records,
-    described,
     family_for,
+    group_rows,
     key_list,
-    key_of,
     key_text,
-    names_of,
-    prototype_of,
-    rows_of,
+    make_prototype,
+    person_names,
+    restore_prototype,
 )
 
 
-def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
+def enroll(journal: Journal, name: str, prototype: Any, terms: Terms, same_unit: bool) -> Any:
     """Return the prototype of a pool in a journal; the first time, charged and stored."""
     place = f"pool {name}"
     with journal.transaction():
@@ -70,7 +70,7 @@ def enrolled(journal: Journal, name: str, prototype: Any, terms: Terms, same_uni
     if stored != terms:
         raise StateError(f"the pool {name!r} was made on other terms")
     if prototype is None:
-        return described(header)
+        return restore_prototype(header)
     ours, theirs = json.loads(header_of(prototype)), json.loads(header)
     if any(ours[part] != theirs[part] for part in ("kind", "object")):
         raise StateError(f"the pool {name!r} has other learners")
@@ -97,8 +97,8 @@ class Pool:
         parts = self._family.parts(self._prototype, arrays)
         check_records(self._family, self._prototype, parts)
         rounds = parts[0].shape[0]
-        listed, people = key_list(keys, rounds), names_of(self._prototype, persons, rounds)
-        return parts, listed, rows_of(self._index, listed, self._terms.max_keys), people
+        listed, people = key_list(keys, rounds), person_names(self._prototype, persons, rounds)
+        return parts, listed, group_rows(self._index, listed, self._terms.max_keys), people
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -231,9 +231,9 @@ class KeyedPool(Pool):
             raise TypeError(f"journal must be a Journal; got {type(journal).__name__}")
         if make is None and journal is None:
             raise TypeError("make must be a learner, or return one")
-        prototype = None if make is None else prototype_of(make)
+        prototype = None if make is None else make_prototype(make)
         if journal is not None:
-            prototype = enrolled(journal, name, prototype, terms, same_unit)
+            prototype = enroll(journal, name, prototype, terms, same_unit)
         self._open(prototype, terms, workers, journal, name)
 
     def _open(
@@ -314,15 +314,15 @@ class KeyedPool(Pool):
         *context
             Only for a bandit.
         """
-        learner, decide = self._shown(key), self._learners.decide
+        learner, decide = self._show(key), self._learners.decide
         return decide(learner, *context) if context else decide(learner)
 
     def observe(self, key: Key, *record: Any, person: Person = None) -> None:
         """End a round of a key's learner; see its `observe`. A journal commits once."""
         if person is None:
-            self._learners.observe(self._shown(key), *record)
+            self._learners.observe(self._show(key), *record)
         else:
-            self._learners.observe(self._shown(key), *record, person=person)
+            self._learners.observe(self._show(key), *record, person=person)
 
     def register(self, keys: Iterable[Key]) -> None:
         """Make the learners of these keys now; with a journal, in one transaction.
@@ -333,15 +333,15 @@ class KeyedPool(Pool):
             If there would be more than `max_keys` keys; none is made.
         """
         with self._alone():
-            values = dict.fromkeys(key_of(key) for key in keys)
+            values = dict.fromkeys(check_key(key) for key in keys)
             fresh = [key for key in values if key not in self._index]
             check_fresh(len(self._index), fresh, self._terms.max_keys)
             if fresh:
                 self._learners.add(fresh)
                 self._number(fresh)
 
-    def _shown(self, key: Any) -> Any:
-        name = key_of(key)
+    def _show(self, key: Any) -> Any:
+        name = check_key(key)
         slot = self._index.get(name)
         if slot is None:
             self.register([name])
@@ -376,12 +376,12 @@ class KeyedPool(Pool):
 
     def round(self, key: Key) -> int:
         """Return the number of completed rounds of a key; 0 for a key without a learner."""
-        slot = self._index.get(key_of(key))
+        slot = self._index.get(check_key(key))
         return 0 if slot is None else int(self._learners.show(slot).round)
 
     def __getitem__(self, key: Key) -> Any:
         """Return a key's learner, or with a journal its stream; `KeyError` if there is none."""
-        return self._learners.show(self._index[key_of(key)])
+        return self._learners.show(self._index[check_key(key)])
 
     def __repr__(self) -> str:
         kind = type(self._prototype).__name__

@@ -36,12 +36,12 @@ from dpoco.scale._keyed_learners import Names
 from dpoco.scale._keys import (
     Key,
     Terms,
-    described,
-    key_of,
+    check_key,
+    group_rows,
     key_text,
+    make_prototype,
     play_keyed,
-    prototype_of,
-    rows_of,
+    restore_prototype,
     sibling,
 )
 from dpoco.scale._pool import KeyedPool, Pool
@@ -50,7 +50,7 @@ from dpoco.scale._pool import KeyedPool, Pool
 class Routing:
     """The number of shards and the key of the hash, kept in the directory of the shards.
 
-    The hash has a key so that nobody who chooses keys can choose shards. It is public otherwise.
+    The hash has a key so that users who choose keys cannot choose shards. It is public otherwise.
 
     Parameters
     ----------
@@ -200,13 +200,16 @@ class Shard:
         self._terms, self._workers = terms, workers
         self._pool: Any = None
 
-    def _opened(self) -> Any:
+    def _open_pool(self) -> Any:
         if self._pool is None:
             Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
             journal = Journal(Path(self._directory) / "releases.db")
             try:
                 self._pool = KeyedPool(
-                    described(self._header), journal=journal, workers=self._workers, **self._terms
+                    restore_prototype(self._header),
+                    journal=journal,
+                    workers=self._workers,
+                    **self._terms,
                 )
             except BaseException:
                 journal.close()
@@ -215,15 +218,15 @@ class Shard:
 
     def state(self) -> tuple[int, list[Key]]:
         """Return the number of the last batch and the keys."""
-        pool = self._opened()
+        pool = self._open_pool()
         return pool.last_batch, pool.keys()
 
     def check(self, batch: int, keys: list[Key], names: Names) -> None:
         """Raise if rounds or people of a batch find no room; those of one that was played do."""
-        pool = self._opened()
+        pool = self._open_pool()
         if batch <= pool.last_batch:
             return
-        rows = rows_of(pool._index, keys, pool.max_keys)
+        rows = group_rows(pool._index, keys, pool.max_keys)
         for slot, piece in zip(rows.slots.tolist(), rows.pieces, strict=True):
             own, stream = rows.rows[piece], pool._learners.show(slot) if slot < len(pool) else None
             if len(own) + (0 if stream is None else stream.round) > pool._prototype.horizon:
@@ -238,16 +241,18 @@ class Shard:
         self, batch: int, keys: list[Key], arrays: tuple[Any, ...], names: Names = None
     ) -> NDArray[Any]:
         """Play a batch of records with these keys and people, or repeat it."""
-        decisions: NDArray[Any] = self._opened().process(keys, *arrays, batch=batch, person=names)
+        decisions: NDArray[Any] = self._open_pool().process(
+            keys, *arrays, batch=batch, person=names
+        )
         return decisions
 
     def decide(self, key: Key) -> Any:
         """Return the decision of a key."""
-        return self._opened().decide(key)
+        return self._open_pool().decide(key)
 
     def round(self, key: Key) -> int:
         """Return the rounds of a key."""
-        return int(self._opened().round(key))
+        return int(self._open_pool().round(key))
 
     def process_id(self) -> int:
         """Return the number of this process."""
@@ -322,7 +327,7 @@ class RayPool(Pool):
         seconds, threads = positive_float("patience", patience), positive_int("workers", workers)
         rule = rounds_per_user, keys_per_user, separation_per_key
         terms = Terms(max_keys, adaptive, privacy_unit, *rule)
-        self._begin(prototype_of(make), terms)
+        self._begin(make_prototype(make), terms)
         self._routing = Routing(journal_directory, number)
         self._fresh, self._stale = True, False
         header, places = header_of(self._prototype), map(self._routing.directory, range(number))
@@ -397,14 +402,14 @@ class RayPool(Pool):
             self._stale = False
             self._last = max(self._last, number)
             self._number(rows.fresh)
-            return self._joined(pieces, answers, parts)
+            return self._join(pieces, answers, parts)
 
     def _pieces(self, names: list[Key]) -> dict[int, NDArray[np.int64]]:
         """Return the rows of every shard that is concerned."""
         shards = np.array([self._routing.shard(name) for name in names], dtype=np.int64)
         return {shard: np.flatnonzero(shards == shard) for shard in np.unique(shards).tolist()}
 
-    def _joined(self, pieces: Any, answers: dict[int, NDArray[Any]], parts: Parts) -> NDArray[Any]:
+    def _join(self, pieces: Any, answers: dict[int, NDArray[Any]], parts: Parts) -> NDArray[Any]:
         none, first = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
         out = play_keyed(self._family, self._prototype, [], first, none, parts, 1)  # undefined yet
         for shard, at in pieces.items():
@@ -419,9 +424,9 @@ class RayPool(Pool):
         """
         if self._family.contextual or context:
             raise TypeError("bandits on a cluster play in batches: see process()")
-        name = key_of(key)
+        name = check_key(key)
         with self._alone():
-            rows = rows_of(self._index, [name], self._terms.max_keys)
+            rows = group_rows(self._index, [name], self._terms.max_keys)
             shard = self._routing.shard(name)
             self._stale = bool(rows.fresh)
             decision = self._shards.ask({shard: ("decide", name)})[shard]
@@ -459,7 +464,7 @@ class RayPool(Pool):
 
     def round(self, key: Key) -> int:
         """Return the number of completed rounds of a key; 0 for a key without a learner."""
-        name = key_of(key)
+        name = check_key(key)
         if name not in self._index:
             return 0
         shard = self._routing.shard(name)

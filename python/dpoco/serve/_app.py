@@ -68,7 +68,7 @@ class Pages:
     tokens : Tokens
         Who may ask.
     public : bool
-        Whether those without a token may, too; they name the user, and nobody proves it.
+        Whether clients without a token may ask; the user's name is then not verified.
     """
 
     def __init__(self, service: Service, tokens: Tokens, public: bool) -> None:
@@ -188,7 +188,7 @@ class Pages:
             except Refused as error:
                 return _failure(_STATUS[error.kind], str(error))
             except ClientDisconnect:
-                return Response(status_code=400)  # nobody reads it
+                return Response(status_code=400)  # no client reads it
             except HTTPException:
                 raise
             except Exception as error:  # the disk is full, say: nothing was released

@@ -1,4 +1,4 @@
-"""What a service is told in its file: strict types, every key known, errors that name the key."""
+"""The configuration file of a service: strict types, known keys, errors that name the key."""
 
 from __future__ import annotations
 

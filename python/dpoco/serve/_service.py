@@ -2,7 +2,7 @@
 
 Every ticket has its turn, a fixed time after its decision. Its round is then played in the order of
 the decisions, with the reward that has come, or as an empty one. So neither the number of rounds
-nor their order tells whether, or how soon, somebody answered.
+nor their order tells whether, or how soon, a user answered.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Entry:
     """A ticket that waits for its turn."""
 
     number: int
-    name: str  # random: whoever has it may bring the reward
+    name: str  # random: a client that has it may bring the reward
     user: str
     turn: float  # seconds since 1970
     arm: int
@@ -89,7 +89,7 @@ class Service:
         self._rows, self._journal = rows, journal
         is_new = _STREAM not in journal.streams()
         self._stream: Stream = journal.open(_STREAM, settings.bandit.learner)
-        if is_new:  # tickets add a condition to the guarantee, which nobody is to read without it
+        if is_new:  # tickets add a condition to the guarantee: readers must see it
             context = [0.0] * settings.bandit.dimension
             self._stream.expire(self._stream.decide(context, ticket=True)[1])
         rows.take_over()
@@ -105,7 +105,7 @@ class Service:
         for _, record in rows.all("ticket"):
             self._enter(Entry(**record))
             self._held[record["user"]] += 1
-        # Tickets that a crash kept from being handed out: for a public reason, and nobody's.
+        # Tickets that a crash kept from being handed out: for a public reason.
         self._lost = set(self._stream.outstanding) - self._entries.keys()
         self._ending = asyncio.Lock()  # a ticket ends once: at its turn, or by deletion
         self._commits = GroupCommitExecutor(journal, linger=_LINGER)
@@ -127,7 +127,7 @@ class Service:
         """Return a decision and its ticket, once they are on disk.
 
         The same `request` of a user gets the same ticket until its turn, however often it comes:
-        a client that was cut off asks again. If nobody asks again, the round ends empty.
+        a client that was cut off asks again. Otherwise the round ends empty.
 
         Raises
         ------
@@ -289,7 +289,7 @@ class Service:
         )  # fmt: skip
         try:
             await self._store(entry)
-        except BaseException:  # nobody will have it
+        except BaseException:  # no client will get this ticket
             self._lost.add(ticket.number)
             raise
         self._enter(entry)

@@ -20,7 +20,7 @@ from dpoco._validation import FloatArray, choice, instance, positive_int, requir
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.statement import state, stated_delta
 from dpoco.errors import HorizonExceeded, StateError
-from dpoco.mechanisms import continual_sum_settings, sum_entries
+from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -39,7 +39,6 @@ from dpoco.statistics._views import HalfLife, Last, View, parse_view, view_name
 __all__ = ["Monitor"]
 
 _BUFFERED = 4096  # records of `add` that are added up at once
-_UNBOUNDED = 1e100  # records are bounded before they are added up
 _CLIPPED = "The program clips every record to its declared ranges and categories."
 _ARRIVAL = (
     "A record counts in the interval in which it arrives, and nobody's record is delayed or "
@@ -219,8 +218,7 @@ class Monitor(Stateful):
         self._limit = total.limit or 2**53
         secret = claim["key"] + int(claim["stream"]).to_bytes(32, "little")
         self._part = self._partition(secret)
-        clipper = _core.RecordClipper(size, _UNBOUNDED, np.inf, np.inf)
-        self._engine = _core.ContinualSum(continual_sum_settings(total, claim), clipper)
+        self._engine = _core.ContinualSum(total, claim)
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
@@ -234,7 +232,7 @@ class Monitor(Stateful):
         assert isinstance(summand, IntervalTotals)
         people: Participation | None = self._arguments["participation"]
         kept = people if people is not None and people.enforced else None
-        return Partition(self._layout, summand.units, kept, self._horizon, summand.records, secret)
+        return Partition(self._layout, summand, kept, self._horizon, secret)
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -458,8 +456,8 @@ class Monitor(Stateful):
         self._flush()
         interval = self.round
         cells = self._part.tally(interval).cells
-        kept = np.clip(cells, -self._limit, self._limit) * self._layout.grid
-        total: FloatArray = self._engine.push(kept)
+        np.clip(cells, -self._limit, self._limit, out=cells)
+        total: FloatArray = self._engine.push(cells * self._layout.grid)
         vectors = {view_name(view): self._seen(view, total) for view in self._views}
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
@@ -494,6 +492,11 @@ class Monitor(Stateful):
     def horizon(self) -> int:
         """Number of intervals that the guarantee covers."""
         return self._horizon
+
+    @property
+    def statistics(self) -> tuple[tuple[str, Statistic], ...]:
+        """Names and statistics."""
+        return self._layout.statistics
 
     @property
     def guarantee(self) -> Guarantee:

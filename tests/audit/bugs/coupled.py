@@ -36,15 +36,31 @@ def the_dartboard() -> Any:
     return replayed("ContinuousMultiplicativeWeights, dartboard")
 
 
-def tampered(**factors: float) -> Any:
-    """Plant: other parameters than the promise was computed from."""
+def shrunk(**factors: float) -> Any:
+    """Plant: smaller bounds of a coin in the description than the engine keeps."""
 
     def plant(subject: Any) -> Any:
         def make(source: Any) -> Any:
             learner = subject.make(source)
-            p = learner.plan
-            own = {name: factor * getattr(p, name) for name, factor in factors.items()}
-            learner._plan = replace(p, **own)
+            keep = learner._mechanism.keep
+            own = {name: factor * getattr(keep, name) for name, factor in factors.items()}
+            learner._mechanism = replace(learner._mechanism, keep=replace(keep, **own))
+            return learner
+
+        return other(subject, make=make)
+
+    return plant
+
+
+def slower_promise(factor: float) -> Any:
+    """Plant: the guarantee of another learning rate than the engine's."""
+
+    def plant(subject: Any) -> Any:
+        def make(source: Any) -> Any:
+            learner = subject.make(source)
+            p = replace(learner.plan, learning_rate=factor * learner.plan.learning_rate)
+            problem = learner._problem(learner._arguments)
+            learner._guarantee = ObliviousTracker._accountant.guarantee(*problem, p)
             return learner
 
         return other(subject, make=make)
@@ -217,12 +233,12 @@ def without_zero_records(subject: Any) -> Any:
 
 BUGS = [
     Bug(
-        "window-of-a-coin-forgotten", the_weights, tampered(clip_high=0.1, clip_low=0.1), (replay,),
+        "window-of-a-coin-forgotten", the_weights, shrunk(high=0.1, low=0.1), (replay,),
     ),
-    Bug("range-of-a-dart-forgotten", the_dartboard, tampered(factor_range=0.1), (replay,)),
+    Bug("range-of-a-dart-forgotten", the_dartboard, shrunk(span=0.1), (replay,)),
     Bug("forced-switch-by-the-data", the_weights, forced, (replay,)),
     Bug("coins-of-another-probability", the_leader, other_coins, (likelihood,)),
-    Bug("rate-of-other-coins", the_tracker, tampered(learning_rate=0.4), (replay,)),
+    Bug("rate-of-other-coins", the_tracker, slower_promise(0.4), (replay,)),
     Bug("rate-beyond-the-promise", the_tracker, faster(2.5), (replay,)),
     Bug("rewards-that-remember", the_bandit, remade(WorstSoFar), (replay,)),
     Bug("gap-by-the-data", the_batched_bandit, remade(ExactGap), (replay,)),

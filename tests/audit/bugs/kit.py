@@ -122,7 +122,8 @@ def maker(cls: Any, *problem: Any, **options: Any) -> Any:
     def built(kind: Any) -> Any:
         promise = honest().guarantee
         if isinstance(honest().plan, dpoco.Plan):
-            return type(kind.__name__, (kind,), {"_certify": lambda *_, **__: promise})
+            body = {"_certify": lambda *_, **__: promise, **UNGUARDED}
+            return type(kind.__name__, (kind,), body)
         own = {**vars(cls._accountant), "guarantee": lambda *_, **__: promise}
         accountant = SimpleNamespace(**own)
         return type(kind.__name__, (kind,), {"_accountant": accountant, **UNGUARDED})

@@ -10,6 +10,7 @@
 #include "dpoco/losses/glm.hpp"
 #include "dpoco/losses/record.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/oco/forgetting_leader.hpp"
 #include "dpoco/oco/quadratic_leader.hpp"
 #include "dpoco/oco/record_learner.hpp"
 
@@ -31,6 +32,8 @@ struct NoisyFtrlSettings {
   double domain_radius = 1.0;       // largest distance from the centre
   std::vector<double> ridges = {};  // added to the matrix behind every push
   double shrinkage = 0.0;           // variance of a coordinate of the released sum of y x / ridge^2
+  // Damped sums of the increments in place of all that is above, but for the scale and the radius.
+  std::optional<ForgettingSettings> forgetting = std::nullopt;
 };
 
 // Follow the regularised leader on privately summed gradients: with batches of one round, the
@@ -53,6 +56,10 @@ class NoisyFtrl final : public RecordLearner {
   const losses::GlmLoss& loss() const noexcept { return loss_; }
   const NoisyFtrlSettings& settings() const noexcept { return settings_; }
   const Batches& batches() const noexcept { return batch_.batches(); }
+  // The choice among damped sums; null without one.
+  const ForgettingLeader* forgetting() const noexcept {
+    return forgetting_ ? &*forgetting_ : nullptr;
+  }
   const random::Source& source() const noexcept override { return sum_.source(); }
   using RecordLearner::source;
 
@@ -89,6 +96,9 @@ class NoisyFtrl final : public RecordLearner {
   mutable std::vector<double> clipped_;  // of a record's features
   std::vector<double> released_;
   std::optional<QuadraticLeader> leader_;
+  std::optional<ForgettingLeader> forgetting_;
+  std::vector<double> before_;     // the sum released before, of which increments are differences
+  std::vector<double> increment_;  // with noise
 };
 
 }  // namespace dpoco::oco

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "dpoco/core/eigen_solvers.hpp"
 #include "dpoco/core/types.hpp"
@@ -12,8 +13,22 @@ namespace dpoco::oco {
 double euclidean_radius(const domains::Domain& domain);
 
 // The minimiser of x'Ax - 2 b'x with ||x|| <= radius, in the eigenbasis of A: its eigenvalues are
-// given, all positive, and b.
-void minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x);
+// given, all positive, and b. Returns the multiplier of the constraint, 0 inside the ball.
+double minimize_on_ball(const Vector& spectrum, const Vector& linear, double radius, Vector& x);
+
+// What Stein's identity asks of the minimiser x of x'M+ x - 2 b'x + ridge ||x - c||^2 over a ball
+// about c: the sum over independent entries of M of the derivatives of x_i x_j, and the divergence
+// in b. See docs/privacy/forgetting.md.
+struct SteinTerms {
+  double matrix = 0.0;
+  double vector = 0.0;
+};
+
+// They, in the eigenbasis of M. spectrum: the eigenvalues of M; inverse: 1 / (M+ + ridge +
+// multiplier); constrained: whether x is on the boundary. O(d^2).
+SteinTerms stein_terms(std::span<const double> spectrum, std::span<const double> inverse,
+                       std::span<const double> x, std::span<const double> from_center,
+                       bool constrained);
 
 // Minimises x'M+ x - 2 b'x + ridge ||x - c||^2 over a domain with centre c. M+ is the given
 // symmetric matrix with negative eigenvalues replaced by 0, the nearest positive semidefinite
@@ -28,7 +43,18 @@ class QuadraticLeader {
   // domain to start from, replaced by the minimiser. One eigendecomposition, O(d^3); then the
   // secular equation for a Euclidean ball, accelerated projected gradient steps otherwise, until
   // within 1e-13 radius or as near as rounding allows: 2e-15 radius times the condition number.
-  void minimize(const double* packed, double vector_scale, double ridge, double* x);
+  void minimize(const double* packed, double vector_scale, double ridge, double* x) {
+    decompose(packed, vector_scale);
+    solve(ridge, x);
+  }
+  // The two halves of `minimize`: several ridges share one eigendecomposition.
+  void decompose(const double* packed, double vector_scale);
+  void solve(double ridge, double* x);
+
+  // Whether the domain is a Euclidean ball about the origin.
+  bool on_ball() const noexcept { return ball_radius_ > 0.0; }
+  // Of the last minimiser; for balls only.
+  SteinTerms stein_terms() const;
 
   // Draws x, the last minimiser, towards c: what noise of this variance in every coordinate of b
   // adds to ||x - c||^2, variance tr(A^-2) with A = M+ + ridge I, is taken off it, down to 0.
@@ -43,8 +69,10 @@ class QuadraticLeader {
   Vector center_;
   RowMatrix matrix_;  // M, then A
   EigenvaluesOfRows eigen_;
+  Vector vector_;    // b
   Vector linear_;    // b + ridge c
   Vector spectrum_;  // of A
+  double multiplier_ = 0.0;
   Vector point_;
   Vector momentum_;
   Vector next_;

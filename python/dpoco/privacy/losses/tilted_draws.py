@@ -1,6 +1,6 @@
 """Draws that minimise a randomly tilted objective (objective perturbation), with their bits.
 
-A draw is the minimiser of F(x) + |x - c|^2 / (2 eta) + B(x) + <Z, x> with Z ~ N(0, sigma^2 I), F
+A draw is the minimiser of F(x) + ||x - c||^2 / (2 eta) + B(x) + <Z, x> with Z ~ N(0, sigma^2 I), F
 the sum of the losses so far, each convex, G-Lipschitz and beta_s-smooth with Hessians of rank at
 most r, B any public convex function. Put b = eta beta_s. Claim: the laws of the draw for two sums
 that differ in one record have Renyi divergence at most

@@ -1,0 +1,155 @@
+"""Regret against a truth that moves: without forgetting, with a half-life, and chosen.
+
+Usage: python bench/drift.py [--write] [--seeds N]
+
+With --write the tables of docs/drift.md and their figure are written again. About three
+minutes of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from compare import THREADS
+from numpy.typing import NDArray
+from pages import replaced, save_figure
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "drift.md"
+FIGURE = ROOT / "docs" / "figures" / "drift.png"
+ROUNDS, DIMENSION, RADIUS = 100_000, 10, 2.0
+EPSILONS = (0.1, 1.0, 8.0)
+WORLDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("nothing changes", "constant", {}),
+    ("labels are noise", "noise", {}),
+    ("features of unequal variance", "anisotropic", {}),
+    ("half of the features fade", "fading", {}),
+    ("the truth turns by 90° in T/2", "turning", {"period": ROUNDS // 2}),
+    ("... in T/8", "turning", {"period": ROUNDS // 8}),
+    ("it jumps every T/4", "jumping", {"period": ROUNDS // 4}),
+    ("it swings, period T/5", "season", {"period": ROUNDS // 5}),
+    ("it changes its sign once", "flip", {}),
+)
+FIXED = (0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
+
+
+def learner(epsilon: float | None, **options: Any) -> Any:
+    import dpoco
+
+    budget = None if epsilon is None else dpoco.Budget(epsilon=epsilon, delta=1e-6)
+    return dpoco.oco.NoisyFTRL(
+        dpoco.domains.LpBall(DIMENSION, 2.0, RADIUS),
+        dpoco.losses.SquaredLoss(1.0, 1.0),
+        horizon=ROUNDS,
+        budget=budget,
+        statistics="quadratic",
+        **options,
+    )
+
+
+def world(kind: str, options: dict[str, Any], seed: int) -> Any:
+    import dpoco
+
+    return dpoco.environments.DriftingRegression(kind, ROUNDS, DIMENSION, seed=seed, **options)
+
+
+def losses(own: Any, stream: Any) -> NDArray[np.float64]:
+    return np.asarray(own.run(stream.features, stream.labels).losses)
+
+
+def rows(epsilon: float, seeds: int) -> list[str]:
+    """Medians over worlds: today's leader, the best fixed half-life in hindsight, the choice."""
+    import dpoco
+
+    found = []
+    for number, (title, kind, options) in enumerate(WORLDS):
+        regrets: dict[str, list[float]] = {"never": [], "best": [], "chosen": []}
+        for seed in range(seeds):
+            stream = world(kind, options, 1000 * number + seed)
+
+            def regret(stream: Any = stream, seed: int = seed, **own: Any) -> float:
+                made = learner(epsilon, source=dpoco.random.Source.seeded(seed), **own)
+                return float(stream.regret(losses(made, stream)))
+
+            never = regret()
+            regrets["never"].append(never)
+            fixed = [regret(half_life=share * ROUNDS) for share in FIXED]
+            regrets["best"].append(min(never, *fixed))
+            regrets["chosen"].append(regret(half_life="auto"))
+        cells = [f"{np.median(each):.4f}" for each in regrets.values()]
+        found.append(f"| {title} | {cells[0]} | {cells[1]} | **{cells[2]}** |")
+    return found
+
+
+def markdown(seeds: int) -> str:
+    parts = []
+    for epsilon in EPSILONS:
+        parts += [
+            f"epsilon = {epsilon:g}:\n",
+            "| stream | never forgets | best fixed half-life | chosen |",
+            "|---|--:|--:|--:|",
+            *rows(epsilon, seeds),
+            "",
+        ]
+    return "\n".join(parts)
+
+
+def draw() -> None:
+    from matplotlib.figure import Figure
+
+    import dpoco
+
+    stream = world("turning", {"period": ROUNDS // 4}, 5)
+    best = np.square(np.einsum("td,td->t", stream.features, stream.truth) - stream.labels)
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    ax = figure.subplots()
+    lines: tuple[tuple[str, str, float | None, dict[str, Any]], ...] = (
+        ("never forgets", "#D55E00", 1.0, {}),
+        ("half-life 3,000", "#0072B2", 1.0, {"half_life": 3000.0}),
+        ("chosen by itself", "#009E73", 1.0, {"half_life": "auto"}),
+        ("chosen, without privacy", "#000000", None, {"half_life": "auto"}),
+    )
+    window = 2000
+    for name, colour, epsilon, options in lines:
+        source = dpoco.random.Source.seeded(1)
+        excess = losses(learner(epsilon, source=source, **options), stream) - best
+        means = excess.reshape(-1, window).mean(axis=1)
+        at = (np.arange(len(means)) + 0.5) * window
+        style = ":" if epsilon is None else "-"
+        ax.plot(at, means, color=colour, linestyle=style, label=name)
+    ax.set_xlabel("round")
+    ax.set_ylabel("regret a round")
+    ax.set_ylim(0.0, 0.25)
+    ax.set_title("A truth that turns by 90 degrees in 25,000 rounds, epsilon = 1", fontsize=10)
+    ax.legend(frameon=False, fontsize=9)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    save_figure(figure, FIGURE, 110)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Regret against a truth that moves.")
+    parser.add_argument("--write", action="store_true", help="update the page and its figure")
+    parser.add_argument("--seeds", type=int, default=5, help="worlds of every kind")
+    options = parser.parse_args()
+    for name in THREADS:
+        os.environ[name] = "1"
+    import dpoco
+
+    warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)
+    text = markdown(options.seeds)
+    print(text)
+    if options.write:
+        draw()
+        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), "drift", text), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

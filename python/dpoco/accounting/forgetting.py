@@ -1,0 +1,310 @@
+"""Plans for learners that forget: damped sums of noisy increments, and the law of their noise.
+
+A stream's noisy increments are g_t + z_t with z = C^-1 e, e white with the scale s. A damped sum
+S_t = sum_l q^l (g_(t-l) + z_(t-l)) is post-processing of them: its noise has the coefficients
+b = (1, q, q^2, ...) * c^-1 in e. Nothing here is part of a privacy proof; that is in the
+factorisation C alone, which is damped so that its noise fits the memory that is wanted.
+
+Derivations: ``docs/privacy/forgetting.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpoco._validation import choice, positive_float
+from dpoco.privacy.mechanisms.factorisations import Buffered, decoder_rate
+from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
+
+__all__ = ["Forgetting", "ForgettingView", "batch_lengths", "check_options", "damp",
+           "growth_of_batches", "kept_share", "memory_rounds", "plan_batch",
+           "plan_candidates"]  # fmt: skip
+
+FloatArray = NDArray[np.float64]
+
+SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
+RIDGES = (0.25, 0.5, 1.0, 2.0)  # in spectral edges of the noise
+MEMORY = 0.1  # half-life of comparisons, in horizons
+ENDLESS = 100_000  # rounds that stand for the horizon of a stream without end
+STREAM_WITHOUT_END = 10**9  # rounds from which on a horizon says nothing about drift
+_LONGEST = 4096  # pushes until the noise of damped sums is taken as stationary
+
+
+@dataclass(frozen=True)
+class ForgettingView:
+    """A damped sum of increments, and its noise behind every push.
+
+    All tuples have an entry for every push; the last one also holds for all later ones.
+
+    Attributes
+    ----------
+    half_life : float
+        Rounds after which a record counts half; infinite for the total.
+    kept : tuple of float
+        What the past counts behind the push.
+    deviations : tuple of float
+        Standard deviation of a coordinate's noise.
+    covariances : tuple of float
+        Covariance of that noise with the next increment's.
+    """
+
+    half_life: float
+    kept: tuple[float, ...]
+    deviations: tuple[float, ...]
+    covariances: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """What a forgetting leader is tuned by: candidates, and the law of their noise.
+
+    Attributes
+    ----------
+    views : tuple of ForgettingView
+        Damped sums; candidates are compared with one of the first.
+    ridges : tuple of float
+        Ridges of every view, in spectral edges of its noise, sqrt(2d) deviations.
+    reference : int
+        The ridge of the first view that candidates are compared with.
+    variance : float
+        Of a coordinate of an increment's noise.
+    rates, weights : tuple of float
+        The covariance with the increment j pushes later is sum_i weights_i rates_i^(j - 1).
+    memory : tuple of float
+        What a comparison counts behind one more push.
+    """
+
+    views: tuple[ForgettingView, ...]
+    ridges: tuple[float, ...]
+    reference: int
+    variance: float
+    rates: tuple[float, ...]
+    weights: tuple[float, ...]
+    memory: tuple[float, ...]
+
+
+def damp(factor: Buffered, kept: float) -> Buffered:
+    """Return the factorisation whose i-th coefficient is kept^i times that of `factor`."""
+    return Buffered(
+        tuple(1.0 - kept * (1.0 - rate) for rate in factor.decay),
+        tuple(kept * weight for weight in factor.weights),
+    )
+
+
+def kept_share(half_life: float, rounds: FloatArray) -> FloatArray:
+    """Return what a record still counts so many rounds later."""
+    return np.exp2(-np.asarray(rounds, dtype=np.float64) / half_life)
+
+
+@lru_cache(maxsize=64)
+def _decoder(factor: Buffered) -> tuple[FloatArray, FloatArray]:
+    """Return (x, v) with c^-1_i = -sum_j v_j x_j^(i-1) for i >= 1; c^-1_0 is 1."""
+    found = [decoder_rate(j, factor.decay, factor.weights) for j in range(len(factor.decay))]
+    rates = np.array([s + shift for s, (shift, _) in zip(factor.decay, found, strict=True)])
+    return 1.0 - rates, np.array([1.0 / pull for _, pull in found])
+
+
+def increment_covariances(factor: Buffered) -> tuple[float, FloatArray, FloatArray]:
+    """Return the variance of z_t for s = 1, and (rates, weights) of its covariances.
+
+    Those of an endless stream: before, variances are a little smaller.
+    """
+    rates, pulls = _decoder(factor)
+    # 1/c at the rates: 1 - sum_j v_j x / (1 - x_j x).
+    own = 1.0 - (pulls * rates[:, None] / (1.0 - rates * rates[:, None])).sum(axis=1)
+    square = 1.0 + float((np.outer(pulls, pulls) / (1.0 - np.outer(rates, rates))).sum())
+    return square, rates, -pulls * own
+
+
+def view_noise(factor: Buffered, kept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return, for s = 1, a damped sum's deviations and covariances with the next increment.
+
+    `kept`, shape (m,): what the past counts behind each of the first m pushes. Shapes (m,); time
+    O(m) where all are equal, O(m^2) otherwise.
+    """
+    m = len(kept)
+    rates, pulls = _decoder(factor)
+    inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])  # c^-1_0..c^-1_m
+    if (kept == kept[0]).all():
+        coefficients, last = np.empty(m), 0.0
+        for i, each in enumerate(inverse[:m].tolist()):
+            coefficients[i] = last = kept[0] * last + each
+        squares, products = np.square(coefficients), coefficients * inverse[1:]
+        return np.sqrt(np.cumsum(squares)), np.cumsum(products)
+    deviations, covariances = np.empty(m), np.empty(m)
+    row = np.zeros(m)  # the sum's coefficients of the draws, from the first draw on
+    for t in range(m):
+        row[:t] *= kept[t]
+        row[: t + 1] += inverse[t::-1]
+        deviations[t] = math.sqrt(row[: t + 1] @ row[: t + 1])
+        covariances[t] = row[: t + 1] @ inverse[t + 1 : 0 : -1]
+    return deviations, covariances
+
+
+def check_options(
+    half_life: Any, ridge: Any, statistics: str, sum_method: str | None
+) -> tuple[float | str | None, float | str | None]:
+    """Return the options of a learner that forgets.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For statistics of gradients, another sum, or numbers that are not positive.
+    """
+    if statistics != "quadratic":
+        raise ValueError("half_life and ridge are options of statistics='quadratic'")
+    if sum_method not in (None, "auto", "blt"):
+        raise ValueError(f"learners that forget sum by 'blt'; got sum_method={sum_method!r}")
+    return _number_or_auto("half_life", half_life), _number_or_auto("ridge", ridge)
+
+
+def _number_or_auto(name: str, value: Any) -> float | str | None:
+    if isinstance(value, str):
+        return choice(name, value, ("auto",))
+    return None if value is None else positive_float(name, value)
+
+
+def growth_of_batches(half_life: float | str | None, horizon: int) -> str | None:
+    """Return how batches grow: not at all if all half-lives are much shorter than the stream."""
+    fixed = isinstance(half_life, float)
+    return None if fixed or horizon >= STREAM_WITHOUT_END else "root"
+
+
+def memory_rounds(half_life: float | str | None, horizon: int | None) -> float:
+    """Return the half-life that the noise is planned for, and that comparisons have."""
+    if isinstance(half_life, float):
+        return half_life
+    endless = horizon is None or horizon >= STREAM_WITHOUT_END
+    return MEMORY * float(ENDLESS if endless else horizon or 1)
+
+
+def plan_batch(hidden: float, memory: float, horizon: int | None, growth: str | None) -> int:
+    """Return the rounds of the first batch.
+
+    `hidden`: rounds that weigh as much as the noise of one release. Growing batches begin with
+    three tenths of them, at most a fiftieth of the horizon. Others have the geometric mean of them
+    and of a tenth of the memory, between a hundredth and a fifth of it: within 15 % of the best
+    length on turning, jumping and constant streams at epsilon .1, 1 and 8.
+    """
+    if growth is not None:
+        first = min(0.3 * hidden, (horizon or math.inf) / 50.0)
+    else:
+        first = min(max(math.sqrt(hidden * memory / 10.0), memory / 100.0), memory / 5.0)
+    longest = float(horizon) if horizon is not None else math.inf
+    return int(max(1, min(round(first), longest)))
+
+
+def batch_lengths(batch: int, growth: str | None, pushes: int) -> FloatArray:
+    """Return the rounds of the first batches; all later ones are as long as the last."""
+    m = min(pushes, _LONGEST)
+    if growth is None:
+        return np.full(m, float(batch))
+    return np.diff(np.array([*islice(batch_starts(batch, growth), m + 1)], dtype=np.float64))
+
+
+def plan_candidates(
+    factor: Buffered,
+    scale: float,
+    *,
+    half_life: float | str | None,
+    ridge: float | str | None,
+    lengths: FloatArray,
+    horizon: int | None,
+    dimension: int,
+    length: float,
+) -> Forgetting:
+    """Return the candidates of a leader: all that noise does not hide, if there is a choice.
+
+    Parameters
+    ----------
+    factor, scale
+        The factorisation and the scale of a draw.
+    half_life, ridge : float, "auto" or None
+        See `dpoco.oco.NoisyFTRL`.
+    lengths : ndarray
+        See `batch_lengths`.
+    horizon : int or None
+        Rounds; None for a stream without end.
+    dimension, length : int and float
+        d, and the bound on the l2 norm of features.
+    """
+    rounds = float(ENDLESS if horizon is None else horizon)
+    if half_life == "auto":
+        half_lives = tuple(share * rounds for share in SHARES)
+        if horizon is None:
+            half_lives = half_lives[1:]  # noise of the total grows without end
+    else:
+        half_lives = (math.inf if half_life is None else float(half_life),)
+    ridges = (
+        RIDGES
+        if ridge == "auto" or (ridge is None and half_life == "auto")
+        else (1.0 if ridge is None else float(ridge),)
+    )
+    plan = plan_views(
+        factor, scale, half_lives, ridges, lengths=lengths, memory=memory_rounds(half_life, horizon)
+    )
+    if scale == 0.0:  # a ridge of next to nothing
+        tiny = tuple(np.full(len(lengths), 1e-9 * length**2).tolist())
+        views = [replace(view, deviations=tiny) for view in plan.views]
+        return replace(plan, views=tuple(views))
+    edge = math.sqrt(2.0 * dimension) * dimension / length**2
+    first, *others = plan.views
+    seen = (v for v in others if edge * v.deviations[-1] <= v.half_life / math.log(2.0))
+    return replace(plan, views=(first, *seen))
+
+
+def plan_views(
+    factor: Buffered,
+    scale: float,
+    half_lives: tuple[float, ...],
+    ridges: tuple[float, ...],
+    *,
+    lengths: FloatArray,
+    memory: float,
+) -> Forgetting:
+    """Return the tuning of a forgetting leader on increments with this noise.
+
+    Parameters
+    ----------
+    factor : Buffered
+        The factorisation of the sum.
+    scale : float
+        s, of one draw.
+    half_lives : tuple of float
+        In rounds; the first one is the reference of comparisons.
+    ridges : tuple of float
+        In spectral edges; 1 is the reference if it is among them.
+    lengths : ndarray, shape (m,)
+        Rounds of the batches of the first pushes; all later ones have the last length.
+    memory : float
+        Half-life of comparisons, rounds.
+    """
+    views = []
+    for half_life in half_lives:
+        kept = kept_share(half_life, lengths)
+        deviations, covariances = view_noise(factor, kept)
+        views.append(
+            ForgettingView(
+                half_life,
+                tuple(kept.tolist()),
+                tuple((scale * deviations).tolist()),
+                tuple((scale * scale * covariances).tolist()),
+            )
+        )
+    square, rates, weights = increment_covariances(factor)
+    return Forgetting(
+        views=tuple(views),
+        ridges=ridges,
+        reference=ridges.index(1.0) if 1.0 in ridges else 0,
+        variance=scale * scale * square,
+        rates=tuple(rates.tolist()),
+        weights=tuple((scale * scale * weights).tolist()),
+        memory=tuple(kept_share(memory, lengths).tolist()),
+    )
