@@ -167,7 +167,7 @@ def monitor_command(
             releases=releases,
             budget=Budget(epsilon, delta),
             views=[parse_view(text) for text in view or ()] or ["interval"],
-            by={name: tuple(values.split(",")) for name, values in map(_named, by)},
+            by={name: tuple(values.split(",")) for name, values in map(_split_name, by)},
             **_people(person),
         )
         if not files:
@@ -176,7 +176,7 @@ def monitor_command(
         if not time:
             raise ValueError("--time COLUMN is needed for intervals by the clock")
         sink = _Sink(output, page)
-        monitor = _continued(made, state, sink)
+        monitor = _resume(made, state, sink)
         column = person.partition("=")[0] or None
         positions: dict[str, int] = dict((monitor.position or {}).get("files", {}))
         for part in _parts(files, positions, follow):
@@ -201,7 +201,7 @@ def _check_files(output: Path | None, page: Path | None, state: Path | None) -> 
         raise ValueError("--page with --state needs --output FILE.jsonl, which it is drawn from")
 
 
-def _named(text: str) -> tuple[str, str]:
+def _split_name(text: str) -> tuple[str, str]:
     name, found, rest = text.partition("=")
     if not (name and found and rest):
         raise ValueError(f"expected COLUMN=...; got {text!r}")
@@ -234,18 +234,18 @@ def _statistics(
 ) -> dict[str, Statistic]:
     """Return the statistics of the options, by name."""
     found: dict[str, Statistic] = {"count": Count()} if count else {}
-    ranges = {name: _range(text) for name, text in map(_named, [*sums, *means])}
-    for name, text in map(_named, sums):
+    ranges = {name: _range(text) for name, text in map(_split_name, [*sums, *means])}
+    for name, text in map(_split_name, sums):
         found[f"{name} sum"] = Sum(*_range(text), column=name)
-    for name, text in map(_named, means):
+    for name, text in map(_split_name, means):
         found[f"{name} mean"] = Mean(*_range(text), column=name)
     for name in shares:
         found[f"{name} share"] = Share(column=name)
-    for name, text in map(_named, histograms):
+    for name, text in map(_split_name, histograms):
         found[f"{name} histogram"] = Histogram(_numbers(text), column=name)
-    for name, text in map(_named, categories):
+    for name, text in map(_split_name, categories):
         found[f"{name} categories"] = Categories(tuple(text.split(",")), column=name)
-    for name, text in map(_named, quantiles):
+    for name, text in map(_split_name, quantiles):
         asked, given, ends = text.partition("@")
         if not given and name not in ranges:
             raise ValueError(f"--quantiles {name} needs a range: {name}={asked}@LOW:HIGH")
@@ -260,7 +260,7 @@ def _statistics(
 def _people(text: str) -> dict[str, Any]:
     if not text:
         return {}
-    _, numbers = _named(text)
+    _, numbers = _split_name(text)
     try:
         intervals, apart, records = (*map(int, numbers.split(",")), 1, 1)[:3]
     except ValueError:
@@ -269,7 +269,7 @@ def _people(text: str) -> dict[str, Any]:
     return {"participation": rule, "records_per_interval": records}
 
 
-def _continued(made: Monitor, state: Path | None, sink: _Sink) -> Monitor:
+def _resume(made: Monitor, state: Path | None, sink: _Sink) -> Monitor:
     """Return the monitor of the state, if there is one, whose last releases are written again."""
     if state is None or not state.exists():
         return made

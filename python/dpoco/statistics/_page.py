@@ -122,7 +122,7 @@ def _chart(name: str, points: Sequence[_Point], level: float) -> str:
     if known:
         drawing = _drawing(name, points)
     rows = "".join(
-        f"<tr><th scope='row'>{escape(p.when)}</th><td>{_written(p.value)}</td>"
+        f"<tr><th scope='row'>{escape(p.when)}</th><td>{_format_value(p.value)}</td>"
         f"<td>{p.low:,.4g}</td><td>{p.high:,.4g}</td></tr>"
         for p in points
     )
@@ -135,7 +135,7 @@ def _chart(name: str, points: Sequence[_Point], level: float) -> str:
     )
 
 
-def _written(value: float | None) -> str:
+def _format_value(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.4g}"
 
 
@@ -170,7 +170,7 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
     latest = known[-1][1]
     said = escape(
         f"{name}: {len(points)} intervals, between {low:,.4g} and {high:,.4g}; latest value "
-        f"{_written(latest.value)}"
+        f"{_format_value(latest.value)}"
     )
     return (
         f'<svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="img" aria-label="{said}">'
