@@ -774,7 +774,7 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     """Return how far apart two rounds can be, times what noise of an order inflates it by.
 
     continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, linucb.md, noisy_newton.md,
-    prefix_hedge.md, lipschitz.md, statistics.md.
+    prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md.
     """
     kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
     shaped = kind in ("clipped_vector", "glm_gradient")
@@ -785,6 +785,9 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
         return (n - arb(n % 2) / n).sqrt() * (up + max(0, n - 4096) * arb(2) ** -52)
     if kind == "net_differences":
         return sides * summand.lipschitz * net_reach(summand) * up
+    if kind == "clipped_vectors":
+        covered(summand.count <= 2**20, "more vectors than rounding is bounded for")
+        return summand.bound * (sides + summand.count**2 * arb(2) ** -51) * up
     if kind == "interval_totals":
         covered(len(summand.cells) == len(summand.units) > 0, "units without cells")
         return sides * summand.records * dot(summand.units, summand.units).sqrt() * up
@@ -1137,6 +1140,7 @@ s-?, view s?, description d-?, person N-?; clipped_vector: dimension n, norm xi,
 glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_and_curvature:
 dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension
 n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_losses: experts n;
+clipped_vectors: dimension n, bound, count n;
 interval_totals: cells N, units X, records n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
 blt_normalised: decay X, weights X, pushes n; tree:; square_root:; gaussian_sum: summand
@@ -1231,7 +1235,8 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
     for one, held in singles(stated.description):
         scored = getattr(getattr(one, "scores", None), "kind", "")
         asked = scored == "promised_scores" or (one.kind == "threshold_tests" and not held)
-        counted = getattr(getattr(one, "summand", None), "kind", "") == "interval_totals"
+        summed = getattr(getattr(one, "summand", None), "kind", "")
+        counted = summed in ("interval_totals", "clipped_vectors")
         unit = "one record" if asked or counted else "one round"
         unit = "one user's record" if stated.view == "others" else unit
         if one.kind == "local_report":
@@ -1243,7 +1248,10 @@ def concluded(stated: Any) -> tuple[set[str], str | None, list[str]]:
             exact.add(getattr(one, "grid", 0) > 0)
         bounds = [getattr(one, name, one) for name in ("summand", "losses", "draw")]
         loose = [
-            x for x in bounds if getattr(x, "tolerance", 0) > 0 or not getattr(x, "enforced", 1)
+            x
+            for x in bounds
+            if getattr(x, "tolerance", 0) > 0
+            or not getattr(x, "enforced", x.kind != "clipped_vectors")
         ]
         holds = zip(PROMISES, (one.kind == "declared", asked, bool(loose)), strict=True)
         rests += [clause for clause, needed in holds if needed and clause not in rests]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from check import check
 
 from dpoco import Budget, Guarantee, bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco.accounting.local_reports import local_guarantee
@@ -24,14 +25,6 @@ SOURCE = Path(__file__).parents[1] / "check" / "check.py"
 BALL, SIMPLE = LpBall(3, 2.0), LpBall(3, 1.0)
 LOG = LogisticLoss(1.0)
 SENTINEL = "ZZZ everything that anybody ever did is protected"
-
-
-@functools.cache
-def checker() -> Any:
-    specification = importlib.util.spec_from_file_location("dpoco_check_edits", SOURCE)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def learned(kind: Any, *problem: Any, **options: Any) -> Guarantee:
@@ -134,8 +127,8 @@ def read_by_library(text: str, path: Path) -> tuple[str, str, dict[str, Any] | N
 def read_by_checker(text: str) -> tuple[str, str, dict[str, Any] | None]:
     """Return the same of the independent checker."""
     try:
-        record = json.loads(text, object_pairs_hook=checker().once, parse_constant=str)
-        result, said = checker().check(record)
+        record = json.loads(text, object_pairs_hook=check.once, parse_constant=str)
+        result, said = check.check(record)
     except (ValueError, RecursionError) as error:
         return "not one", str(error), None
     if result not in ("proved", "only if"):

@@ -7,15 +7,14 @@ be seen. Nothing here is random: there are no false alarms.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.accounting import brute_force as brute
 
 from dpoco.accounting.gaussian import compose_gdp, gaussian_delta
 from dpoco.accounting.rdp import DEFAULT_ORDERS, compose_rdp, gaussian_rdp, rdp_delta
@@ -28,12 +27,6 @@ from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.neighbours import Neighbours
 
 from .by_hand import stated
-
-_spec = importlib.util.spec_from_file_location(
-    "brute_force", Path(__file__).with_name("brute_force.py")
-)
-brute = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(brute)
 
 COUNTS = (1, 2, 3, 17, 100)
 RELATIONS = ("replace", "zero_out")

@@ -185,7 +185,7 @@ class Silent(Leader):
     ("kind", "sentence"),
     [
         (Borrowed, "its guarantee is not that of gradients together"),
-        (Promising, "nobody knows what a record moves in a mechanism of kind 'declared'"),
+        (Promising, "there is none for a mechanism of kind 'declared' in a learner of records"),
         (Bare, "its engine has no leaf, nonprivate_sum, variates_drawn"),
         (Silent, "its guarantee describes no mechanism"),
     ],

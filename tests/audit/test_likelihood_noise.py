@@ -9,6 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+import dpoco
 from dpoco import _core
 from dpoco.audit import likelihood_audit
 from dpoco.audit._family import Scores, place_draws
@@ -51,6 +52,9 @@ def test_an_engine_of_another_law_is_caught(name, factors, runs):
     def change(p):
         if hasattr(p, "arm"):
             return replace(p, arm=change(p.arm))
+        if isinstance(p, dpoco.Plan):
+            scale = factors["noise_scale"] * p.mechanism.scale
+            return replace(p, mechanism=replace(p.mechanism, scale=scale))
         return replace(p, **{key: factor * getattr(p, key) for key, factor in factors.items()})
 
     report = likelihood_audit(cases.rebuilt(make, change), stream, neighbour, runs or trials)

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
+from check import golden
 from tests.pins import files
 
 from dpoco.errors import CalibrationError
 from dpoco.random import Source
 
-SOURCE = Path(__file__).parents[2] / "check" / "golden.py"
-
-
-def loaded():
-    specification = importlib.util.spec_from_file_location("dpoco_golden", SOURCE)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-golden = loaded()
 CASES = defaultdict(list)
 for case in golden.cases():
     short = case[2].get("horizon") == 37 and "participation" not in case[2]

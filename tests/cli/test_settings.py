@@ -267,3 +267,15 @@ def test_settings_are_told_but_not_where_the_report_goes():
     told = Settings(out="x", range=("a=0:1",), p=math.inf).to_report()
     assert "out" not in told
     assert (told["range"], told["p"]) == (["a=0:1"], "inf")
+
+
+def test_a_run_where_the_truth_moves_takes_a_learner_that_forgets(tmp_path, invoke):
+    world = dpoco.environments.DriftingRegression("turning", 3000, 3, seed=1)
+    table = tmp_path / "turning.csv"
+    rows = np.column_stack([world.features, world.labels])
+    np.savetxt(table, rows, delimiter=",", header="a,b,c,y", comments="")
+    asked = ["run", str(table), "--label", "y", "--range", "-1:1", "--range", "y=-1:1", "--loss",
+             "squared", "--out", str(tmp_path / "out"), "--set", "repeats=1", "--set",
+             "figure=false"]  # fmt: skip
+    assert "half_life='auto'" in invoke(*asked, "--set", "drift=true").output
+    assert "half_life" not in invoke(*asked, "--force").output

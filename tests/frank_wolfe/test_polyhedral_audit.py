@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from tests.frank_wolfe import polyhedral_reference as reference
 
 import dpoco
 from dpoco.accounting import polyhedral_frank_wolfe as accountant
@@ -20,11 +19,6 @@ from dpoco.privacy.losses.loss import ORDERS as RENYI_ORDERS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-_spec = importlib.util.spec_from_file_location(
-    "polyhedral_reference", Path(__file__).with_name("polyhedral_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
 
 LOSS = SquaredLoss(1.0, 1.0, weight=0.5)
 ORDERS = (1.5, 2.0, 4.0, 16.0)

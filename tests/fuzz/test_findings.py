@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.oco import conftest as _problems
 
 import dpoco
 from dpoco import _state
@@ -22,12 +21,6 @@ from dpoco.oco import ContinuousMultiplicativeWeights
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
-
-_SPEC = importlib.util.spec_from_file_location(
-    "fuzz_oco_problems", Path(__file__).parents[1] / "oco" / "conftest.py"
-)
-_problems = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_problems)
 
 
 def test_records_nested_without_end():

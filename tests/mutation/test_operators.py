@@ -9,13 +9,7 @@ import types
 from pathlib import Path
 
 import pytest
-
-_spec = importlib.util.spec_from_file_location(
-    "mutation_operators", Path(__file__).with_name("operators.py")
-)
-operators = importlib.util.module_from_spec(_spec)
-sys.modules["mutation_operators"] = operators  # dataclasses look their module up
-_spec.loader.exec_module(operators)
+from tests.mutation import operators
 
 SOURCE = '''
 """A module: 1 + 1."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
+from tests.oco import likelihood_reference as ref
 
 from dpoco.accounting._certificate import read_loss
 from dpoco.accounting.euclidean import euclidean_problem
@@ -23,13 +21,6 @@ from dpoco.oco import (
     CoupledRegularizedLeaderParameters,
 )
 from dpoco.random import Source
-
-_spec = importlib.util.spec_from_file_location(
-    "likelihood_reference", Path(__file__).with_name("likelihood_reference.py")
-)
-ref = importlib.util.module_from_spec(_spec)
-sys.modules["likelihood_reference"] = ref
-_spec.loader.exec_module(ref)
 
 RUNS = 4000
 SIGMAS = 5.0  # of every comparison

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import itertools
 import warnings
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.oco import noisy_ftrl_reference as reference
 
 import dpoco
 from dpoco import _core
@@ -28,11 +27,6 @@ from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
-_spec = importlib.util.spec_from_file_location(
-    "noisy_ftrl_reference", Path(__file__).with_name("noisy_ftrl_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
 
 T = 40
 CASES, LOSSES = reference.CASES, reference.LOSSES

@@ -6,17 +6,16 @@ and none is charged more than the pages say. Four faults that other tests missed
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import itertools
 import json
 import math
 import textwrap
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from check import check
 from tests.people.oracle import gram, growing_lengths, histories, patterns, worst
 
 import dpoco
@@ -406,15 +405,6 @@ def test_nobody_gets_more_rounds_than_are_stated(name, rule, monkeypatch):
 
 
 @cache
-def checker():
-    source = Path(__file__).parents[2] / "check" / "check.py"
-    specification = importlib.util.spec_from_file_location("dpoco_oracle_check", source)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-@cache
 def certificate(name):
     """Return what a learner states of people, and the rounds that its description is about."""
     learner = _listed(name).fresh(participation=Participation(3, 5), budget=BUDGET)
@@ -424,16 +414,16 @@ def certificate(name):
 
 def believed(record):
     """Return which of both verifiers accept a record."""
-    found, checked = [], checker()
+    found = []
     try:
         dpoco.Guarantee.from_dict(record).verify()
         found.append("dpoco")
     except StateError:
         pass
     try:
-        if checked.check(record)[0] != "not proved":
+        if check.check(record)[0] != "not proved":
             found.append("check")
-    except checked.MalformedError:
+    except check.MalformedError:
         pass
     return found
 
@@ -547,8 +537,7 @@ def test_certificates_that_outlast_their_description_are_seen(monkeypatch):
     """Either verifier without its check of the horizon."""
     wrong = changed(_certificate._follows, "stated.horizon > longest", "False")
     monkeypatch.setattr(_certificate, "_follows", wrong)
-    checks = checker()
-    monkeypatch.setattr(checks, "longest", lambda own: math.inf)
+    monkeypatch.setattr(check, "longest", lambda own: math.inf)
     for name in bounded():
         record, longest = certificate(name)
         assert believed({**record, "horizon": longest + 1}) == ["dpoco", "check"]

@@ -21,6 +21,7 @@ from dpoco.privacy.mechanisms import read_mechanism
 from dpoco.privacy.mechanisms.bounds import (
     CentredLosses,
     ClippedVector,
+    ClippedVectors,
     GlmGradient,
     GradientAndCurvature,
     NetDifferences,
@@ -41,6 +42,7 @@ SUMMANDS = [
     GradientAndCurvature(3, 2.0, 1.5, 2.5, 0.5, 0.25, 1.0),
     SecondMoments(3, 3.0, 1.0, 1.1, 0.8, 0.6, arms=2, rounding=1.0 + 1e-12),
     CentredLosses(7),
+    ClippedVectors(4, 1.5, 1000),
     NetDifferences((2.0, 1.0), (5, 4), "grid_laplacian", 0.5),
 ]
 BUDGET = dpoco.Budget(1.0, 1e-6)
@@ -118,7 +120,7 @@ def test_every_number_moves_the_loss_or_says_why_not():
     }
     assert moved >= {
         "dimension", "norm", "bound", "bound_l2", "features", "features_l2", "slope", "label",
-        "weight", "arms", "experts", "sides", "counts", "lipschitz", "decay", "weights",
+        "weight", "arms", "experts", "count", "sides", "counts", "lipschitz", "decay", "weights",
         "pushes", "batch", "scale", "order", "grid",
     }  # fmt: skip
 
@@ -175,6 +177,8 @@ def test_every_number_moves_the_loss_or_says_why_not():
         lambda: GradientAndCurvature(3, 2.0, 1.0, math.inf, 0.5, 0.25, 1e60),
         lambda: GradientAndCurvature(3, 2.0, 1.0, math.inf, 0.5, 0.0, 1.0),
         lambda: CentredLosses(2**32 + 1),
+        lambda: ClippedVectors(4, 1.5, 2**20 + 1),
+        lambda: ClippedVectors(4, math.inf, 8),
         lambda: NetDifferences((1.0,), (1,), "increments", 1.0),
         lambda: NetDifferences((1.0,), (5, 5), "parent", 1.0),
         lambda: NetDifferences((1.0,), (5,), "grid_laplacian", 1.0),

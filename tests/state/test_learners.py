@@ -135,6 +135,9 @@ def test_the_words_of_types_are_those_that_are_accepted(listed):
     assert found or "above" in listed.name
     for name, words in found.items():
         hedge = {"learner": "hedge", "horizon": 9} if name in ("learning_rate", "range") else {}
+        if name in ("half_life", "ridge"):
+            loss = dpoco.losses.SquaredLoss(1.0, 1.0)
+            hedge = {"statistics": "quadratic", "loss": loss, "step_size": None}
         with pytest.raises((ValueError, TypeError)) as error:
             kind(**{**given, **hedge, name: "?"})
         accepted = set()

@@ -11,16 +11,17 @@ from scipy import stats
 from dpoco import Budget
 from dpoco.accounting import continual_sum
 from dpoco.accounting.continual_sum_rates import SHIPPED
+from dpoco.accounting.forgetting import damp
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 from dpoco.statistics import Categories, Count, HalfLife, Last, Monitor
 from dpoco.statistics import _plan as planning
-from dpoco.statistics._views import damped, row_norms, view_name, worst_row
+from dpoco.statistics._views import row_norms, view_name, worst_row
 
 FACTORS = {
     "shipped": SHIPPED[10**3],
-    "damped": damped(SHIPPED[10**3], 0.5 ** (1 / 24)),
+    "damped": damp(SHIPPED[10**3], 0.5 ** (1 / 24)),
     "independent": planning.INDEPENDENT,
     "two": Buffered((0.3, 0.5), (0.2, 0.1)),
 }
@@ -59,7 +60,7 @@ def test_rows_are_those_of_dense_matrices(name, view):
 
 def test_damping_multiplies_coefficients():
     q = 0.5 ** (1 / 24)
-    plain, found = encoder(SHIPPED[10**3], 40), encoder(damped(SHIPPED[10**3], q), 40)
+    plain, found = encoder(SHIPPED[10**3], 40), encoder(damp(SHIPPED[10**3], q), 40)
     assert found[:, 0] == pytest.approx(plain[:, 0] * q ** np.arange(40), rel=1e-12)
 
 

@@ -13,6 +13,7 @@ from dpoco.accounting import epoch_selector as epoch_selector
 from dpoco.accounting import euclidean as euclidean
 from dpoco.accounting import events as events
 from dpoco.accounting import explanation as explanation
+from dpoco.accounting import forgetting as forgetting
 from dpoco.accounting import frank_wolfe_regret as frank_wolfe_regret
 from dpoco.accounting import gaussian as gaussian
 from dpoco.accounting import generalized_gaussian as generalized_gaussian

@@ -23,6 +23,10 @@ QUERIES = (
     "one record changes each query by at most {sensitivity:g}, the largest rise and the largest "
     "fall adding up to at most {spread:g}"
 )
+VECTORS = (
+    "every round adds up at most {count} vectors of l2 norm at most {bound:g}, of which one person "
+    "brings one"
+)
 LIPSCHITZ = "every loss is {slope:g}-Lipschitz and finite"
 CONVEX = "every loss is convex and obeys the declared bounds (G = {lipschitz:.6g}{smooth}, l2)"
 SMOOTH = ", beta_s = {smoothness:.6g}"

@@ -16,7 +16,7 @@ from dpoco.accounting._words import norm_name
 from dpoco.privacy.losses.loss import Pure
 from dpoco.privacy.mechanisms.base import Declared, Mechanism, Nothing, Open, Parts
 from dpoco.privacy.mechanisms.batch_release import BatchRelease, movement
-from dpoco.privacy.mechanisms.bounds import IntervalTotals, NetDifferences
+from dpoco.privacy.mechanisms.bounds import ClippedVectors, IntervalTotals, NetDifferences
 from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws, GibbsDraw
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.mechanisms.local_report import LocalReport
@@ -94,9 +94,12 @@ def _own_units(one: Mechanism, enforced: bool, view: str) -> tuple[str, ...]:
 
 
 def records_in_interval(mechanism: Mechanism | None) -> int | None:
-    """Return how many records of one person count in an interval; None for other streams."""
+    """Return how many records of one person count in an interval; None for other streams.
+
+    An interval is a round whose records are many people's.
+    """
     total = mechanism.summand if isinstance(mechanism, GaussianSum) else None
-    return total.records if isinstance(total, IntervalTotals) else None
+    return total.records if isinstance(total, ClippedVectors | IntervalTotals) else None
 
 
 def arithmetic(mechanism: Mechanism) -> str | None:
@@ -130,6 +133,8 @@ def _own_promises(one: Mechanism, enforced: bool) -> tuple[str, ...]:
         return (say.SCORES.format(sensitivity=one.scores.sensitivity, way=way),)
     if isinstance(one, ThresholdTests) and not enforced:
         return (say.QUERIES.format(sensitivity=one.sensitivity, spread=one.spread),)
+    if isinstance(one, GaussianSum) and isinstance(one.summand, ClippedVectors):
+        return (say.VECTORS.format(count=one.summand.count, bound=one.summand.bound),)
     if isinstance(one, GaussianSum) and not one.summand.enforced:
         slope = one.summand.lipschitz if isinstance(one.summand, NetDifferences) else math.nan
         return (say.LIPSCHITZ.format(slope=slope),)

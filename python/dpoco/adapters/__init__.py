@@ -1,7 +1,8 @@
-"""Private learners with the interfaces of river and scikit-learn.
+"""Private learners with the interfaces of river and scikit-learn, and private training.
 
-Both need the extra ``adapters``. ``docs/adapters.md`` says what the guarantee covers here, and what
-the surrounding library may still leak.
+The first two need the extra ``adapters``, ``torch`` the extra of that name, ``gradients`` none.
+``docs/adapters.md`` says what the guarantee covers here, and what the surrounding library may still
+leak.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["river", "sklearn"]
+__all__ = ["gradients", "river", "sklearn", "torch"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the adapters on first use: each needs a library of its own."""
+    """Import the adapters on first use: most need a library of their own."""
     if name in __all__:
         return importlib.import_module(f"dpoco.adapters.{name}")
     raise AttributeError(f"module 'dpoco.adapters' has no attribute {name!r}")

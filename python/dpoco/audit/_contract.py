@@ -267,7 +267,7 @@ def _made_up(kind: type) -> Callable[..., Any]:
     ]
     if strange:
         raise TypeError(
-            f"pass a function that makes a {kind.__name__}: nobody knows what to give it as "
+            f"pass a function that makes a {kind.__name__}: its problem has no known "
             f"{', '.join(strange)}"
         )
     lacking = [name for name in ("budget", "source") if name not in names]

@@ -20,6 +20,7 @@ import numpy as np
 from dpoco import Participation, bandits, experts, frank_wolfe, mechanisms, oco
 from dpoco._validation import FloatArray
 from dpoco.accounting import Budget
+from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Family, Make, calibrate_once, make_fresh
 from dpoco.audit._kinds import find_family
 from dpoco.audit._playing import Rounds
@@ -120,12 +121,12 @@ class Exercise:
         last = self.rounds - 2
         if family.everywhere:
             # Queries about the same data: a record moves each of them by its sensitivity at most.
-            p, (rows,) = family.learner.plan, stream.parts
+            (rows,) = stream.parts
             pull = _signs(rows.shape[1:])
             moves: list[tuple[int, Any]] = [(t, x) for t in (0, last) for x in (1.0, -1.0)]
-            if not getattr(p, "one_directional", rows.ndim == 1):
+            if rows.ndim > 1 and not family.mechanism.scores.one_way:
                 moves += [(3, pull), (4, -pull)]
-            return [(t, rows[t] + p.sensitivity * move) for t, move in moves]
+            return [(t, rows[t] + family.sensitivity * move) for t, move in moves]
         ones = tuple(np.ones(part.shape[1:]) for part in stream.parts)
         signs = tuple(_signs(part.shape[1:]) for part in stream.parts)
         if family.relation == "zero_out":
@@ -252,7 +253,7 @@ def _enter(
 
 def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     """Return what can be reached with such a learner, and whether it was."""
-    learner, p = family.learner, family.learner.plan
+    learner, options = family.learner, _read_options(family.learner)
     facts = {
         "records that are not finite": not bool(np.all(np.isfinite(rows))),
         "records beyond their bound": bool(np.any(np.abs(rows) > 1e3)),
@@ -261,7 +262,7 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
         size = rows.shape[1]
         facts |= {"an odd dimension": size % 2 == 1, "an even dimension": size % 2 == 0}
         facts[f"a dimension above {_BLOCK}"] = size > _BLOCK
-    batch = getattr(p, "batch", getattr(p, "block", None))
+    batch = options.get("batch", options.get("block"))
     if isinstance(batch, int) and not hasattr(learner, "fit"):
         facts["batches of several rounds"] = batch > 1
         facts["a last batch that is incomplete"] = len(rows) % batch != 0
@@ -272,8 +273,17 @@ def _facts(family: Family, rows: FloatArray) -> dict[str, bool]:
     facts |= family.facts()
     own = next((CHOICES[cls] for cls in type(learner).__mro__ if cls in CHOICES), {})
     for name, values in own.items():
-        facts |= {f"{name} {value}": getattr(p, name) == value for value in values}
+        facts |= {f"{name} {value}": options[name] == value for value in values}
     return facts
+
+
+def _read_options(learner: Any) -> dict[str, Any]:
+    """Return the options that a learner was made with, where a plan settles them that plan's."""
+    plan = learner.plan
+    if isinstance(plan, Plan):
+        return {**learner.get_params(), **type(learner)._fixed(plan)}
+    names = (*signature(type(learner)).parameters, "block")
+    return {name: getattr(plan, name) for name in names if hasattr(plan, name)}
 
 
 # ---- the exercises of all learners ---------------------------------------------------------------

@@ -105,6 +105,11 @@ class Family(Playing, ABC):
         own = getattr(self.learner, "_mechanism", None)
         return self.learner.guarantee.description if own is None else own
 
+    @property
+    def sensitivity(self) -> float:
+        """How far one record may move what the noise hides, in the norm of the noise."""
+        raise NotImplementedError
+
     # ---- streams ---------------------------------------------------------------------------------
 
     def record(self, rounds: Rounds, replacement: Sequence[Any]) -> tuple[Any, ...]:

@@ -83,8 +83,8 @@ def _auditors(learner: Any) -> Auditors:
     found = _AUDITORS.get((type(mechanism), plays))
     if found is None:
         raise TypeError(
-            f"no audit of a {kind}: nobody knows what a record moves in a mechanism of kind "
-            f"{mechanism.kind!r} in a learner of {plays}"
+            f"no audit of a {kind}: there is none for a mechanism of kind {mechanism.kind!r} in a "
+            f"learner of {plays}"
         )
     engine = getattr(learner, "_engine", None)
     missing = [name for name in found[0].needs if not hasattr(engine, name)]

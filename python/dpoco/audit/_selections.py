@@ -42,14 +42,14 @@ class _Answers(Family):
     everywhere = True
 
     @property
-    def _sensitivity(self) -> float:
+    def sensitivity(self) -> float:
         """How far the caller promises a query to move."""
         m = self.mechanism
         return float(m.sensitivity if isinstance(m, ThresholdTests) else m.scores.sensitivity)
 
     def check_records(self, old: Any, new: Any) -> None:
         moved = np.abs(finite(new[0]) - finite(old[0])).max()
-        if not moved <= self._sensitivity * (1.0 + 1e-12):
+        if not moved <= self.sensitivity * (1.0 + 1e-12):
             raise ValueError(
                 "no neighbours: a query moves by more than `sensitivity`, which is the caller's "
                 "promise"

@@ -19,6 +19,7 @@ _COMMANDS = {
     "compare": (_STREAMS, "Compare learners on one stream, each at the same privacy."),
     "publish": (_STREAMS, "Write the model that a saved learner released last."),
     "predict": (_STREAMS, "Apply a model to new records."),
+    "monitor": (_STREAMS, "Publish statistics of a stream, interval by interval."),
     "plan": (_STREAMS, "Show what a budget buys, without data."),
     "datasets": (_STREAMS, "List the bundled streams, or describe one."),
     "explain": (_CLAIMS, "Say what a guarantee protects, and what it leaves out."),
@@ -56,6 +57,8 @@ def load_command(name: str) -> Any:
             from dpoco.cli._models import publish_command as found
         case "predict":
             from dpoco.cli._models import predict_command as found
+        case "monitor":
+            from dpoco.cli._monitor import monitor_command as found
         case "plan":
             from dpoco.cli._plan import plan_app as found
         case "datasets":

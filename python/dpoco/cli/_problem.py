@@ -304,7 +304,7 @@ def _records(entries: Sequence[Learner], task: Task) -> list[games.Game]:
     found = []
     for entry in entries:
         domain, loss = _linear_problem(task.asked, stream, entry.ball or 2.0)
-        entry, options, why = _choice(entry, (domain, loss), covered, task)
+        entry, options, why = _choice(entry, (domain, loss), covered, task, drift=task.asked.drift)
         if entry.name == "tree-frank-wolfe":
             rounds = _known_horizon(covered) or UNKNOWN
             batch = max(1, rounds // UPDATES)

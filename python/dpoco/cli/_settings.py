@@ -140,6 +140,11 @@ class Settings:
         "A learner of dpoco plan. [default: auto, the one of the least expected regret]",
         default="auto",
     )  # fmt: skip
+    drift: bool = setting(
+        LEARNER, "",
+        "The truth moves: the automatic choice is a learner that forgets, for the squared loss.",
+        default=False,
+    )  # fmt: skip
     loss: str = setting(
         LEARNER, "NAME",
         "logistic, squared or huber. [default: logistic]", default="logistic",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dpoco.statistics._estimates import Estimates
 from dpoco.statistics._monitor import Monitor
+from dpoco.statistics._page import draw_page
 from dpoco.statistics._partition import Partition, Tally
 from dpoco.statistics._plan import MonitorPlan, Row
 from dpoco.statistics._release import Cell, Release
@@ -22,8 +23,8 @@ from dpoco.statistics._statistics import (
     Statistic,
     Sum,
 )
-from dpoco.statistics._views import HalfLife, Last, View
+from dpoco.statistics._views import HalfLife, Last, View, parse_view
 
 __all__ = ["Categories", "Cell", "Count", "Estimates", "HalfLife", "Histogram", "Last", "Mean",
            "Monitor", "MonitorPlan", "Partition", "Quantiles", "Release", "Row", "Share",
-           "Statistic", "Sum", "Tally", "View"]  # fmt: skip
+           "Statistic", "Sum", "Tally", "View", "draw_page", "parse_view"]  # fmt: skip

@@ -115,11 +115,11 @@ class Layout:
         cells = tuple(block.cells * groups for block, _, _ in self.blocks)
         return IntervalTotals(cells, tuple(unit for _, unit, _ in self.blocks), records)
 
-    def compiled(self, units: Sequence[float]) -> _core.Tally:
+    def compiled(self, summand: IntervalTotals) -> _core.Tally:
         """Return what adds records to integers, with the units of a description."""
         rows = [
             (block.entry, at, block.cells, unit / self.grid, list(block.scale), list(block.edges))
-            for (block, _, at), unit in zip(self.blocks, units, strict=True)
+            for (block, _, at), unit in zip(self.blocks, summand.units, strict=True)
         ]
         return _core.Tally(rows, len(self.groups))
 

@@ -232,7 +232,7 @@ class Monitor(Stateful):
         assert isinstance(summand, IntervalTotals)
         people: Participation | None = self._arguments["participation"]
         kept = people if people is not None and people.enforced else None
-        return Partition(self._layout, summand.units, kept, self._horizon, summand.records, secret)
+        return Partition(self._layout, summand, kept, self._horizon, secret)
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -456,8 +456,8 @@ class Monitor(Stateful):
         self._flush()
         interval = self.round
         cells = self._part.tally(interval).cells
-        kept = np.clip(cells, -self._limit, self._limit) * self._layout.grid
-        total: FloatArray = self._engine.push(kept)
+        np.clip(cells, -self._limit, self._limit, out=cells)
+        total: FloatArray = self._engine.push(cells * self._layout.grid)
         vectors = {view_name(view): self._seen(view, total) for view in self._views}
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
@@ -492,6 +492,11 @@ class Monitor(Stateful):
     def horizon(self) -> int:
         """Number of intervals that the guarantee covers."""
         return self._horizon
+
+    @property
+    def statistics(self) -> tuple[tuple[str, Statistic], ...]:
+        """Names and statistics."""
+        return self._layout.statistics
 
     @property
     def guarantee(self) -> Guarantee:

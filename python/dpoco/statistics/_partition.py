@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpoco._participation import Digests, Limiter, Participation
 from dpoco._validation import FloatArray, imported, whole_number
+from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.statistics._columns import Reader, length_of, take
 from dpoco.statistics._layout import Layout
 
@@ -84,14 +85,12 @@ class Partition:
     ----------
     layout : Layout
         Where statistics lie.
-    units : tuple of float
-        What a record adds at most to a cell of each block.
+    summand : IntervalTotals
+        What a record adds at most to a cell of each block, and how many of a person count.
     people : Participation or None
         What people are kept to, if the partition is to do so.
     horizon : int
         Number of intervals.
-    records : int
-        Records of one person that count in an interval.
     secret : bytes, optional
         What names of people are hashed under; drawn if not given.
     """
@@ -99,18 +98,17 @@ class Partition:
     def __init__(
         self,
         layout: Layout,
-        units: tuple[float, ...],
+        summand: IntervalTotals,
         people: Participation | None,
         horizon: int,
-        records: int,
         secret: bytes | None = None,
     ) -> None:
-        self._made_of = (layout, units, people, horizon, records)
-        self._tally = layout.compiled(units)
+        self._made_of = (layout, summand, people, horizon)
+        self._tally = layout.compiled(summand)
         self.reader = Reader(layout)
         self.limiter: Limiter | None = None
         if people is not None:
-            self.limiter = Limiter(people, horizon, secret, records=records)
+            self.limiter = Limiter(people, horizon, secret, records=summand.records)
         self.cells = np.zeros(self._tally.size, dtype=np.int64)
         self.records = 0
         self._interval = 0
@@ -170,8 +168,8 @@ class Partition:
         ended = self._interval if interval is None else whole_number("interval", interval)
         if ended < self._interval:
             raise ValueError(f"interval must be at least {self._interval}; got {ended}")
-        found = Tally(ended, self.cells.copy(), self.records)
-        self.cells[:] = 0
+        found = Tally(ended, self.cells, self.records)
+        self.cells = np.zeros_like(self.cells)
         self.records, self._interval = 0, ended + 1
         return found
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpoco.accounting import Budget, continual_sum
+from dpoco.accounting.forgetting import damp
 from dpoco.accounting.lattice import noisy_on_lattice
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
@@ -20,7 +21,7 @@ from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.statistics._layout import Layout
-from dpoco.statistics._views import HalfLife, Last, View, damped, row_norms, view_name, worst_row
+from dpoco.statistics._views import HalfLife, Last, View, row_norms, view_name, worst_row
 
 __all__ = ["ENDLESS", "MonitorPlan", "Row", "choose", "plan_sum"]
 
@@ -102,7 +103,7 @@ def candidates(views: Sequence[View], near: Neighbours, pushes: int) -> Iterator
     for view in views:
         if isinstance(view, (Last, HalfLife)):
             for faster in (0.5, 1.0, 2.0):
-                yield damped(base, view.damping**faster)
+                yield damp(base, view.damping**faster)
 
 
 def _factor(method: continual_sum.Method, pushes: int) -> Buffered:

@@ -21,7 +21,6 @@ __all__ = [
     "HalfLife",
     "Last",
     "View",
-    "damped",
     "parse_view",
     "row_norms",
     "view_name",
@@ -102,15 +101,6 @@ def parse_view(text: str) -> View:
     if text == "interval" or text == "total":
         return text  # type: ignore[return-value]
     raise ValueError(f"a view is interval, total, last N or half-life N; got {text!r}")
-
-
-def damped(factor: Buffered, damping: float) -> Buffered:
-    """Return the factorisation whose coefficients c_i are multiplied by damping^i.
-
-    Its columns and the noise of windows stay bounded on streams without end.
-    """
-    decay = tuple(1.0 - damping * (1.0 - s) for s in factor.decay)
-    return Buffered(decay, tuple(damping * w for w in factor.weights))
 
 
 @lru_cache(maxsize=128)

@@ -4,7 +4,8 @@ Proofs: vectors ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_ga
 moments ``docs/privacy/noisy_ftrl.md``, ``docs/privacy/linucb.md``; gradients with curvature
 ``docs/privacy/noisy_newton.md``; losses of experts
 ``docs/privacy/prefix_hedge.md``; losses on nets ``docs/privacy/lipschitz.md``; records of an
-interval ``docs/privacy/statistics.md``.
+interval ``docs/privacy/statistics.md``; gradients of many examples
+``docs/privacy/deep_learning.md``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
-__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "GlmGradient", "GradientAndCurvature",
-           "IntervalTotals", "NetDifferences", "SecondMoments", "Summand",
+__all__ = ["AnySummand", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmGradient",
+           "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments", "Summand",
            "smoothness_constant"]  # fmt: skip
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
@@ -94,6 +95,35 @@ class ClippedVector(VectorSummand):
         if order != 2.0:
             return near.sides * self.bound
         return near.sides * min(_stretched(self.bound, self.norm, self.dimension), self.bound_l2)
+
+
+@dataclass(frozen=True)
+class ClippedVectors(Summand):
+    """A sum of at most `count` vectors of `dimension` entries with ||g||_2 <= bound, in doubles.
+
+    One person brings one of them. Whoever adds them up keeps the bound, not the engine.
+    """
+
+    kind = "clipped_vectors"
+    enforced = False
+    dimension: int
+    bound: float
+    count: int
+
+    def __post_init__(self) -> None:
+        """Refuse more vectors than the bound on rounding is for."""
+        super().__post_init__()
+        if self.count > 2**20:
+            raise ValueError(f"count of {self.kind} cannot be {self.count!r}")
+
+    @property
+    def size(self) -> int:
+        """`dimension`."""
+        return self.dimension
+
+    def movement(self, near: Neighbours, order: float = 2.0) -> float:
+        """Return `near.sides` times the bound, and what rounding adds in both of two sums."""
+        return self.bound * (near.sides + self.count**2 * 2.0**-51) * _ROUNDING
 
 
 @dataclass(frozen=True)
@@ -246,12 +276,10 @@ class IntervalTotals(Summand):
     records: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse blocks without cells or units, and what no double can hold."""
+        """Refuse blocks without cells or units."""
         super().__post_init__()
         if not 0 < len(self.cells) == len(self.units):
             raise ValueError(f"{self.kind} needs a unit for every block of cells")
-        if not all(1e-100 <= unit <= 1e100 for unit in self.units):
-            raise ValueError(f"a unit of {self.kind} is too large or too small")
 
     @property
     def size(self) -> int:
@@ -260,8 +288,7 @@ class IntervalTotals(Summand):
 
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return `near.sides` times the longest total of one person's records."""
-        length = math.sqrt(math.fsum(unit * unit for unit in self.units))
-        return near.sides * self.records * length * _ROUNDING
+        return near.sides * self.records * math.hypot(*self.units) * _ROUNDING
 
 
 @dataclass(frozen=True)
@@ -328,8 +355,8 @@ class NetDifferences(Summand):
         return near.sides * self.lipschitz * reach * _ROUNDING
 
 
-AnySummand = (ClippedVector | GlmGradient | GradientAndCurvature | SecondMoments | CentredLosses
-              | IntervalTotals | NetDifferences)  # fmt: skip
+AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvature | SecondMoments
+              | CentredLosses | IntervalTotals | NetDifferences)  # fmt: skip
 
 
 def smoothness_constant(order: float, q: float, dimension: int) -> float:

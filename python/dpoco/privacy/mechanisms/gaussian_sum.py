@@ -9,7 +9,8 @@ factorisation) (inflation) (movement of the summand) / scale, for adaptive strea
 variation of the draws' tails. In integers, rounding is part of mu.
 
 Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
-``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/statistics.md``.
+``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/statistics.md``,
+``docs/privacy/deep_learning.md``.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class GaussianSum(Mechanism):
     one_round = True
     reacting = True
     proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise",
-              "statistics")  # fmt: skip
+              "statistics", "deep_learning")  # fmt: skip
     summand: AnySummand
     factorisation: AnyFactorisation
     pushes: int = limits(zero=True)

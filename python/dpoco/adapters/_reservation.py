@@ -1,0 +1,121 @@
+"""Rounds whose noise may have been used, in a small file that outlives a crash.
+
+A round is reserved, durably, before its noise is released. After a crash all reserved rounds are
+skipped: their noise is never released again, whatever was released of it. The file holds counts
+only, no data and no noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpoco._state import synchronise
+from dpoco.errors import StateError
+
+__all__ = ["Reservation"]
+
+_SLOT = struct.Struct("<Q16s")
+_SLOTS = 2  # written in turn: a torn write leaves the other
+
+
+class Reservation:
+    """A locked file with the number of rounds that are reserved.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; a new training makes it, and refuses one that exists.
+    secret : bytes
+        32 bytes that a checkpoint holds, under which counts are authenticated.
+    ahead : int
+        Rounds that are reserved at once; as many are skipped after a crash, at most.
+    new : bool
+        Whether the training is new.
+
+    Raises
+    ------
+    StateError
+        If the file is in use, exists and should not, or is not of this training.
+    """
+
+    _handle = -1
+
+    def __init__(self, path: str | os.PathLike[str], secret: bytes, ahead: int, new: bool) -> None:
+        self._secret, self._ahead, self._slot = secret, ahead, 0
+        flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT | os.O_EXCL if new else 0)
+        try:
+            self._handle = os.open(path, flags, 0o600)
+        except FileExistsError:
+            raise StateError(
+                f"{Path(path).name} reserves rounds of another training: load its checkpoint, or "
+                "name another file for a new training, which costs its own budget"
+            ) from None
+        except FileNotFoundError:
+            raise StateError(
+                f"{Path(path).name} is missing: without it nobody knows which noise was released"
+            ) from None
+        try:
+            self._lock(path)
+            if new:
+                self.rounds = 0
+                self._write(0)
+                synchronise(Path(path).absolute().parent)
+            else:
+                self.rounds = self._read(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self, path: str | os.PathLike[str]) -> None:
+        if os.name != "posix":
+            return
+        import fcntl
+
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(
+                f"another process continues the training of {Path(path).name}"
+            ) from None
+
+    def _digest(self, rounds: int) -> bytes:
+        return hashlib.blake2b(
+            rounds.to_bytes(8, "little"), key=self._secret, digest_size=16
+        ).digest()
+
+    def _read(self, path: str | os.PathLike[str]) -> int:
+        data = os.pread(self._handle, _SLOTS * _SLOT.size, 0)
+        slots = (data[i * _SLOT.size : (i + 1) * _SLOT.size] for i in range(_SLOTS))
+        stated: Iterator[tuple[int, bytes]] = (
+            _SLOT.unpack(slot) for slot in slots if len(slot) == _SLOT.size
+        )
+        known = [n for n, mark in stated if hmac.compare_digest(mark, self._digest(n))]
+        if not known:
+            raise StateError(f"{Path(path).name} reserves no rounds of this training")
+        return max(known)
+
+    def _write(self, rounds: int) -> None:
+        entry = _SLOT.pack(rounds, self._digest(rounds))
+        os.pwrite(self._handle, entry, self._slot * _SLOT.size)
+        os.fsync(self._handle)
+        self._slot = (self._slot + 1) % _SLOTS
+
+    def reserve(self, round_: int) -> None:
+        """Return once `round_` is reserved on the disk."""
+        if round_ > self.rounds:
+            wanted = round_ - 1 + self._ahead
+            self._write(wanted)
+            self.rounds = wanted
+
+    def close(self) -> None:
+        """Give the file free for another process."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    __del__ = close

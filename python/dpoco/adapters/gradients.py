@@ -1,0 +1,357 @@
+"""Noisy gradients for any training loop: DP-FTRL as a function of NumPy arrays.
+
+A step adds up the clipped gradients of a batch. What is released is that sum plus noise that later
+steps partly take back, so that sums of many steps, which optimisers follow, have little noise.
+Nothing is sampled: the order of the examples is arbitrary and public.
+
+Claim: all noisy gradients, and every model that any optimiser makes of them, are private for one
+example, or for all steps of one person. Proof: ``docs/privacy/deep_learning.md``. Guide:
+``docs/deep_learning.md``. Sources: Kairouz et al. (DP-FTRL, 2021); Choquette-Choo et al. (several
+epochs, 2023); Dvijotham et al. (buffers, 2024).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpoco import _core
+from dpoco._encryption import EncryptionKey, given_key, refuse_readable
+from dpoco._literals import Relation
+from dpoco._participation import Participation
+from dpoco._state import pack, read_state, unpack, write_atomically
+from dpoco._validation import FloatArray, choice, float_array, positive_float, positive_int
+from dpoco.accounting import Budget, Guarantee, continual_sum
+from dpoco.accounting.lattice import noisy_on_lattice
+from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.truncation import charged_gaussian_mu
+from dpoco.adapters._reservation import Reservation
+from dpoco.adapters._workload import choose_factorisation, view_noise
+from dpoco.errors import HorizonExceeded, StateError
+from dpoco.privacy.mechanisms.bounds import ClippedVector, ClippedVectors
+from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.neighbours import CHANGES, Neighbours
+from dpoco.privacy.records import written
+from dpoco.random import Source, checked_source
+
+__all__ = ["NoisyGradients"]
+
+_LARGEST_BATCH = 2**20
+_SECRET = 32
+
+
+class NoisyGradients:
+    """The noise of a private training: from sums of clipped gradients to noisy ones.
+
+    Parameters
+    ----------
+    dimension : int
+        d, the number of parameters that are trained.
+    clip : float
+        Bound on the l2 norm of an example's gradient, which the caller enforces; in
+        [1e-100, 1e100]. Public: never take it from the data. This and all following arguments are
+        keyword-only.
+    batch_size : int
+        Largest number of examples in a step, up to 2^20.
+    steps : int
+        Steps of one epoch.
+    epochs : int, default 1
+        How often one person comes: in at most so many steps, any two of them at least `steps`
+        apart, as in a fixed order of the batches.
+    budget : Budget or None
+        Guarantee of the whole training; None adds no noise and gives no guarantee.
+    participation : Participation, optional
+        Another rule for the steps of one person, instead of `epochs`; with ``enforced=False``.
+    workload : "prefix" or float, default "prefix"
+        What the optimiser makes of the gradients: their sum, as SGD does with momentum or without;
+        or with a half-life in steps, if old gradients fade. It decides over accuracy only.
+    relation : {"zero_out", "replace"}
+        Neighbouring data differ in one person, who does not take part, or has other examples.
+    source : Source, optional
+        Source of randomness; None: the operating system.
+
+    Attributes
+    ----------
+    mechanism : GaussianSum
+        What is released, as the guarantee describes it.
+    guarantee : Guarantee
+        Of all noisy gradients together.
+
+    Notes
+    -----
+    Memory: 13 d doubles. Time of a step: one Gaussian draw of d variates and O(d).
+
+    Examples
+    --------
+    >>> import numpy as np, dpoco
+    >>> from dpoco.adapters.gradients import NoisyGradients
+    >>> noisy = NoisyGradients(3, clip=1.0, batch_size=64, steps=100,
+    ...                        budget=dpoco.Budget(epsilon=8.0, delta=1e-6))
+    >>> noisy.release(np.zeros(3)).shape
+    (3,)
+    """
+
+    mechanism: GaussianSum
+    guarantee: Guarantee
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        clip: float,
+        batch_size: int,
+        steps: int,
+        epochs: int = 1,
+        budget: Budget | None,
+        participation: Participation | None = None,
+        workload: str | float = "prefix",
+        relation: Relation = "zero_out",
+        source: Source | None = None,
+    ) -> None:
+        positive_int("dimension", dimension, maximum=2**40)
+        positive_int("batch_size", batch_size, maximum=_LARGEST_BATCH)
+        n = positive_int("steps", steps) * positive_int("epochs", epochs)
+        choice("relation", relation, CHANGES)
+        life = math.inf if workload == "prefix" else positive_float("workload", workload)
+        if participation is None and epochs > 1:
+            participation = Participation(epochs, steps, enforced=False)
+        if participation is not None:
+            if participation.enforced:
+                raise ValueError(
+                    "gradients have no persons: participation must have enforced=False"
+                )
+            participation.check(n)
+        near = Neighbours(relation)
+        if participation is not None:
+            most = participation.largest(n)
+            near = Neighbours(relation, rounds=most, separation=participation.separation)
+        summand = ClippedVectors(dimension, positive_float("clip", clip), batch_size)
+        self._half_life = life
+        self._people = near
+        self.mechanism = _planned(summand, n, near, budget, life)
+        origin = Source() if source is None else checked_source(source)
+        self.guarantee = _guarantee(self.mechanism, relation, participation, budget, origin)
+        if budget is not None:
+            self.guarantee.require(budget)
+        self._seeded = origin.is_seeded
+        # The engine sees no single gradients: it bounds sums, a little above those of a batch.
+        longest = ClippedVector(dimension, 2.0, clip * batch_size * (1.0 + 2.0**-21), math.inf)
+        held = replace(self.mechanism, summand=longest)
+        self._engine = _core.ContinualSum(held, origin._claim())
+        self._published = np.zeros(dimension)
+        self._secret = secrets.token_bytes(_SECRET)
+        self._reservation: Reservation | None = None
+        self._key: EncryptionKey | None = None
+
+    @property
+    def round(self) -> int:
+        """Steps released so far, and skipped after crashes."""
+        return int(self._engine.round)
+
+    @property
+    def horizon(self) -> int:
+        """Steps of the whole training."""
+        return self.mechanism.pushes
+
+    @property
+    def noise_in_view(self) -> float:
+        """Root mean square, over all steps, of the noise in the view of the workload, exactly."""
+        total, near = self.mechanism, self._people
+        if total.scale == 0.0:
+            return 0.0
+        column = total.factorisation.column(total.pushes, near)
+        noise = view_noise(_buffers(total), total.pushes, near, self._half_life)
+        return total.scale * noise / column
+
+    def release(self, gradient_sum: Any) -> FloatArray:
+        """Return the sum of a batch's clipped gradients, with noise.
+
+        Parameters
+        ----------
+        gradient_sum : array_like of float, shape (d,)
+            Sum, not mean, of at most `batch_size` gradients of norm at most `clip`, one of a
+            person. It counts as zero if an entry is not finite: empty such an example before, or
+            it erases its batch.
+
+        Returns
+        -------
+        ndarray of float64, shape (d,)
+
+        Raises
+        ------
+        HorizonExceeded
+            Behind the last step; nothing is drawn and nothing changes.
+        """
+        total = float_array("gradient_sum", gradient_sum, (self.mechanism.summand.size,))
+        self._require(1)
+        if self._reservation is not None:
+            self._reservation.reserve(self.round + 1)
+        return self._push(total)
+
+    def _push(self, total: FloatArray) -> FloatArray:
+        if self.mechanism.scale == 0.0:  # differences of sums in doubles would lose digits
+            self._engine.push(np.zeros_like(total))
+            return np.where(np.isfinite(total).all(), total, 0.0)
+        published = self._engine.push(total)
+        # Both are multiples of one power of two, below 2^53 of them: the difference is exact.
+        noisy: FloatArray = np.subtract(published, self._published, out=self._published)
+        self._published = published
+        return noisy
+
+    def _require(self, rounds: int) -> None:
+        if self.round + rounds > self.horizon:
+            raise HorizonExceeded(f"all {self.horizon} steps of the training are used up")
+
+    def reserve(self, path: str | os.PathLike[str], ahead: int = 16) -> None:
+        """Write to a file, before each release, that its noise may have been used.
+
+        Parameters
+        ----------
+        path : path-like
+            A file that no other training has. It stays locked until this object is closed.
+        ahead : int, default 16
+            Steps that are reserved at once. After a crash at most so many are skipped.
+
+        Notes
+        -----
+        Of a restored object all reserved steps are skipped here: nobody ever sees their noise
+        again. Proof: ``docs/privacy/deep_learning.md``, Theorem 3.
+
+        Raises
+        ------
+        StateError
+            If the file is in use, of another training, or missing.
+        """
+        if self._reservation is not None:
+            raise StateError("this training has a file of reservations")
+        kept = Reservation(path, self._secret, positive_int("ahead", ahead), self.round == 0)
+        self._skip(min(kept.rounds, self.horizon) - self.round)
+        self._reservation = kept
+
+    def _skip(self, rounds: int) -> None:
+        """Draw the noise of steps and release none of it.
+
+        What was added before a crash and is not in the state any more shifts the lattice that sums
+        are rounded to. A uniform shift hides this one.
+        """
+        if rounds <= 0:
+            return
+        d, grid = self.mechanism.summand.size, self.mechanism.grid
+        # Released sums are multiples of this many grids.
+        coarse = continual_sum.release_grid(self.mechanism.scale) / grid if grid else 1.0
+        shift = np.frombuffer(os.urandom(4 * d), dtype=np.uint32) % np.uint32(coarse)
+        for _ in range(rounds - 1):
+            self._push(np.zeros(d))
+        self._push(shift.astype(np.float64) * grid)
+
+    def close(self) -> None:
+        """Give up the file of reservations, which another process may then continue."""
+        if self._reservation is not None:
+            self._reservation.close()
+            self._reservation = None
+
+    # -- states -----------------------------------------------------------------------------------
+
+    def _header(self) -> dict[str, Any]:
+        return {"kind": type(self).__name__, "mechanism": written(self.mechanism),
+                "seeded": self._seeded}  # fmt: skip
+
+    def to_bytes(self) -> bytes:
+        """Return the state: noise key, raw sums of gradients, and what was released last."""
+        engine = self._engine.state()
+        size = struct.pack("<Q", len(engine))
+        return pack(self._header(), self._secret + size + engine + self._published.tobytes())
+
+    def restore(self, data: bytes) -> None:
+        """Continue from what `to_bytes` returned, bit for bit, in an object that has not started.
+
+        Raises
+        ------
+        StateError
+            If the state is damaged, or of a training with other numbers.
+        """
+        if self.round > 0:
+            raise StateError("only a training that has not started can be restored")
+        header, payload = unpack(data)
+        if json.loads(json.dumps(self._header())) != header:
+            raise StateError("the state is of a training with other numbers")
+        head = _SECRET + 8
+        (size,) = struct.unpack_from("<Q", payload, _SECRET)
+        published = np.frombuffer(payload[head + size :])
+        if published.size != self._published.size:
+            raise StateError("state is corrupt: its parts differ in size")
+        self._engine.restore(payload[head : head + size])
+        self._secret = payload[:_SECRET]
+        self._published = published.copy()
+
+    def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
+        """Write the state to a file, encrypted under a key if there is one.
+
+        Guard it as the data: it holds the noise key and sums of gradients. Continue it once.
+        """
+        self._engine.check_process()
+        self._key = given_key("key", key, self._key)
+        write_atomically(path, self.to_bytes(), self._key)
+
+    def load(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
+        """Continue from a file of `save`; see `restore`."""
+        if key is None:
+            refuse_readable(Path(path), Path(path).stat())
+        self.restore(read_state(path, key))
+        self._key = key
+
+    def __repr__(self) -> str:
+        """Return how far the training is, and its guarantee."""
+        return f"<NoisyGradients, step {self.round} of {self.horizon}>\n  {self.guarantee!r}"
+
+
+def _buffers(total: GaussianSum) -> Buffered:
+    assert isinstance(total.factorisation, Buffered)
+    return total.factorisation
+
+
+def _planned(
+    summand: ClippedVectors, steps: int, near: Neighbours, budget: Budget | None, half_life: float
+) -> GaussianSum:
+    """Return the sum with the least noise that meets the budget, in integers."""
+    factor = choose_factorisation(steps, near, half_life)
+    plain = GaussianSum(summand, factor, pushes=steps)
+    if budget is None:
+        return plain
+    budget.require_delta()
+    mu = charged_gaussian_mu(budget, plain.tails(exact=True))
+    return noisy_on_lattice(plain, near, mu, summand.count * summand.bound)
+
+
+def _guarantee(
+    total: GaussianSum,
+    relation: str,
+    participation: Participation | None,
+    budget: Budget | None,
+    source: Source,
+) -> Guarantee:
+    summand = total.summand
+    assert isinstance(summand, ClippedVectors)
+    found = state(
+        total,
+        Neighbours(relation),
+        released=f"all noisy gradients of a model with {summand.dimension} parameters",
+        horizon=total.pushes,
+        delta=stated_delta(budget, total.pushes),
+        reference="adaptive Gaussian composition; docs/privacy/deep_learning.md",
+        seeded=source.is_seeded,
+        conditions=(
+            "The compiled engine rounds sums of gradients to integers, bounds them and adds the "
+            "noise; whoever computes the gradients clips them.",
+        ),
+    )
+    return found if participation is None else participation.of(found)

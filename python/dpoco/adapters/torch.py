@@ -1,0 +1,438 @@
+"""Private training of PyTorch models: DP-FTRL with any optimiser (extra ``torch``).
+
+A step clips the gradient of every example, adds them up, and puts the noisy sum where
+``backward`` would put the gradient. All that an optimiser, a schedule or an average makes of noisy
+gradients is post-processing. Guide: ``docs/deep_learning.md``; proof:
+``docs/privacy/deep_learning.md``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+try:
+    import torch
+    from torch.func import functional_call, grad, vmap
+except ImportError:
+    raise ImportError(
+        'dpoco.adapters.torch needs PyTorch: pip install "dpoco[torch]"', name="torch"
+    ) from None
+
+from dpoco._encryption import EncryptionKey, given_key, refuse_readable
+from dpoco._literals import Relation
+from dpoco._participation import Participation
+from dpoco._state import read_state, write_atomically
+from dpoco._validation import FloatArray, positive_float, positive_int
+from dpoco.accounting import Budget
+from dpoco.adapters.gradients import NoisyGradients
+from dpoco.errors import StateError
+from dpoco.random import Source
+
+__all__ = ["PrivateLoader", "PrivateTraining"]
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+_MEMORY = 2**28
+# What a guarantee rests on, besides the engine.
+_IN_PYTHON = (
+    "dpoco.adapters.torch clips every example's gradient, in Python, and empties those that are "
+    "not finite.",
+    "PyTorch computes the gradient of an example from the parameters and that example alone, in "
+    "batches of one shape.",
+)
+
+
+class PrivateLoader:
+    """Batches of a data set in one fixed order, the same in every epoch.
+
+    An example comes in every `steps`-th step and in no other, so that the rule that
+    `PrivateTraining` charges for holds by construction, if each person has one example.
+
+    Parameters
+    ----------
+    dataset : dataset
+        Pairs of input and target: a ``torch.utils.data.Dataset`` with a length.
+    batch_size : int
+        Examples of a step; the last batch of an epoch may be shorter, which is the same as one that
+        is filled with empty examples.
+    epochs : int, default 1
+        How often each example comes.
+    seed : int or None, default 0
+        Of the public permutation; None keeps the order of the data set, as one pass over a stream
+        does.
+
+    Attributes
+    ----------
+    steps : int
+        Steps of one epoch.
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int, epochs: int = 1, *, seed: int | None = 0
+    ) -> None:
+        if not hasattr(dataset, "__len__"):
+            raise TypeError("the data set has no length: its batches cannot be fixed in advance")
+        self.dataset = dataset
+        self.batch_size = positive_int("batch_size", batch_size)
+        self.epochs = positive_int("epochs", epochs)
+        size = positive_int("the length of the data set", len(dataset))
+        self.steps = -(-size // batch_size)
+        self._order = np.arange(size)
+        if seed is not None:
+            self._order = np.random.default_rng(seed).permutation(size)
+
+    def __len__(self) -> int:
+        """Return the steps of all epochs."""
+        return self.steps * self.epochs
+
+    def batch(self, step: int) -> Batch:
+        """Return inputs and targets of a step, from 0 on."""
+        start = step % self.steps * self.batch_size
+        chosen = self._order[start : start + self.batch_size].tolist()
+        inputs, targets = zip(*(self.dataset[i] for i in chosen), strict=True)
+        return _stacked(inputs), _stacked(targets)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches of all epochs."""
+        return (self.batch(step) for step in range(len(self)))
+
+
+def _padded(values: torch.Tensor, size: int) -> torch.Tensor:
+    """Return `size` rows: those given, and the first one again and again."""
+    return torch.cat([values, values[:1].expand(size - len(values), *values.shape[1:])])
+
+
+def _stacked(values: Any) -> torch.Tensor:
+    return torch.stack([torch.as_tensor(value) for value in values])
+
+
+class PrivateTraining:
+    """A model whose training is differentially private, with any optimiser.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Parameters with ``requires_grad`` are trained, all in single or double precision; the others
+        stay as they are. Layers that mix examples are refused.
+    loss : callable
+        ``loss(outputs, targets)``, a number for a batch. It is called with one example at a time.
+    budget : Budget or None
+        Guarantee of the whole training; None adds no noise. This and all following arguments are
+        keyword-only.
+    clip : float
+        Every example's gradient is clipped to this l2 norm. Public: never take it from the data.
+    steps, epochs : int
+        Steps of one epoch, and how many epochs there are (default 1).
+    batch_size : int
+        Largest number of examples in a step.
+    participation : Participation, optional
+        A rule for the steps of a person other than one step an epoch, with ``enforced=False``.
+    workload : "prefix" or float, default "prefix"
+        See `NoisyGradients`. "prefix" is for SGD, also with momentum, and for schedules of the
+        learning rate; a half-life in steps is for weight decay or a decaying rate that forgets.
+    relation : {"zero_out", "replace"}
+        Neighbouring data differ in one person, who does not take part, or has other examples.
+    memory : int, default 2^28
+        Bytes for gradients of single examples: a batch is worked on in pieces of this size.
+    source : Source, optional
+        Source of randomness; None: the operating system.
+
+    Attributes
+    ----------
+    noise : NoisyGradients
+        What adds the noise.
+    guarantee : Guarantee
+        Of all models of the training together.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For models and arguments that no proof is about.
+
+    Examples
+    --------
+    >>> import dpoco, torch
+    >>> from dpoco.adapters.torch import PrivateTraining
+    >>> model = torch.nn.Linear(2, 1)
+    >>> training = PrivateTraining(
+    ...     model, torch.nn.functional.mse_loss, budget=dpoco.Budget(8.0, 1e-6), clip=1.0,
+    ...     steps=100, batch_size=32)
+    >>> training.attach(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    >>> training.step((torch.zeros(32, 2), torch.zeros(32, 1)))
+    >>> training.round
+    1
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss: Callable[[Any, torch.Tensor], torch.Tensor],
+        *,
+        budget: Budget | None,
+        clip: float,
+        steps: int,
+        batch_size: int,
+        epochs: int = 1,
+        participation: Participation | None = None,
+        workload: str | float = "prefix",
+        relation: Relation = "zero_out",
+        memory: int = _MEMORY,
+        source: Source | None = None,
+    ) -> None:
+        _refuse_mixing(model)
+        self.model, self._loss = model, loss
+        self._trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        if not self._trained:
+            raise ValueError("the model has no parameter that requires a gradient")
+        for name, parameter in self._trained.items():
+            if parameter.dtype not in (torch.float32, torch.float64):
+                raise TypeError(
+                    f"parameter {name!r} is of type {parameter.dtype}: gradients of single or "
+                    "double precision only are clipped exactly"
+                )
+        self._shapes = {name: p.shape for name, p in self._trained.items()}
+        self._size = sum(p.numel() for p in self._trained.values())
+        self._clip = positive_float("clip", clip)
+        self._batch_size = positive_int("batch_size", batch_size)
+        self._memory = positive_int("memory", memory)
+        self._optimizer: torch.optim.Optimizer | None = None
+        self._total, self._count = np.zeros(self._size), 0
+        self._key: EncryptionKey | None = None
+        if any(p.device.type != "cpu" for p in self._trained.values()):
+            warnings.warn("sums of gradients are copied to the CPU, where noise is added",
+                          UserWarning, stacklevel=2)  # fmt: skip
+        self.noise = NoisyGradients(
+            self._size, clip=clip, batch_size=batch_size, steps=steps, epochs=epochs,
+            budget=budget, participation=participation, workload=workload, relation=relation,
+            source=source,
+        )  # fmt: skip
+        if self.noise.guarantee.private:
+            own = self.noise.guarantee
+            self.guarantee = replace(own, conditions=(*own.further, *_IN_PYTHON))
+        else:
+            self.guarantee = self.noise.guarantee
+
+    @property
+    def round(self) -> int:
+        """Steps so far, with those that were skipped after a crash."""
+        return self.noise.round
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let `step` call ``optimizer.step()``, and checkpoints contain its state.
+
+        Raises
+        ------
+        ValueError
+            If it changes parameters that are not among those trained here.
+        """
+        own = {id(p) for p in self._trained.values()}
+        given = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if not given <= own | {id(p) for p in self.model.parameters() if not p.requires_grad}:
+            raise ValueError("the optimizer has parameters that this training has not")
+        self._optimizer = optimizer
+
+    def accumulate(self, batch: Batch) -> None:
+        """Add the clipped gradients of some of a step's examples; nothing is released.
+
+        Raises
+        ------
+        ValueError
+            If the step then has more examples than `batch_size`, or the loss of an example is no
+            number.
+        """
+        inputs, targets = batch
+        examples = len(inputs)
+        if len(targets) != examples:
+            raise ValueError(f"a batch has {examples} inputs and {len(targets)} targets")
+        if self._count + examples > self._batch_size:
+            raise ValueError(
+                f"a step has at most batch_size = {self._batch_size} examples; got "
+                f"{self._count + examples}"
+            )
+        self._check_model()
+        piece = min(self._batch_size, max(1, self._memory // (16 * self._size)))
+        for start in range(0, examples, piece):
+            part = slice(start, start + piece)
+            self._total += self._clipped_sum(inputs[part], targets[part], piece)
+        self._count += examples
+
+    def step(self, batch: Batch | None = None) -> None:
+        """Put the noisy mean gradient of a batch into ``.grad``; step the attached optimizer.
+
+        The mean is over `batch_size`, whatever the number of examples is.
+
+        Parameters
+        ----------
+        batch : pair of tensors, optional
+            Inputs and targets, examples along the first axis; None: what was accumulated.
+
+        Raises
+        ------
+        HorizonExceeded
+            Behind the last step.
+        """
+        self.noise._require(1)
+        if batch is not None:
+            self.accumulate(batch)
+        noisy = self.noise.release(self._total)
+        self._total, self._count = np.zeros(self._size), 0
+        noisy /= self._batch_size
+        self._set_gradients(noisy)
+        if self._optimizer is not None:
+            self._optimizer.step()
+
+    def run(self, loader: PrivateLoader) -> None:
+        """Play all steps that are left, with the loader's batches.
+
+        Raises
+        ------
+        ValueError
+            If the loader has other steps, epochs or batches than were declared.
+        """
+        declared = (self.noise.horizon, self._batch_size)
+        if (len(loader), loader.batch_size) != declared:
+            raise ValueError(
+                f"the loader has {len(loader)} steps of {loader.batch_size} examples; declared "
+                "were {} of {}".format(*declared)
+            )
+        while self.round < self.noise.horizon:
+            self.step(loader.batch(self.round))
+
+    # -- gradients --------------------------------------------------------------------------------
+
+    def _check_model(self) -> None:
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError("mixed precision: no proof is about clipping such gradients")
+        for name, parameter in self._trained.items():
+            if parameter.shape != self._shapes[name]:
+                raise ValueError(f"parameter {name!r} has changed its shape")
+
+    def _clipped_sum(self, inputs: torch.Tensor, targets: torch.Tensor, size: int) -> FloatArray:
+        """Return the sum of the examples' gradients, each clipped, in doubles.
+
+        PyTorch always sees `size` examples, so that the gradient of one does not depend on how many
+        others there are: those that are missing count as empty. Norms are computed in doubles; what
+        doubles round is paid for by a shorter norm (Lemma 1 of the proof).
+        """
+        count = len(inputs)
+        inputs, targets = _padded(inputs, size), _padded(targets, size)
+        held = dict(self._trained)
+        constant: dict[str, torch.Tensor] = {
+            n: p for n, p in self.model.named_parameters() if not p.requires_grad
+        }
+        constant.update(self.model.named_buffers())
+
+        def example_loss(
+            trained: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor
+        ) -> torch.Tensor:
+            outputs = functional_call(
+                self.model, ({**trained, **constant},), (x.unsqueeze(0),), strict=True
+            )
+            found = self._loss(outputs, y.unsqueeze(0))
+            if found.numel() != 1:
+                raise ValueError("the loss of one example must be one number: a mean or a sum")
+            return found.reshape(())
+
+        each = vmap(grad(example_loss), in_dims=(None, 0, 0), randomness="different")
+        gradients = [g.detach().flatten(1).cpu() for g in each(held, inputs, targets).values()]
+        norms = torch.stack(
+            [torch.linalg.vector_norm(g, dim=1, dtype=torch.float64) for g in gradients]
+        )
+        norm = torch.linalg.vector_norm(norms, dim=0)
+        empty = ~torch.isfinite(norm)
+        empty[count:] = True
+        room = self._clip * (1.0 - (self._size + 64.0) * 2.0**-51)
+        factor = torch.clamp(room / norm, max=1.0)  # 1 for a gradient of zeros
+        factor = torch.where(empty, torch.zeros_like(factor), factor)
+        if bool(empty.any()):
+            for g in gradients:
+                g[empty] = 0.0
+        return np.concatenate([(factor @ g.double()).numpy() for g in gradients])
+
+    def _set_gradients(self, noisy: FloatArray) -> None:
+        start = 0
+        for parameter in self._trained.values():
+            part = torch.from_numpy(noisy[start : start + parameter.numel()])
+            parameter.grad = part.view(parameter.shape).to(parameter.device, parameter.dtype)
+            start += parameter.numel()
+
+    # -- states -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
+        """Write model, optimizer, noise and PyTorch's generator to one file, atomically.
+
+        It holds the noise key and raw sums of gradients: guard it as the data, or encrypt it. If it
+        is continued twice, two models have the same noise, which shows their difference:
+        `NoisyGradients.reserve` refuses that.
+
+        Raises
+        ------
+        StateError
+            With examples accumulated that no step has released.
+        """
+        if self._count:
+            raise StateError("examples are accumulated: call step() before save()")
+        self.noise._engine.check_process()
+        self._key = given_key("key", key, self._key)
+        held = {
+            "model": self.model.state_dict(),
+            "optimizer": None if self._optimizer is None else self._optimizer.state_dict(),
+            "generator": torch.get_rng_state(),
+            "noise": torch.frombuffer(bytearray(self.noise.to_bytes()), dtype=torch.uint8),
+        }
+        file = io.BytesIO()
+        torch.save(held, file)
+        write_atomically(path, file.getvalue(), self._key)
+
+    def load(self, path: str | os.PathLike[str], *, key: EncryptionKey | None = None) -> None:
+        """Continue a saved training, bit for bit on a CPU, in an object with the same arguments.
+
+        Raises
+        ------
+        StateError
+            If the file is of another training, this one has started, or others may read the file.
+        """
+        if key is None:
+            refuse_readable(Path(path), Path(path).stat())
+        data = read_state(path, key)
+        try:
+            held = torch.load(io.BytesIO(data), weights_only=True)
+            model, optimizer, generator, noise = (
+                held[name] for name in ("model", "optimizer", "generator", "noise")
+            )
+        except Exception as error:  # its text may quote the file
+            raise StateError(f"not a saved training ({type(error).__name__})") from None
+        if (optimizer is None) != (self._optimizer is None):
+            raise StateError("attach an optimizer before load() if there was one, and only then")
+        self.noise.restore(noise.numpy().tobytes())
+        self.model.load_state_dict(model)
+        if self._optimizer is not None:
+            self._optimizer.load_state_dict(optimizer)
+        torch.set_rng_state(generator)
+        self._key = key
+
+    def __repr__(self) -> str:
+        """Return how far the training is, and its guarantee."""
+        return (
+            f"<PrivateTraining of {self._size} parameters, step {self.round} of "
+            f"{self.noise.horizon}>\n  {self.guarantee!r}"
+        )
+
+
+def _refuse_mixing(model: torch.nn.Module) -> None:
+    """Raise for layers whose output for an example depends on other examples."""
+    for name, layer in model.named_modules():
+        running = getattr(layer, "track_running_stats", False)
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) or running:
+            size = getattr(layer, "num_features", None)
+            raise ValueError(
+                f"layer {name or 'model'!r} is a {type(layer).__name__}, which mixes the examples "
+                f"of a batch: replace it by torch.nn.GroupNorm(1, {size}) or LayerNorm"
+            )

@@ -1,0 +1,247 @@
+"""Noisy gradients as a function of arrays: laws, workloads, states, and rounds used once."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.accounting import continual_sum
+from dpoco.adapters._workload import choose_factorisation, view_noise
+from dpoco.adapters.gradients import NoisyGradients
+from dpoco.errors import CalibrationError, HorizonExceeded, StateError
+from dpoco.privacy.mechanisms.factorisations import Buffered
+from dpoco.privacy.neighbours import Neighbours
+from dpoco.random import Source
+
+BUDGET = dpoco.Budget(8.0, 1e-6)
+ONCE, OFTEN = Neighbours("zero_out"), Neighbours("zero_out", rounds=5, separation=8)
+
+
+def noisy(dimension=3, budget=BUDGET, **options):
+    options = {"clip": 1.0, "batch_size": 16, "steps": 8, **options}
+    return NoisyGradients(dimension, budget=budget, **options)
+
+
+def test_without_noise_sums_come_back():
+    own = noisy(budget=None)
+    total = np.array([1.5, -2.0, 1e-9])
+    assert own.release(total).tolist() == total.tolist()
+    assert own.release(total).tolist() == total.tolist()
+
+
+def test_noise_is_that_of_the_plan_in_every_step_and_in_sums_of_steps():
+    """20,000 coordinates, five deviations of a deviation; a scale 5 % away would fail."""
+    own = noisy(20_000, source=Source.seeded(1))
+    total = np.full(20_000, 0.01)
+    released = np.array([own.release(total) for _ in range(8)]) - 0.01
+    sums = np.cumsum(released, axis=0)
+    factor = own.mechanism.factorisation
+    rows = continual_sum.row_norm(factor, np.arange(1, 9), 8)
+    slack = 5.0 / math.sqrt(2 * 20_000)
+    for t in range(8):
+        assert np.std(sums[t]) == pytest.approx(own.mechanism.scale * rows[t], rel=slack)
+        assert np.std(sums[t]) != pytest.approx(1.05 * own.mechanism.scale * rows[t], rel=slack)
+    found = math.sqrt(np.mean(sums**2))
+    assert found == pytest.approx(own.noise_in_view, rel=slack)
+
+
+def test_sums_of_a_batch_pass_whole_and_what_is_not_finite_counts_as_zero():
+    """The bound is one gradient's: the sum of 16 is not cut to it."""
+    one, other = noisy(source=Source.seeded(1)), noisy(source=Source.seeded(1))
+    many = np.array([16.0, 0.0, 0.0])
+    np.testing.assert_allclose(one.release(many) - other.release(0 * many), many, atol=1e-2)
+    nothing = np.array([math.nan, 1.0, 1.0])
+    assert one.release(nothing).tolist() == other.release(0 * many).tolist()
+
+
+def test_arguments_that_no_proof_is_about():
+    with pytest.raises(ValueError, match="batch_size"):
+        noisy(batch_size=2**20 + 1)
+    with pytest.raises(ValueError, match="workload"):
+        noisy(workload=0.0)
+    with pytest.raises(CalibrationError, match="delta"):
+        noisy(budget=dpoco.Budget(1.0, 0.0))
+    own = noisy()
+    with pytest.raises(ValueError, match="gradient_sum"):
+        own.release(np.zeros(4))
+    for _ in range(8):
+        own.release(np.zeros(3))
+    with pytest.raises(HorizonExceeded):
+        own.release(np.zeros(3))
+    assert own.round == 8
+
+
+# -- workloads ------------------------------------------------------------------------------------
+
+
+def dense_view_noise(factor, steps, near, kept):
+    """The same by matrices: of the view's weights times the inverse of C."""
+    powers = np.power.outer(1.0 - np.array(factor.decay), np.arange(steps - 1))
+    first = np.concatenate([[1.0], np.array(factor.weights) @ powers])
+    lag = np.subtract.outer(np.arange(steps), np.arange(steps))
+    c = np.where(lag >= 0, first[np.maximum(lag, 0)], 0.0)
+    view = np.where(lag >= 0, kept ** np.maximum(lag, 0), 0.0)
+    rows = view @ np.linalg.inv(c)
+    return factor.column(steps, near) * math.sqrt(np.sum(rows**2) / steps)
+
+
+@pytest.mark.parametrize("life", [3.0, 40.0, math.inf])
+def test_noise_in_a_view_is_that_of_matrices(life):
+    factor = Buffered((0.02, 0.4), (0.1, 0.3))
+    kept = 1.0 if life == math.inf else 2.0 ** (-1.0 / life)
+    for near in (ONCE, OFTEN):
+        expected = dense_view_noise(factor, 40, near, kept)
+        assert view_noise(factor, 40, near, life) == pytest.approx(expected, rel=1e-9)
+
+
+def test_sums_of_all_steps_are_near_the_bound_of_any_factorisation():
+    factor = choose_factorisation(1000, ONCE, math.inf)
+    ratio = view_noise(factor, 1000, ONCE, math.inf) / continual_sum.lower_bound(1000)
+    assert 1.0 < ratio <= 1.04
+
+
+def test_a_workload_decides_over_noise_and_not_over_privacy():
+    """Forgetting needs less noise than sums do; a person who returns, less than the searched sum.
+
+    The search for the rates takes two seconds.
+    """
+    short, long = noisy(steps=200, workload=5.0), noisy(steps=200)
+    assert short.guarantee.mu == pytest.approx(long.guarantee.mu, rel=1e-6)
+    other = view_noise(continual_sum.factorisation("blt", 200), 200, ONCE, 5.0) / view_noise(
+        short.mechanism.factorisation, 200, ONCE, 5.0
+    )
+    assert other > 1.1
+    near = Neighbours("zero_out", rounds=10, separation=30)
+    usual = continual_sum.factorisation(continual_sum.choose_buffers(300, near), 300)
+    chosen = choose_factorisation(300, near, math.inf)
+    better = view_noise(usual, 300, near, math.inf) / view_noise(chosen, 300, near, math.inf)
+    assert better >= 1.02
+
+
+# -- states, and rounds that are used once --------------------------------------------------------
+
+
+def test_a_state_continues_bit_for_bit(tmp_path):
+    own, path = noisy(), tmp_path / "noise"
+    own.release(np.ones(3))
+    own.save(path)
+    again = noisy()
+    again.load(path)
+    for _ in range(7):
+        assert own.release(np.ones(3)).tolist() == again.release(np.ones(3)).tolist()
+    with pytest.raises(StateError, match="not started"):
+        again.load(path)
+    with pytest.raises(StateError, match="other numbers"):
+        noisy(clip=2.0).load(path)
+
+
+CRASH = """
+import os, signal, sys, numpy as np, dpoco
+from dpoco.adapters.gradients import NoisyGradients
+own = NoisyGradients(3, clip=1.0, batch_size=16, steps=40, budget=dpoco.Budget(8.0, 1e-6))
+own.reserve("rounds", ahead=4)
+for t in range(11):
+    if t == 2:
+        own.save("noise")
+    print(*own.release(np.zeros(3)).tolist(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
+def test_noise_that_was_released_is_never_drawn_again_after_a_kill(tmp_path):
+    """It starts a process that kills itself, which imports the library: two seconds."""
+    killed = subprocess.run(
+        [sys.executable, "-c", CRASH], cwd=tmp_path, stdout=subprocess.PIPE, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    seen = [tuple(map(float, line.split())) for line in killed.stdout.splitlines()]
+    assert len(seen) == 11
+    own = noisy(steps=40)
+    own.load(tmp_path / "noise")
+    assert own.round == 2
+    again = noisy(steps=40)
+    again.load(tmp_path / "noise")
+    assert tuple(again.release(np.zeros(3))) == seen[2]  # what must not happen to data
+    own.reserve(tmp_path / "rounds")
+    assert own.round == 12  # 11 were released, 12 reserved
+    rest = [tuple(own.release(np.zeros(3))) for _ in range(28)]
+    assert not {*rest} & {*seen}
+    own.close()
+    third = noisy(steps=40)
+    third.load(tmp_path / "noise")
+    third.reserve(tmp_path / "rounds")
+    assert third.round == 40
+
+
+def test_files_of_reservations_have_one_training_and_one_process(tmp_path):
+    own, file = noisy(), tmp_path / "rounds"
+    own.reserve(file, ahead=1)
+    own.release(np.zeros(3))
+    own.save(tmp_path / "noise")
+    with pytest.raises(StateError, match="has a file"):
+        own.reserve(tmp_path / "other")
+    with pytest.raises(StateError, match="another training"):
+        noisy().reserve(file)
+    second = noisy()
+    second.load(tmp_path / "noise")
+    if os.name == "posix":
+        with pytest.raises(StateError, match="another process"):
+            second.reserve(file)
+    own.close()
+    with pytest.raises(StateError, match="missing"):
+        second.reserve(tmp_path / "other")
+    foreign = noisy()
+    foreign.release(np.zeros(3))
+    with pytest.raises(StateError, match="no rounds of this training"):
+        foreign.reserve(file)
+    second.reserve(file)
+    assert second.round == 1
+
+
+def test_a_torn_write_leaves_the_count_before_and_other_damage_is_refused(tmp_path):
+    own, file = noisy(), tmp_path / "rounds"
+    own.reserve(file, ahead=1)
+    for _ in range(3):
+        own.release(np.zeros(3))
+    own.save(tmp_path / "noise")
+    own.release(np.zeros(3))  # the fourth: in the first slot
+    own.close()
+    data = bytearray(file.read_bytes())
+    data[9] ^= 1
+    file.write_bytes(bytes(data))
+    again = noisy()
+    again.load(tmp_path / "noise")
+    again.reserve(file)
+    assert again.round == 3
+    again.close()
+    file.write_bytes(bytes(48))
+    third = noisy()
+    third.load(tmp_path / "noise")
+    with pytest.raises(StateError, match="no rounds"):
+        third.reserve(file)
+
+
+def test_skipped_rounds_shift_the_lattice_by_a_fresh_amount():
+    """What a crash has lost of the data shifts it, and must not be seen in what sums round to."""
+    first = noisy(1000, source=Source.seeded(1))
+    first.release(np.zeros(1000))
+    state, skipped = first.to_bytes(), []
+    for _ in range(2):
+        own = noisy(1000, source=Source.seeded(1))
+        own.restore(state)
+        own._skip(2)
+        assert own.round == 3
+        skipped.append(own)
+    one, other = ([own.release(np.zeros(1000)) for _ in range(5)] for own in skipped)
+    coarse = 2.0 ** (math.frexp(first.mechanism.scale)[1] - 13)
+    apart = np.abs(np.subtract(one, other)) / coarse
+    assert apart.max() == 1.0  # noise is the same, and rounds to neighbours
+    assert 0.2 < np.mean(apart) < 0.5  # 1/3: both shifts are uniform

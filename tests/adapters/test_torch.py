@@ -1,0 +1,335 @@
+"""Private training of PyTorch models: gradients, sensitivity, states, refusals."""
+
+from __future__ import annotations
+
+import math
+import stat
+
+import numpy as np
+import pytest
+
+import dpoco
+from dpoco.adapters._replay import used_mu
+from dpoco.errors import HorizonExceeded, StateError
+from dpoco.random import Source
+
+torch = pytest.importorskip("torch")
+PrivateLoader = dpoco.adapters.torch.PrivateLoader
+PrivateTraining = dpoco.adapters.torch.PrivateTraining
+
+BUDGET = dpoco.Budget(8.0, 1e-5)
+nn, cross_entropy = torch.nn, torch.nn.functional.cross_entropy
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+def training(model=None, budget=BUDGET, **options):
+    model = network() if model is None else model
+    options = {"clip": 0.5, "steps": 5, "batch_size": 8, **options}
+    return PrivateTraining(model, cross_entropy, budget=budget, **options)
+
+
+def examples(count=8, seed=0, size=4):
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(count, size, generator=generator)
+    return inputs, torch.randint(0, 3, (count,), generator=generator)
+
+
+def gradient(model):
+    return np.concatenate([p.grad.flatten().numpy() for p in model.parameters()])
+
+
+def by_hand(model, batch, clip):
+    """The sum of clipped gradients, one backward pass an example."""
+    total = 0.0
+    for x, y in zip(*batch, strict=True):
+        model.zero_grad()
+        cross_entropy(model(x[None]), y[None]).backward()
+        own = gradient(model).astype(np.float64)
+        total = total + own * min(1.0, clip / np.linalg.norm(own))
+    return total
+
+
+@pytest.mark.parametrize("memory", [1, 2000, 2**28])
+def test_without_noise_a_step_is_the_mean_of_clipped_gradients(memory):
+    model, batch = network(), examples()
+    expected = by_hand(model, batch, 0.5) / 8
+    training(model, None, memory=memory).step(batch)
+    np.testing.assert_allclose(gradient(model), expected, rtol=2e-5, atol=1e-7)
+
+
+def test_parts_of_a_batch_add_up():
+    one, two, (x, y) = network(), network(), examples()
+    training(one, None).step((x, y))
+    parts = training(two, None)
+    parts.accumulate((x[:3], y[:3]))
+    parts.accumulate((x[3:], y[3:]))
+    parts.step()
+    np.testing.assert_allclose(gradient(one), gradient(two), rtol=1e-5, atol=1e-8)
+    parts.step()  # nothing is left of the step before
+    assert not gradient(two).any()
+
+
+def test_no_example_is_longer_than_the_bound_not_even_by_rounding():
+    model = network()
+    for scale in (1e-3, 1.0, 1e4, 1e30):
+        x, y = examples(64, seed=3)
+        own = training(model, None, batch_size=1)
+        for row, label in zip(x * scale, y, strict=True):
+            total = own._clipped_sum(row[None], label[None], 1)
+            exact = math.sqrt(math.fsum(v * v for v in total.tolist()))
+            assert exact <= 0.5
+            assert exact >= 0.5 * (1 - 1e-12) or scale < 1.0
+
+
+def test_examples_that_are_not_finite_count_as_empty():
+    model, (x, y) = network(), examples()
+    x[2, 1] = math.nan
+    x[5, 0] = math.inf
+    kept = [i for i in range(8) if i not in (2, 5)]
+    expected = by_hand(model, (x[kept], y[kept]), 0.5) / 8
+    training(model, None).step((x, y))
+    np.testing.assert_allclose(gradient(model), expected, rtol=2e-5, atol=1e-7)
+
+
+def test_frozen_parameters_and_embeddings():
+    torch.manual_seed(0)
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(11, 4), nn.Linear(4, 3)
+
+        def forward(self, words):
+            return self.head(self.embedding(words).mean(dim=1))
+
+    model = Words()
+    model.head.bias.requires_grad_(False)
+    words = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(1))
+    training(model, None, clip=100.0).step((words, examples()[1]))
+    noisy = model.embedding.weight.grad.clone()
+    assert model.head.bias.grad is None
+    model.zero_grad()
+    cross_entropy(model(words), examples()[1]).backward()
+    torch.testing.assert_close(noisy, model.embedding.weight.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_noise_of_steps_has_the_scale_of_the_plan():
+    """The first increment is one draw: 20,000 of them, five deviations of their deviation."""
+    model = nn.Linear(20_000, 1, bias=False)
+    own = PrivateTraining(model, nn.functional.mse_loss, budget=BUDGET, clip=0.5, steps=5,
+                          batch_size=8, source=Source.seeded(1))  # fmt: skip
+    own.step((torch.zeros(8, 20_000), torch.zeros(8, 1)))
+    scale = own.noise.mechanism.scale
+    found = float(np.std(gradient(model).astype(np.float64) * 8))
+    slack = 5.0 / math.sqrt(2 * 20_000)
+    assert found == pytest.approx(scale, rel=slack)
+    assert found != pytest.approx(0.9 * scale, rel=slack)
+
+
+def test_several_epochs_cost_more_and_the_guarantee_names_the_rule():
+    once, often = training(), training(epochs=4)
+    assert often.noise.mechanism.scale > 1.5 * once.noise.mechanism.scale
+    assert once.guarantee.unit == "one record"
+    assert often.guarantee.person == (4, 5)
+    text = " ".join(often.guarantee.conditions)
+    assert "clips every example's gradient, in Python" in text
+    assert "compiled engine" in text
+    assert "only if" in repr(often.guarantee)
+    assert dpoco.Guarantee.from_dict(often.guarantee.to_dict()) == often.guarantee
+
+
+def test_people_with_other_rules():
+    rule = dpoco.Participation(3, 2, enforced=False)
+    assert training(participation=rule).guarantee.person == (3, 2)
+    with pytest.raises(ValueError, match="enforced=False"):
+        training(participation=dpoco.Participation(3, 2))
+
+
+# -- sensitivity ----------------------------------------------------------------------------------
+
+
+def neighbours(epochs):
+    """Batches of all steps, and the same with one example emptied in each epoch."""
+    batches = [examples(seed=s) for s in range(5)] * epochs
+    batches[2][0][0] *= 1e3  # the gradient of one example is longer than all others together
+    fewer = [(x[1:], y[1:]) if t % 5 == 2 else (x, y) for t, (x, y) in enumerate(batches)]
+    return batches, fewer
+
+
+def seeded(**options):
+    own = training(network(), source=Source.seeded(1), epochs=3, **options)
+    own.attach(torch.optim.SGD(own.model.parameters(), lr=0.5, momentum=0.9))
+    return own
+
+
+def test_replayed_releases_show_no_more_than_is_promised():
+    spent = used_mu(seeded, *neighbours(3))
+    mu = seeded().guarantee.mu
+    assert spent <= mu
+    assert spent >= 0.5 * mu  # the example is long and comes in every epoch
+
+
+class ClipsTheBatch(PrivateTraining):
+    """A planted bug: the gradient of the batch is clipped, to what its examples may have."""
+
+    def _clipped_sum(self, inputs, targets, size):
+        clip, self._clip = self._clip, 1e9
+        total = super()._clipped_sum(inputs, targets, size)
+        self._clip = clip
+        bound = clip * self._batch_size
+        return total * min(1.0, bound / np.linalg.norm(total))
+
+
+def test_clipping_the_batch_instead_of_the_example_is_refuted():
+    def make():
+        own = ClipsTheBatch(network(), cross_entropy, budget=BUDGET, clip=0.5, steps=5,
+                            batch_size=8, epochs=3, source=Source.seeded(1))  # fmt: skip
+        own.attach(torch.optim.SGD(own.model.parameters(), lr=0.5, momentum=0.9))
+        return own
+
+    assert used_mu(make, *neighbours(3)) > make().guarantee.mu
+
+
+# -- states ---------------------------------------------------------------------------------------
+
+
+def parameters(own):
+    return torch.cat([p.detach().flatten() for p in own.model.parameters()])
+
+
+def play(own, first, last):
+    for step in range(first, last):
+        own.step(examples(seed=step % 5))
+
+
+def fresh():
+    model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3))
+    own = training(model, epochs=2)
+    own.attach(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    return own
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_checkpoint_continues_bit_for_bit(tmp_path, encrypted):
+    pytest.importorskip("cryptography")
+    key = dpoco.EncryptionKey(bytes(range(150, 182))) if encrypted else None
+    own, path = fresh(), tmp_path / "training"
+    play(own, 0, 4)
+    own.save(path, key=key)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    play(own, 4, 10)
+    again = fresh()
+    again.load(path, key=key)
+    assert again.round == 4
+    play(again, 4, 10)
+    assert torch.equal(parameters(own), parameters(again))
+    if encrypted:
+        with pytest.raises(StateError):
+            fresh().load(path)
+
+
+def test_states_of_other_trainings_are_refused(tmp_path):
+    own, path = fresh(), tmp_path / "training"
+    play(own, 0, 2)
+    own.save(path)
+    with pytest.raises(StateError, match="not started"):
+        own.load(path)
+    other = training(nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3)))
+    other.attach(torch.optim.SGD(other.model.parameters(), lr=0.1))
+    with pytest.raises(StateError, match="other numbers"):
+        other.load(path)
+    with pytest.raises(StateError, match="attach an optimizer"):
+        training().load(path)
+    path.write_bytes(b"no state")
+    with pytest.raises(StateError, match="not a saved training"):
+        fresh().load(path)
+    path.chmod(0o644)
+    with pytest.raises(StateError, match="chmod 600"):
+        fresh().load(path)
+    own.accumulate(examples(2))
+    with pytest.raises(StateError, match="accumulated"):
+        own.save(path)
+
+
+# -- loaders --------------------------------------------------------------------------------------
+
+
+def test_a_loader_brings_every_example_once_an_epoch_and_always_in_the_same_step():
+    data = torch.utils.data.TensorDataset(torch.arange(23.0)[:, None], torch.arange(23))
+    loader = PrivateLoader(data, 5, epochs=3)
+    assert (loader.steps, len(loader)) == (5, 15)
+    seen = [targets.tolist() for _, targets in loader]
+    assert sorted(i for batch in seen[:5] for i in batch) == list(range(23))
+    assert seen[:5] == seen[5:10] == seen[10:]
+    assert seen[0] != [0, 1, 2, 3, 4]
+    assert PrivateLoader(data, 5, seed=None).batch(0)[1].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_run_plays_what_is_left_and_wants_the_declared_batches():
+    data = torch.utils.data.TensorDataset(*examples(40))
+    own = training(epochs=2)
+    own.step(examples(8))
+    own.run(PrivateLoader(data, 8, 2))
+    assert own.round == 10
+    with pytest.raises(ValueError, match="declared"):
+        training(epochs=2).run(PrivateLoader(data, 4, 2))
+    with pytest.raises(TypeError, match="no length"):
+        PrivateLoader(iter([]), 8)
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [nn.BatchNorm1d(6), nn.SyncBatchNorm(6), nn.InstanceNorm1d(6, track_running_stats=True)],
+)
+def test_layers_that_mix_examples_are_named_with_a_replacement(layer):
+    with pytest.raises(ValueError, match=r"layer '1' is a \w+Norm.*GroupNorm\(1, 6\)"):
+        training(nn.Sequential(nn.Linear(4, 6), layer))
+
+
+def test_refusals_come_before_anything_is_drawn():
+    x, y = examples(9)
+    own = training()
+    with pytest.raises(ValueError, match="at most batch_size = 8"):
+        own.step((x, y))
+    with pytest.raises(ValueError, match="9 inputs and 3 targets"):
+        own.step((x, y[:3]))
+    several = PrivateTraining(network(), lambda out, y: out.sum(dim=0), budget=BUDGET, clip=1.0,
+                              steps=5, batch_size=8)  # fmt: skip
+    with pytest.raises(ValueError, match="one number"):
+        several.step(examples())
+    with torch.autocast("cpu"), pytest.raises(RuntimeError, match="mixed precision"):
+        own.step(examples())
+    assert own.round == several.round == 0
+    play(own, 0, 5)
+    before = parameters(own)
+    with pytest.raises(HorizonExceeded):
+        own.step(examples())
+    assert torch.equal(before, parameters(own))
+    own = training()
+    own.model[0].weight.data = torch.zeros(6, 5)
+    with pytest.raises(ValueError, match=r"'0.weight' has changed its shape"):
+        own.step(examples())
+
+
+def test_models_and_optimizers_that_do_not_fit():
+    with pytest.raises(ValueError, match="no parameter"):
+        training(network().requires_grad_(False))
+    with pytest.raises(TypeError, match=r"'0.weight' is of type torch.bfloat16"):
+        training(network().to(torch.bfloat16))
+    with pytest.raises(ValueError, match="has not"):
+        training().attach(torch.optim.SGD(network().parameters(), lr=0.1))
