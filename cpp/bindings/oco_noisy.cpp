@@ -81,7 +81,8 @@ std::unique_ptr<NoisyFtrl> make_noisy_ftrl(std::shared_ptr<const domains::Domain
     loss.label_high = leaf.label;
     from.read("domain_radius", own.domain_radius);
     if (from.has("forgetting")) {
-      own.forgetting = read_forgetting(from.open("forgetting", "damped sums"));
+      own.forgetting = std::make_shared<const oco::ForgettingSettings>(
+          read_forgetting(from.open("forgetting", "damped sums")));
     } else {
       from.read("ridges", own.ridges);
       from.read("shrinkage", own.shrinkage);

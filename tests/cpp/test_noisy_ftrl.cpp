@@ -161,11 +161,11 @@ TEST_CASE("degenerate quadratics") {
   for (int kind = 0; kind < 4; ++kind) {
     const auto domain = domain_of(kind);
     QuadraticLeader leader(domain, 1.0);
-    std::vector<double> center(n), x(n);
+    std::vector<double> center(n);
     domain->center(center.data());
     for (const double scale : {0.0, -1.0, 1e-300, 1e90}) {
       std::vector<double> packed(packed_size(n) + n, scale);
-      x = center;
+      std::vector<double> x(center);
       leader.minimize(packed.data(), 1.0, 1.0, x.data());
       CHECK(domain->contains(x.data(), 1e-9));
       if (scale == 0.0) {

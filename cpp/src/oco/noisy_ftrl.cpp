@@ -58,8 +58,9 @@ NoisyFtrl::NoisyFtrl(std::shared_ptr<const domains::Domain> domain, losses::GlmL
     }
     const auto positive = [](double ridge) { return ridge > 0.0; };
     if (settings_.forgetting) {
-      settings_.forgetting->vector_scale = settings_.vector_scale;
-      forgetting_.emplace(domain_, settings_.domain_radius, *settings_.forgetting);
+      ForgettingSettings own = *settings_.forgetting;
+      own.vector_scale = settings_.vector_scale;
+      forgetting_.emplace(domain_, settings_.domain_radius, std::move(own));
       before_.assign(released_.size(), 0.0);
       increment_ = before_;
     } else if (settings_.ridges.size() < sum_.horizon() ||

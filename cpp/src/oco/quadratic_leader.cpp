@@ -81,6 +81,11 @@ QuadraticLeader::QuadraticLeader(std::shared_ptr<const domains::Domain> domain, 
   domain_->center(center_.data());
 }
 
+void QuadraticLeader::minimize(const double* packed, double vector_scale, double ridge, double* x) {
+  decompose(packed, vector_scale);
+  solve(ridge, x);
+}
+
 void QuadraticLeader::decompose(const double* packed, double vector_scale) {
   const double* vector = unpack(packed, matrix_);
   for (Index i = 0; i < center_.size(); ++i) vector_[i] = vector[i] / vector_scale;

@@ -33,7 +33,7 @@ struct NoisyFtrlSettings {
   std::vector<double> ridges = {};  // added to the matrix behind every push
   double shrinkage = 0.0;           // variance of a coordinate of the released sum of y x / ridge^2
   // Damped sums of the increments in place of all that is above, but for the scale and the radius.
-  std::optional<ForgettingSettings> forgetting = std::nullopt;
+  std::shared_ptr<const ForgettingSettings> forgetting = nullptr;
 };
 
 // Follow the regularised leader on privately summed gradients: with batches of one round, the

@@ -43,10 +43,7 @@ class QuadraticLeader {
   // domain to start from, replaced by the minimiser. One eigendecomposition, O(d^3); then the
   // secular equation for a Euclidean ball, accelerated projected gradient steps otherwise, until
   // within 1e-13 radius or as near as rounding allows: 2e-15 radius times the condition number.
-  void minimize(const double* packed, double vector_scale, double ridge, double* x) {
-    decompose(packed, vector_scale);
-    solve(ridge, x);
-  }
+  void minimize(const double* packed, double vector_scale, double ridge, double* x);
   // The two halves of `minimize`: several ridges share one eigendecomposition.
   void decompose(const double* packed, double vector_scale);
   void solve(double ridge, double* x);
