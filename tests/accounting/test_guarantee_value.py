@@ -111,7 +111,7 @@ def test_no_privacy_says_so():
     assert repr(none).startswith("<Guarantee: NOT PROTECTED: ")
     assert Guarantee.from_json(none.to_json()) == none
     silent = sum_release.calibrate(3, horizon=10, budget=None)
-    assert silent.noise_scale == 0.0
+    assert silent.mechanism.scale == 0.0
     assert not sum_release.guarantee(silent).private
 
 

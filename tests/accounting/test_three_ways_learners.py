@@ -106,7 +106,7 @@ def test_a_tree_against_its_nodes(count, relation):
         2, horizon=count, budget=Budget(1.0, DELTA), bound=0.5, relation=relation,
         method="tree", noise="gaussian", numerics="float",
     )  # fmt: skip
-    guarantee = sum_release.guarantee(parameters, budget=Budget(1.0, DELTA))
+    guarantee = sum_release.guarantee(parameters, relation=relation, budget=Budget(1.0, DELTA))
     depth = count.bit_length()
     nodes = [
         (k << level, (k + 1) << level) for level in range(depth) for k in range(count >> level)
@@ -131,7 +131,7 @@ def test_a_factorised_sum_against_its_matrix(method, count, relation):
         1, horizon=count, budget=Budget(1.0, DELTA), bound=0.5, relation=relation,
         method=method, noise="gaussian", numerics="float",
     )  # fmt: skip
-    guarantee = sum_release.guarantee(parameters, budget=Budget(1.0, DELTA))
+    guarantee = sum_release.guarantee(parameters, relation=relation, budget=Budget(1.0, DELTA))
     apart = {"replace": 1.0, "zero_out": 0.5}[relation]
     column = continual_sum.column_norm(method, count)
     if method == "toeplitz":  # coefficients of (1 - x)^(-1/2), by recursion

@@ -14,14 +14,10 @@ PAGE = (ROOT / "docs" / "audit.md").read_text()
 
 
 def test_commands_are_spelled_as_they_are():
-    from dpoco.cli._app import app
+    pytest.importorskip("typer")
+    from dpoco.cli._app import load_command
 
-    typer = pytest.importorskip("typer")
-    options = {
-        text
-        for parameter in typer.main.get_command(app).get_command(None, "audit").params
-        for text in parameter.opts
-    }
+    options = {text for parameter in load_command("audit").params for text in parameter.opts}
     lines = re.findall(r"^dpoco audit (.*?)(?: +#.*)?$", PAGE, re.MULTILINE)
     assert len(lines) == 6
     for line in lines:

@@ -23,7 +23,7 @@ from dpoco._validation import choice, positive_float
 from dpoco.privacy.mechanisms.factorisations import Buffered, decoder_rate
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 
-__all__ = ["Forgetting", "ForgettingView", "batch_lengths", "check_options", "damp",
+__all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "batch_lengths", "check_options", "damp",
            "growth_of_batches", "kept_share", "memory_rounds", "plan_batch",
            "plan_candidates"]  # fmt: skip
 
@@ -88,6 +88,10 @@ class Forgetting:
     rates: tuple[float, ...]
     weights: tuple[float, ...]
     memory: tuple[float, ...]
+
+
+# C = I, as a sum with a buffer that does nothing: independent noise in every increment.
+INDEPENDENT = Buffered((0.5,), (1e-12,))
 
 
 def damp(factor: Buffered, kept: float) -> Buffered:

@@ -56,13 +56,13 @@ class _Recorded:
         self.released = list[FloatArray]()
         release = training.noise.release
 
-        def recorded(total: FloatArray) -> FloatArray:
+        def record(total: FloatArray) -> FloatArray:
             self.sums.append(total.copy())
             noisy = release(total) if given is None else given[len(self.sums) - 1]
             self.released.append(noisy.copy())
             return noisy.copy()
 
-        training.noise.release = recorded
+        training.noise.release = record
 
 
 def _rows(total: GaussianSum, gaps: FloatArray) -> FloatArray:

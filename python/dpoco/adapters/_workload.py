@@ -14,13 +14,12 @@ from scipy.signal import lfilter
 
 from dpoco._validation import FloatArray
 from dpoco.accounting import continual_sum
+from dpoco.accounting.forgetting import INDEPENDENT, damp
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["choose_factorisation", "view_noise"]
 
-# C = I, as a sum with a buffer that does nothing.
-_INDEPENDENT = Buffered((0.5,), (1e-12,))
 _LONGEST = 2**20  # steps whose variances are computed one by one
 
 
@@ -65,7 +64,7 @@ def _view(factor: Buffered, steps: int, half_life: float) -> FloatArray:
 
 
 def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buffered]:
-    yield _INDEPENDENT
+    yield INDEPENDENT
     best = continual_sum.choose_buffers(steps, near)
     for method in {best, continual_sum.planned("blt", steps, near)}:
         found = continual_sum.factorisation(method, steps)
@@ -76,12 +75,4 @@ def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buff
             if half_life == math.inf:
                 lives = [near.separation * 2.0**i for i in range(-2, 6)] if near.rounds > 1 else []
             for life in lives:
-                yield _damped(found, 2.0 ** (-1.0 / life))
-
-
-def _damped(factor: Buffered, kept: float) -> Buffered:
-    """Return the factorisation whose i-th coefficient is kept^i times this one's."""
-    return Buffered(
-        tuple(1.0 - kept * (1.0 - s) for s in factor.decay),
-        tuple(kept * w for w in factor.weights),
-    )
+                yield damp(found, 2.0 ** (-1.0 / life))

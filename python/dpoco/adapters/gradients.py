@@ -137,7 +137,7 @@ class NoisyGradients:
         summand = ClippedVectors(dimension, positive_float("clip", clip), batch_size)
         self._half_life = life
         self._people = near
-        self.mechanism = _planned(summand, n, near, budget, life)
+        self.mechanism = _plan_sum(summand, n, near, budget, life)
         origin = Source() if source is None else checked_source(source)
         self.guarantee = _guarantee(self.mechanism, relation, participation, budget, origin)
         if budget is not None:
@@ -223,8 +223,8 @@ class NoisyGradients:
 
         Notes
         -----
-        Of a restored object all reserved steps are skipped here: nobody ever sees their noise
-        again. Proof: ``docs/privacy/deep_learning.md``, Theorem 3.
+        Of a restored object all reserved steps are skipped here: their noise is never released
+        again. Proof: ``docs/privacy/deep_learning.md``, Theorem 2.
 
         Raises
         ------
@@ -319,7 +319,7 @@ def _buffers(total: GaussianSum) -> Buffered:
     return total.factorisation
 
 
-def _planned(
+def _plan_sum(
     summand: ClippedVectors, steps: int, near: Neighbours, budget: Budget | None, half_life: float
 ) -> GaussianSum:
     """Return the sum with the least noise that meets the budget, in integers."""
@@ -351,7 +351,7 @@ def _guarantee(
         seeded=source.is_seeded,
         conditions=(
             "The compiled engine rounds sums of gradients to integers, bounds them and adds the "
-            "noise; whoever computes the gradients clips them.",
+            "noise; the caller that computes the gradients clips them.",
         ),
     )
     return found if participation is None else participation.of(found)

@@ -97,19 +97,19 @@ class PrivateLoader:
         start = step % self.steps * self.batch_size
         chosen = self._order[start : start + self.batch_size].tolist()
         inputs, targets = zip(*(self.dataset[i] for i in chosen), strict=True)
-        return _stacked(inputs), _stacked(targets)
+        return _stack(inputs), _stack(targets)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches of all epochs."""
         return (self.batch(step) for step in range(len(self)))
 
 
-def _padded(values: torch.Tensor, size: int) -> torch.Tensor:
+def _pad(values: torch.Tensor, size: int) -> torch.Tensor:
     """Return `size` rows: those given, and the first one again and again."""
     return torch.cat([values, values[:1].expand(size - len(values), *values.shape[1:])])
 
 
-def _stacked(values: Any) -> torch.Tensor:
+def _stack(values: Any) -> torch.Tensor:
     return torch.stack([torch.as_tensor(value) for value in values])
 
 
@@ -322,7 +322,7 @@ class PrivateTraining:
         doubles round is paid for by a shorter norm (Lemma 1 of the proof).
         """
         count = len(inputs)
-        inputs, targets = _padded(inputs, size), _padded(targets, size)
+        inputs, targets = _pad(inputs, size), _pad(targets, size)
         held = dict(self._trained)
         constant: dict[str, torch.Tensor] = {
             n: p for n, p in self.model.named_parameters() if not p.requires_grad
@@ -411,10 +411,10 @@ class PrivateTraining:
             raise StateError(f"not a saved training ({type(error).__name__})") from None
         if (optimizer is None) != (self._optimizer is None):
             raise StateError("attach an optimizer before load() if there was one, and only then")
-        self.noise.restore(noise.numpy().tobytes())
         self.model.load_state_dict(model)
         if self._optimizer is not None:
             self._optimizer.load_state_dict(optimizer)
+        self.noise.restore(noise.numpy().tobytes())  # last: all else has been read
         torch.set_rng_state(generator)
         self._key = key
 

@@ -11,7 +11,7 @@ from dpoco.audit._contract import EVERY, Check, InapplicableError, _listed, _sub
 from dpoco.audit._family import quiet
 from dpoco.learners import learner_named
 
-__all__ = ["CHECKS", "check_learner", "contract_checks"]
+__all__ = ["check_learner", "contract_checks"]
 
 # All checks by name: what ``@check`` made of functions.
 CHECKS: dict[str, Check] = {

@@ -41,7 +41,7 @@ __all__ = ["Monitor"]
 _BUFFERED = 4096  # records of `add` that are added up at once
 _CLIPPED = "The program clips every record to its declared ranges and categories."
 _ARRIVAL = (
-    "A record counts in the interval in which it arrives, and nobody's record is delayed or "
+    "A record counts in the interval in which it arrives, and no record is delayed or "
     "refused because of another's."
 )
 _ENDS = {
@@ -72,7 +72,7 @@ class Monitor(Stateful):
         Guarantee of all releases together; None adds no noise and gives no guarantee.
     participation : Participation, optional
         In how many intervals one person may come, and how far apart. The budget then covers all
-        her records. None: each record is protected by itself.
+        records of a person. None: each record is protected by itself.
     records_per_interval : int, default 1
         Largest number of records of one person in an interval; further ones count as empty.
     views : sequence of View

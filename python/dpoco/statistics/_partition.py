@@ -125,7 +125,7 @@ class Partition:
         self.add(self._interval, columns, group, self.digests(records, person, count), count)
 
     def digests(self, records: Any, person: Any, count: int) -> Digests:
-        """Return who the people of records are, or raise; nobody is counted yet."""
+        """Return who the people of records are, or raise; none is counted yet."""
         self.check_person(person is not None)
         if self.limiter is None:
             return Digests()

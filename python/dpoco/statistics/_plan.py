@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dpoco.accounting import Budget, continual_sum
-from dpoco.accounting.forgetting import damp
+from dpoco.accounting.forgetting import INDEPENDENT, damp
 from dpoco.accounting.lattice import noisy_on_lattice
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
@@ -27,8 +27,6 @@ __all__ = ["ENDLESS", "MonitorPlan", "Row", "choose", "plan_sum"]
 
 # Intervals that a stream without end is planned for: more than a century of hours.
 ENDLESS = 2**20
-# C = I, as a sum with a buffer that does nothing.
-INDEPENDENT = Buffered((0.5,), (1e-12,))
 # Records of an interval that the integers have room for, the largest that costs next to no noise.
 ROOMS = (10**9, 10**8, 10**7, 10**6, 10**5, 10**4, 10**3)
 _LARGEST_COST = 0.01
