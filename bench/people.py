@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 import dpoco
-from dpoco._participation import Limiter, Participation
+from dpoco.learning.participation import Limiter, Participation
 
 
 def seconds(learner, *records, **more) -> float:

@@ -23,9 +23,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import dpoco
-from dpoco import _choice
 from dpoco.environments import LinearWorld, SwitchingStochastic, play_bandit
 from dpoco.evaluation import best_fixed_decision, best_switching_sequence
+from dpoco.learning import choice as _choice
 
 TABLE = Path(dpoco.__file__).with_name("predicted_regret.json")
 BUDGETS = (0.1, 1.0, 8.0, None)

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 import dpoco
-from dpoco import _state
+from dpoco.learning import state as _state
 
 
 class Forged:

@@ -32,25 +32,25 @@ from dpoco.errors import (
 
 if TYPE_CHECKING:
     from dpoco import accounting
-    from dpoco._state import encrypt_file, load
     from dpoco.accounting import Budget, Guarantee
+    from dpoco.learning.state import encrypt_file, load
 
 __version__: str = _core.__version__
 
 _HOMES = {
     "Budget": "accounting",
-    "Choice": "_choice",
+    "Choice": "learning.choice",
     "EncryptionKey": "_encryption",
     "Guarantee": "accounting",
-    "Model": "_model",
-    "Participation": "_participation",
+    "Model": "learning.model",
+    "Participation": "learning.participation",
     "Plan": "accounting.plan",
     "RecordShares": "trace",
-    "Ticket": "_tickets",
+    "Ticket": "learning.tickets",
     "Trace": "trace",
-    "choose": "_choice",
-    "encrypt_file": "_state",
-    "load": "_state",
+    "choose": "learning.choice",
+    "encrypt_file": "learning.state",
+    "load": "learning.state",
 }
 
 __all__ = [

@@ -24,14 +24,7 @@ from dpoco import random as random
 from dpoco import samplers as samplers
 from dpoco import scale as scale
 from dpoco import statistics as statistics
-from dpoco._choice import Choice as Choice
-from dpoco._choice import choose as choose
 from dpoco._encryption import EncryptionKey as EncryptionKey
-from dpoco._model import Model as Model
-from dpoco._participation import Participation as Participation
-from dpoco._state import encrypt_file as encrypt_file
-from dpoco._state import load as load
-from dpoco._tickets import Ticket as Ticket
 from dpoco.accounting import Budget as Budget
 from dpoco.accounting import Guarantee as Guarantee
 from dpoco.accounting.plan import Plan as Plan
@@ -47,6 +40,13 @@ from dpoco.errors import ReplayMismatch as ReplayMismatch
 from dpoco.errors import RoundOrderError as RoundOrderError
 from dpoco.errors import StateError as StateError
 from dpoco.errors import UnspentBudgetWarning as UnspentBudgetWarning
+from dpoco.learning.choice import Choice as Choice
+from dpoco.learning.choice import choose as choose
+from dpoco.learning.model import Model as Model
+from dpoco.learning.participation import Participation as Participation
+from dpoco.learning.state import encrypt_file as encrypt_file
+from dpoco.learning.state import load as load
+from dpoco.learning.tickets import Ticket as Ticket
 from dpoco.trace import RecordShares as RecordShares
 from dpoco.trace import Trace as Trace
 

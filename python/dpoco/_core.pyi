@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar, over
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._tickets import Ticket
+from dpoco.learning.tickets import Ticket
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 FloatArray = NDArray[np.float64]

@@ -7,10 +7,10 @@ import pytest
 from tests.forged import Forged
 
 import dpoco
-from dpoco import _state
 from dpoco.accounting import high_dimensional_bandit as accountant
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import Box, LpBall
+from dpoco.learning import state as _state
 from dpoco.random import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")

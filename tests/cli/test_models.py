@@ -10,11 +10,11 @@ import pytest
 
 import dpoco
 from dpoco import Budget, Model
-from dpoco._model import _checksum
 from dpoco.datasets import PublicScaling, Stream
 from dpoco.domains import LpBall
 from dpoco.errors import StateError
 from dpoco.frank_wolfe import SufficientStatistics, TreeFrankWolfe
+from dpoco.learning.model import _checksum
 from dpoco.losses import LogisticLoss, SquaredLoss
 from dpoco.random import Source
 

@@ -197,7 +197,7 @@ def test_missing_matplotlib_costs_only_the_figure(table, invoke, tmp_path, monke
 
 
 def test_checkpoint_interrupt_and_resume(table, invoke, monkeypatch, refused, report_of):
-    monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
+    monkeypatch.setattr("dpoco.learning.learner._CHUNK_ROUNDS", 50)
     common = ("run", *FILE, "--set", "seed=3", "--set", "figure=false", "--checkpoint")
     invoke(*common, "whole")
     assert dpoco.load("whole").round == 400
@@ -252,7 +252,7 @@ def test_a_stream_without_an_end(table, invoke):
 
 
 def test_a_run_under_a_key_leaves_nothing_readable(table, invoke, monkeypatch, refused):
-    monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
+    monkeypatch.setattr("dpoco.learning.learner._CHUNK_ROUNDS", 50)
     key, path = dpoco.EncryptionKey(SECRET), table.with_name("state")
     common = ("run", *FILE, "--set", "figure=false", "--checkpoint", "state", "--horizon", 800)
     monkeypatch.setenv("DPOCO_KEY", SECRET.hex())

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco._tickets import TicketBook
 from dpoco.accounting import Guarantee
 from dpoco.audit import _contract_copies, check_learner, contract_checks
 from dpoco.experts import PrefixHedge
 from dpoco.frank_wolfe import SufficientStatistics
+from dpoco.learning.tickets import TicketBook
 from dpoco.mechanisms import ContinualSum
 from dpoco.random import Source
 

@@ -10,10 +10,10 @@ from tests.descriptions import unchecked
 
 import dpoco
 from dpoco import _core
-from dpoco._calibrated import Calibrated
 from dpoco.audit._contract import _first, _listed
 from dpoco.audit._family import quiet
 from dpoco.learners import LEARNERS
+from dpoco.learning.calibrated import Calibrated
 from dpoco.privacy.mechanisms.base import Nothing, Open
 from dpoco.privacy.records import Description
 

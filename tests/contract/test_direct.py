@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco import _record_learner, domains, losses
+from dpoco import domains, losses
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.experts import ObliviousTracker, PrefixHedge
 from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.learning import record_learner as _record_learner
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import CoupledRegularizedLeader, NoisyFTRL, NoisyNewton
 from dpoco.random import Source
@@ -138,7 +139,8 @@ def test_every_call_is_that_of_the_written_method(name):
 def test_plain_calls_never_come_to_python(name, monkeypatch):
     learner = MAKERS[name]()
     for module in (
-        "_record_learner", "bandits._bandit", "mechanisms._mechanisms", "experts._expert_learner"
+        "learning.record_learner", "bandits._bandit", "mechanisms._mechanisms",
+        "experts._expert_learner",
     ):  # fmt: skip
         monkeypatch.setattr(f"dpoco.{module}.float_array", None)
     play(learner, 3)

@@ -24,11 +24,11 @@ from tests.descriptions import unchecked
 from tests.pins import files
 
 from dpoco import _core
-from dpoco._state import unpack
 from dpoco.audit import contract_checks
 from dpoco.audit._contract import _listed, _subject
 from dpoco.errors import StateError
 from dpoco.learners import LEARNERS
+from dpoco.learning.state import unpack
 from dpoco.privacy.records import Description, written
 from dpoco.random import Source
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco import _state
+from dpoco.learning import state as _state
 
 from .families import BANDITS, LEARNERS, D, N, records, schedule, world
 

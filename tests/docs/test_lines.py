@@ -68,7 +68,8 @@ def test_what_must_be_believed_becomes_less(path):
     assert sum(files.values()) <= BEHIND[path]
     # What draws and what certifies is there; plans, tables and other learners are not.
     assert {"cpp/src/random/source.cpp", "cpp/src/noise/samplers.cpp"} <= files.keys()
-    assert {"python/dpoco/accounting/guarantee.py", "python/dpoco/_learner.py"} <= files.keys()
+    learner = "python/dpoco/learning/learner.py"
+    assert {"python/dpoco/accounting/guarantee.py", learner} <= files.keys()
     assert not any("/cli/" in name or "/frank_wolfe/" in name for name in files)
     # Stored guarantees are read elsewhere, and other kinds of loss are not asked.
     assert "python/dpoco/accounting/_certificate.py" not in files

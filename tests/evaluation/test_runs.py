@@ -165,7 +165,7 @@ def test_missing_records_cost_nobody_anything():
 
 
 def test_interrupt_keeps_the_state_and_resume_continues_bit_for_bit(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpoco._learner._CHUNK_ROUNDS", 50)
+    monkeypatch.setattr("dpoco.learning.learner._CHUNK_ROUNDS", 50)
     state, whole = tmp_path / "state", tmp_path / "whole"
     full = compare(repeats=1, checkpoint=whole)
 

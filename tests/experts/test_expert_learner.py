@@ -12,7 +12,7 @@ from tests.published import planned
 
 import dpoco
 from dpoco import _core, experts
-from dpoco._state import unpack
+from dpoco.learning.state import unpack
 from dpoco.privacy.mechanisms.selections import Selections
 from dpoco.published import asi_tracking
 from dpoco.random import Source

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco import _core, _state
+from dpoco import _core
 from dpoco.experts import ObliviousTracker
+from dpoco.learning import state as _state
 
 from . import tracker_cases as cases
 

@@ -15,7 +15,7 @@ from tests.fuzz.mutations import changed_bytes, changed_json, odd_array, require
 from tests.fuzz.subjects import ONLINE, SERVERS, snapshots
 
 import dpoco
-from dpoco import _state
+from dpoco.learning import state as _state
 
 __all__ = ["check_state", "subjects"]
 

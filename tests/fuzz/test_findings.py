@@ -11,9 +11,9 @@ import pytest
 from tests.oco import conftest as _problems
 
 import dpoco
-from dpoco import _state
 from dpoco.accounting.ledger import Ledger
 from dpoco.experts import PrefixHedge
+from dpoco.learning import state as _state
 from dpoco.local import DistributionLearner, Hypotheses, LocalHypothesisSelector
 from dpoco.local._server import read_arrays
 from dpoco.losses import LogisticLoss

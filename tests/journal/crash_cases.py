@@ -17,8 +17,8 @@ import numpy as np
 from journal_cases import QuickStore
 
 import dpoco
-from dpoco._participation import Limiter
 from dpoco.journal import Journal, _stream
+from dpoco.learning.participation import Limiter
 from dpoco.random import Source
 
 FILES = ("journal.db", "journal.db-wal", "journal.db.key", "journal.db.mark")

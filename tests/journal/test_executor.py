@@ -18,9 +18,9 @@ from journal_cases import VALUES, QuickStore, opened, sums
 from ticket_cases import CASES
 
 import dpoco
-from dpoco._participation import Limiter
 from dpoco.journal import GroupCommitExecutor, Journal
 from dpoco.journal._keys import with_people
+from dpoco.learning.participation import Limiter
 
 POISON = {0.125: ValueError, 0.25: MemoryError}
 

@@ -14,8 +14,8 @@ import pytest
 from local_cases import FA, FC, build, play
 
 import dpoco
-from dpoco._state import pack, unpack
 from dpoco.errors import StateError
+from dpoco.learning.state import pack, unpack
 from dpoco.local import (
     DistributionLearner,
     Hypotheses,

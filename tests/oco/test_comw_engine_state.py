@@ -9,8 +9,9 @@ import pytest
 from comw_reference import anchored, ball, engine, glm, interval, linear, quadratic
 
 import dpoco
-from dpoco import _core, _state
+from dpoco import _core
 from dpoco.errors import StateError
+from dpoco.learning import state as _state
 
 T, D = 36, 3
 RNG = np.random.default_rng(0)

@@ -9,9 +9,9 @@ import pytest
 from tests.published import built
 
 import dpoco
-from dpoco import _learner
-from dpoco._state import pack, unpack
 from dpoco.domains import Box, LpBall, Polytope, Simplex
+from dpoco.learning import learner as _learner
+from dpoco.learning.state import pack, unpack
 from dpoco.oco import LipschitzLearner
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.neighbours import Neighbours

@@ -11,13 +11,14 @@ import pytest
 from tests.contract.variants import VARIANTS
 
 import dpoco
-from dpoco import _learner, evaluation
-from dpoco._participation import Participation, for_people
-from dpoco._state import pack, unpack
+from dpoco import evaluation
 from dpoco.audit._contract import ROUNDS, _listed, _subject, equal, unchanged
 from dpoco.environments import play_delayed
 from dpoco.errors import CalibrationError, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import LEARNERS, learner_of
+from dpoco.learning import learner as _learner
+from dpoco.learning.participation import Participation, for_people
+from dpoco.learning.state import pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 

@@ -9,8 +9,8 @@ import pytest
 
 import dpoco
 from dpoco import _core
-from dpoco._participation import Limiter, Participation
 from dpoco.errors import RoundOrderError, StateError
+from dpoco.learning.participation import Limiter, Participation
 
 WORD = (1 << 64) - 1
 

@@ -20,7 +20,6 @@ from tests.people.oracle import gram, growing_lengths, histories, patterns, wors
 
 import dpoco
 from dpoco import Participation
-from dpoco._participation import Limiter
 from dpoco.accounting import _certificate
 from dpoco.accounting.continual_sum_rates import SHIPPED
 from dpoco.audit._contract import ROUNDS, _listed
@@ -30,6 +29,7 @@ from dpoco.errors import StateError
 from dpoco.experts import PrefixHedge
 from dpoco.frank_wolfe import TreeFrankWolfe
 from dpoco.learners import LEARNERS
+from dpoco.learning.participation import Limiter
 from dpoco.losses import LinearLoss, LogisticLoss
 from dpoco.mechanisms import ContinualSum
 from dpoco.oco import NoisyFTRL, NoisyNewton

@@ -10,11 +10,11 @@ from tests.published import FUNCTIONS, built, planned
 
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, oco
-from dpoco._families import header_of
-from dpoco._state import pack, unpack
 from dpoco.domains import Box, LpBall
 from dpoco.journal._releases import alike
 from dpoco.learners import LEARNERS
+from dpoco.learning.families import header_of
+from dpoco.learning.state import pack, unpack
 from dpoco.losses import LinearLoss, QuadraticLoss, SquaredLoss
 from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
 from dpoco.random import Source

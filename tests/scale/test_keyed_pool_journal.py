@@ -11,9 +11,9 @@ import pytest
 
 import dpoco
 from dpoco import Budget
-from dpoco._participation import Limiter
 from dpoco.accounting.ledger import Ledger
 from dpoco.journal import Journal
+from dpoco.learning.participation import Limiter
 from dpoco.scale import KeyedPool, _keyed_learners
 
 BUDGET = Budget(1.0, 1e-6)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import dpoco
-from dpoco import _state, mechanisms
-from dpoco._state import read_state, write_atomically
+from dpoco import mechanisms
+from dpoco.learning import state as _state
+from dpoco.learning.state import read_state, write_atomically
 from dpoco.random import Source
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and locks are POSIX")
@@ -66,7 +67,7 @@ def test_an_encrypted_state_may_lie_anywhere(tmp_path):
 
 INTERRUPTED = """
 import os, sys
-from dpoco import _state
+from dpoco.learning import state as _state
 os.fsync = lambda handle: os._exit(9)  # a power cut, with the file half written
 _state.write_atomically(sys.argv[1], b"half" * 1000)
 """

@@ -13,12 +13,12 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import dpoco
-from dpoco._families import Vectors, family_of
 from dpoco.adapters._linear import LinearModel, LinearProblem
 from dpoco.audit import replay_audit, standard_case
 from dpoco.errors import StateError
 from dpoco.frank_wolfe import SufficientStatistics, TreeFrankWolfe
 from dpoco.learners import LEARNERS, learner_named, learner_of, own_class
+from dpoco.learning.families import Vectors, family_of
 from dpoco.local import DistributionLearner, Hypotheses
 
 BUDGET = dpoco.Budget(1.0, 1e-6)

@@ -183,7 +183,7 @@ def test_people_are_limited_as_lists_would(rounds, separation, records):
     people = rng.integers(0, 12, 600)
     intervals = np.sort(rng.integers(0, 40, 600))
     rule = Participation(rounds=rounds, separation=separation)
-    limiter = dpoco._participation.Limiter(rule, 40, bytes(32), records=records)
+    limiter = dpoco.learning.participation.Limiter(rule, 40, bytes(32), records=records)
     passed = []
     for interval in range(40):
         own = people[intervals == interval]
@@ -191,7 +191,7 @@ def test_people_are_limited_as_lists_would(rounds, separation, records):
         for part in (own[:half], own[half:]):
             digests = limiter.digests(part, len(part)) if len(part) else b""
             passed += limiter.admit(interval, digests).tolist()
-            again = dpoco._participation.Limiter(rule, 40, bytes(32), records=records)
+            again = dpoco.learning.participation.Limiter(rule, 40, bytes(32), records=records)
             again.restore(limiter.state())
             limiter = again
     assert passed == listed_limiter(people, intervals, rounds, separation, records)
@@ -202,7 +202,7 @@ def test_nobody_changes_what_another_may_do():
     people, intervals = rng.integers(1, 9, 300), np.sort(rng.integers(0, 20, 300))
 
     def run(names, when):
-        limiter = dpoco._participation.Limiter(
+        limiter = dpoco.learning.participation.Limiter(
             Participation(3, separation=2), 20, bytes(32), records=2
         )
         return [

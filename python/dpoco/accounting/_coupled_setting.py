@@ -23,7 +23,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import EuclideanProblem, euclidean_problem
 from dpoco.accounting.gaussian import check_delta
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import Loss
 from dpoco.privacy.losses.coupled_bits import Bits
@@ -292,7 +292,7 @@ def guarantee(
         bounds += f", beta_s = {problem.smoothness:.6g}"
     if problem.enforced:
         own.append(f"The program scales records into the bounds ({bounds}, l2).")
-    return state(
+    return Guarantee.about(
         drawn,
         near,
         released=p.released,

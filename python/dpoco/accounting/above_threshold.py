@@ -14,7 +14,6 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.parameters import Parameters, at_least
-from dpoco.accounting.statement import state
 from dpoco.privacy.losses.loss import sum_up
 from dpoco.privacy.mechanisms.base import Mechanism, Open
 from dpoco.privacy.mechanisms.selections import ThresholdTests
@@ -203,7 +202,7 @@ def guarantee(
         Whether the noise is reproducible, which voids the guarantee.
     """
     p = parameters
-    return state(
+    return Guarantee.about(
         mechanism_of(p),
         Neighbours(),
         released=f"the answers of AboveThreshold up to its alarm number {p.alarms}",

@@ -41,7 +41,7 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
 from dpoco.privacy.mechanisms.bounds import SecondMoments
@@ -480,7 +480,7 @@ def guarantee(
         "noise margin": p.noise_margin,
         **{f"regret: {name}": value for name, value in terms.items()},
     }
-    return state(
+    return Guarantee.about(
         mechanism_of(arms, dimension, p),
         Neighbours(p.relation, "others"),
         released=what,

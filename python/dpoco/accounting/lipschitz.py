@@ -38,7 +38,7 @@ from dpoco.accounting.nets import (
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.prefix_hedge import HedgeParameters, HedgeRun
 from dpoco.accounting.regret_bounds import stated_regret
-from dpoco.accounting.statement import check_claim, state, stated_delta
+from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import with_tails
@@ -321,7 +321,7 @@ def guarantee(
     steep = f"{p.lipschitz:g} times their distance"
     bounded = f"The program limits how far losses of two points of the net differ to {steep}."
     conditions = (bounded,) if p.enforce else ()
-    result = state(
+    result = Guarantee.about(
         total,
         NEAR,
         released=what,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
-from dpoco.accounting.statement import state
 from dpoco.privacy.mechanisms.local_report import LocalReport
 from dpoco.privacy.neighbours import Neighbours
 
@@ -46,7 +45,7 @@ def local_guarantee(
         Whether any noise was reproducible: the guarantee is then not certified.
     """
     choice("protect", protect, _SCOPES)
-    return state(
+    return Guarantee.about(
         mechanism,
         Neighbours(view="server"),
         released=released,

@@ -55,7 +55,7 @@ from dpoco.accounting.release import (
     sum_fields,
     sum_of,
 )
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
@@ -276,7 +276,7 @@ def guarantee(
         f"the decisions of the leader on noisy sums (dimension {d}, p = {domain.p:g}; "
         f"{p.statistics} statistics, {p.sum_method!r} sum, Gaussian noise)"
     )
-    return state(
+    return Guarantee.about(
         mechanism_of(domain, loss, p),
         Neighbours(p.relation),
         released=what,

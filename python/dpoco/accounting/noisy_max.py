@@ -23,7 +23,7 @@ from dpoco._validation import choice, positive_int
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import Parameters, at_least, one_of
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.bounded_range import BoundedRange
@@ -253,7 +253,7 @@ def guarantee(
         Whether the noise is reproducible, which voids the guarantee.
     """
     p = parameters
-    return state(
+    return Guarantee.about(
         mechanism_of(p),
         Neighbours(),
         released=f"the {'largest' if p.largest else 'smallest'} of {p.candidates} scores by noisy "

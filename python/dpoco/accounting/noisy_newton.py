@@ -36,7 +36,7 @@ from dpoco.accounting.release import (
     released_sum,
     sum_of,
 )
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import HuberLoss, LogisticLoss, Loss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
@@ -243,7 +243,7 @@ def guarantee(
         "shrinkage": p.shrinkage,
         "regret bound holds for": "any decisions: nothing better is proved of these",
     }
-    return state(
+    return Guarantee.about(
         total,
         Neighbours(p.relation),
         released=(

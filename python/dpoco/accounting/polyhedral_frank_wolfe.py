@@ -41,7 +41,7 @@ from dpoco.accounting.leaf_bounds import (
 )
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound
-from dpoco.accounting.statement import check_claim, state, stated_delta
+from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.accounting.zcdp import zcdp_epsilon, zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import NOTHING
@@ -351,7 +351,7 @@ def guarantee(
     known = mechanism.loss(near)
     if not isinstance(known, Decaying):
         nothing = "No release depends on the data: the domain is a single point."
-        return state(mechanism, Neighbours(), conditions=(nothing,), **shared)
+        return Guarantee.about(mechanism, Neighbours(), conditions=(nothing,), **shared)
     claimed = None
     if p.calibration == "paper":
         if not delta > 0.0:
@@ -370,7 +370,7 @@ def guarantee(
         horizon=p.horizon,
     )
     forecast = frank_wolfe_regret.regret_fields(run, regret(run, p, view.excess(p.selector)))
-    result = state(
+    result = Guarantee.about(
         mechanism,
         near,
         conditions=(leaf.condition(math.inf),),

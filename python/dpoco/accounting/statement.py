@@ -22,12 +22,9 @@ from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["check_claim", "check_experts", "delayed", "expert_guarantee", "expert_mechanism",
-           "state", "stated_delta"]  # fmt: skip
+           "stated_delta"]  # fmt: skip
 
 _LATE = "no bound is proved, because the proofs are for feedback that comes at once"
-
-
-state = Guarantee.about
 
 
 def stated_delta(budget: Budget | float | None, horizon: int | None) -> float:
@@ -104,7 +101,7 @@ def expert_guarantee(
         rows |= stated["details"]
     said["details"] = {**rows, **said["details"]}
     del said["regret_scope"]
-    return state(
+    return Guarantee.about(
         mechanism,
         Neighbours(),
         horizon=p.horizon,

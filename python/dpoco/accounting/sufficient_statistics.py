@@ -22,7 +22,7 @@ from dpoco.accounting.leaf_bounds import second_moments
 from dpoco.accounting.noisy_ftrl import best_vector_scale
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.release import calibrate_noise, sum_of
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
 from dpoco.losses import SquaredLoss, check_undamped
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -102,7 +102,7 @@ def guarantee(
         f"enforced by clipping: features to ||x||_{domain.dual_exponent:g} <= "
         f"{loss.feature_bound:g}{l2}, labels to [{low:g}, {high:g}]"
     )
-    return state(
+    return Guarantee.about(
         mechanism,
         Neighbours(),
         released=f"{what} (dimension {domain.dimension}, all second moments at once)",

@@ -23,7 +23,7 @@ from dpoco.accounting.budget import Budget
 from dpoco.accounting.generalized_gaussian import coordinate_variance
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.plan import Plan
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -98,7 +98,7 @@ def guarantee(
     law = noise_in_words("gaussian" if total.order == 2.0 else "generalized_gaussian", total.order)
     method = continual_sum.name_of(total.factorisation)
     assert isinstance(vector, ClippedVector)
-    return state(
+    return Guarantee.about(
         total,
         Neighbours(relation),
         released=f"all running sums of vectors in R^{vector.size} ({method} factorisation, {law})",

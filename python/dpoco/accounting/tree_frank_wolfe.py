@@ -31,7 +31,7 @@ from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.parameters import at_least, one_of
 from dpoco.accounting.regret_bounds import RegretBound
-from dpoco.accounting.statement import check_claim, state, stated_delta
+from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
 from dpoco.privacy.mechanisms.bounds import smoothness_constant
@@ -289,7 +289,7 @@ def guarantee(
         summand, order = total.summand, total.order
         node_mu = summand.inflation(order) * summand.movement(near, order) / p.noise_scale
         claimed = (_basic_composition_epsilon(node_mu, p.pushes, delta, total.mass), delta)
-    result = state(
+    result = Guarantee.about(
         total,
         near,
         released=what,

@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._choice import choose
 from dpoco._clipping import Flags, record_flags
-from dpoco._participation import Participation
-from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, choice, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.gaussian import gaussian_epsilon, gaussian_mu
@@ -22,6 +19,9 @@ from dpoco.adapters._arguments import check_options, make_source, read_budget
 from dpoco.domains import LpBall
 from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import LEARNERS, learner_of
+from dpoco.learning.choice import choose
+from dpoco.learning.participation import Participation
+from dpoco.learning.record_learner import RecordLearner
 from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
 
 _AUTO = "auto"

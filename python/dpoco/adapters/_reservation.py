@@ -14,8 +14,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpoco._state import synchronise
 from dpoco.errors import StateError
+from dpoco.learning.state import synchronise
 
 __all__ = ["Reservation"]
 

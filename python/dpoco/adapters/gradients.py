@@ -26,16 +26,16 @@ import numpy as np
 from dpoco import _core
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._literals import Relation
-from dpoco._participation import Participation
-from dpoco._state import pack, read_state, unpack, write_atomically
 from dpoco._validation import FloatArray, choice, float_array, positive_float, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting.lattice import noisy_on_lattice
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.adapters._reservation import Reservation
 from dpoco.adapters._workload import choose_factorisation, view_noise
 from dpoco.errors import HorizonExceeded, StateError
+from dpoco.learning.participation import Participation
+from dpoco.learning.state import pack, read_state, unpack, write_atomically
 from dpoco.privacy.mechanisms.bounds import ClippedVector, ClippedVectors
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -341,7 +341,7 @@ def _guarantee(
 ) -> Guarantee:
     summand = total.summand
     assert isinstance(summand, ClippedVectors)
-    found = state(
+    found = Guarantee.about(
         total,
         Neighbours(relation),
         released=f"all noisy gradients of a model with {summand.dimension} parameters",

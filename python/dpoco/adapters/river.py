@@ -27,7 +27,6 @@ except ImportError:
 from dpoco import _literals as literals
 from dpoco import bandits
 from dpoco._clipping import Flags, context_flags
-from dpoco._participation import Participation
 from dpoco._validation import FloatArray, choice, float_array, number
 from dpoco.accounting import Budget, Guarantee
 from dpoco.adapters._arguments import (
@@ -44,6 +43,7 @@ from dpoco.adapters._linear import LinearModel, most_probable, probabilities
 from dpoco.domains import LpBall
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import learner_named
+from dpoco.learning.participation import Participation
 from dpoco.trace import RecordShares
 
 __all__ = ["PrivateBandit", "PrivateClassifier", "PrivateContextualBandit",

@@ -41,7 +41,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpoco import _literals as literals
 from dpoco._clipping import Flags
-from dpoco._participation import Participation
 from dpoco._validation import (
     FloatArray,
     float_array,
@@ -63,6 +62,7 @@ from dpoco.adapters._features import LabelMap, public_scaling, scale_rows
 from dpoco.adapters._linear import LinearModel, most_probable, probabilities
 from dpoco.adapters._searches import warn_of_search
 from dpoco.errors import HorizonExceeded
+from dpoco.learning.participation import Participation
 from dpoco.trace import RecordShares
 
 __all__ = ["PrivateOnlineClassifier", "PrivateOnlineRegressor", "PublicScaler",

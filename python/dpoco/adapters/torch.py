@@ -28,12 +28,12 @@ except ImportError:
 
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
 from dpoco._literals import Relation
-from dpoco._participation import Participation
-from dpoco._state import read_state, write_atomically
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import Budget
 from dpoco.adapters.gradients import NoisyGradients
 from dpoco.errors import StateError
+from dpoco.learning.participation import Participation
+from dpoco.learning.state import read_state, write_atomically
 from dpoco.random import Source
 
 __all__ = ["PrivateLoader", "PrivateTraining"]

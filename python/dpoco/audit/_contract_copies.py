@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._state import Stateful, load, pack, unpack
 from dpoco.audit._contract import (
     MARK,
     ONLINE,
@@ -33,6 +32,7 @@ from dpoco.audit._contract import (
 )
 from dpoco.errors import BudgetExceeded, HorizonExceeded, RoundOrderError, StateError
 from dpoco.learners import own_class
+from dpoco.learning.state import Stateful, load, pack, unpack
 
 HALF = ROUNDS // 2
 _PATIENCE = 30.0  # seconds after which a thread counts as stuck

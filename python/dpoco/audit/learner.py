@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from dpoco._participation import Participation
 from dpoco._validation import positive_int, real_in
 from dpoco.accounting.gaussian import gaussian_epsilon
 from dpoco.audit._exercises import exercise_attack
@@ -29,6 +28,7 @@ from dpoco.audit.report import (
     judge,
 )
 from dpoco.audit.standard import StandardCase, standard_case
+from dpoco.learning.participation import Participation
 from dpoco.privacy.losses.gaussian import gaussian_delta
 
 _CONFIDENCE = 1.0 - 1e-6

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from dpoco._participation import Participation
 from dpoco._validation import FloatArray, choice, instance, positive_int, real_float
 from dpoco.accounting import Budget
 from dpoco.audit._exercises import EXERCISES, Exercise
@@ -28,6 +27,7 @@ from dpoco.audit._playing import Rounds, same, split_parts
 from dpoco.audit.report import Claim
 from dpoco.domains import Box, LpBall
 from dpoco.learners import LEARNERS, learner_named, own_class
+from dpoco.learning.participation import Participation
 from dpoco.losses import LinearLoss, LogisticLoss, SquaredLoss
 from dpoco.published import agarwal_ctrl, agarwal_lazy, asi_tracking, han_frank_wolfe
 from dpoco.random import Source

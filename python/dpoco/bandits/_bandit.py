@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._clipping import Flags, context_flags
-from dpoco._learner import OnlineLearner, Progress, emptied
-from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, IntArray, float_array, imported, number
 from dpoco.errors import HorizonExceeded, RoundOrderError
+from dpoco.learning.learner import OnlineLearner, Progress, emptied
+from dpoco.learning.tickets import Ticket
 from dpoco.trace import NO_STREAM, ReadRecords
 
 

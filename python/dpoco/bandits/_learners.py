@@ -13,9 +13,6 @@ import numpy as np
 
 from dpoco import _core, domains
 from dpoco import _literals as literals
-from dpoco._choice import Candidate, Problem
-from dpoco._participation import Participation
-from dpoco._state import stated_dimension
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, high_dimensional_bandit, linucb
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
@@ -23,6 +20,9 @@ from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.bandits._bandit import BanditLearner
 from dpoco.frank_wolfe import model_settings
+from dpoco.learning.choice import Candidate, Problem
+from dpoco.learning.participation import Participation
+from dpoco.learning.state import stated_dimension
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

@@ -16,8 +16,6 @@ import dpoco
 from dpoco import evaluation
 from dpoco._encryption import UnreadableError, is_encrypted
 from dpoco._json import of_json, plain_float
-from dpoco._model import Model
-from dpoco._state import FRAME_SIGNATURE
 from dpoco.accounting import Guarantee
 from dpoco.accounting.explanation import explain, facts
 from dpoco.accounting.ledger import Ledger
@@ -30,6 +28,8 @@ from dpoco.cli._options import make_participation
 from dpoco.cli._plan_report import PLAN_SCHEMA
 from dpoco.cli._signing import about_file, describe_origin, open_envelope, read_public_key
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.learning.model import Model
+from dpoco.learning.state import FRAME_SIGNATURE
 from dpoco.privacy.losses.combined import Unknown
 
 if TYPE_CHECKING:

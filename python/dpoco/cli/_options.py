@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from dpoco._options import SENTENCES, Option, constructor_options
-from dpoco._participation import Participation
-from dpoco._planning import Planned
 from dpoco._validation import named
 from dpoco.cli._settings import OPTIONS, Settings
 from dpoco.learners import Learner
+from dpoco.learning.participation import Participation
+from dpoco.learning.planning import Planned
 
 # Settings that only some learners have a use for.
 _ONLY = {

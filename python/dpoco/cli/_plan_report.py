@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dpoco._participation import Participation, for_people
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
 from dpoco.accounting._words import UNPROVED
@@ -25,6 +24,7 @@ from dpoco.cli._shell import SHOWN, console, say, table
 from dpoco.domains import Box, Domain, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.learners import Learner
+from dpoco.learning.participation import Participation, for_people
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 

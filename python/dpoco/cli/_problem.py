@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import datasets
-from dpoco._choice import UNKNOWN, UPDATES, choose
 from dpoco._validation import (
     LARGEST_HORIZON,
     FloatArray,
@@ -52,6 +51,7 @@ from dpoco.datasets import Schema, Stream, Table
 from dpoco.domains import Box, LpBall
 from dpoco.evaluation import games
 from dpoco.learners import Learner, learner_named
+from dpoco.learning.choice import UNKNOWN, UPDATES, choose
 from dpoco.losses import HuberLoss, LogisticLoss, SquaredLoss
 
 FAMILIES = ("records", "experts", "arms", "surface", "batch")

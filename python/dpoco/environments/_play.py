@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._learner import OnlineLearner
-from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, IntArray, float_array, positive_int
 from dpoco.bandits import BanditTrace
 from dpoco.environments._base import Environment, Oblivious
 from dpoco.environments._contextual import ContextualWorld
 from dpoco.experts import ExpertTrace
+from dpoco.learning.learner import OnlineLearner
+from dpoco.learning.tickets import Ticket
 
 
 def play(

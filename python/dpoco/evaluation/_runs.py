@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dpoco._clipping import admitted_losses
-from dpoco._learner import OnlineLearner, Progress
 from dpoco._validation import (
     FloatArray,
     IntArray,
@@ -34,6 +33,7 @@ from dpoco.errors import HorizonExceeded
 from dpoco.evaluation.reports import Report
 from dpoco.experts import ExpertTrace
 from dpoco.learners import plays
+from dpoco.learning.learner import OnlineLearner, Progress
 from dpoco.losses import LogisticLoss
 from dpoco.random import Source
 from dpoco.trace import Trace

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, IntArray, reading
 from dpoco.bandits import BanditTrace
 from dpoco.experts import ExpertTrace
+from dpoco.learning.state import write_atomically
 from dpoco.trace import Trace
 
 NOTICE = "NOT PRIVATE: computed from raw records, for evaluation only"

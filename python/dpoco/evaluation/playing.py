@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from dpoco._clipping import Flags
 from dpoco._encryption import EncryptionKey, given_key
-from dpoco._learner import Progress
-from dpoco._participation import Participation
 from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, continual_sum
 from dpoco.accounting.generalized_gaussian import coordinate_variance
@@ -29,6 +27,8 @@ from dpoco.evaluation._comparators import constant_losses, present_labels
 from dpoco.evaluation.games import Game, totals
 from dpoco.evaluation.reports import Curves, FitReport, PlayedRuns, RunReport
 from dpoco.frank_wolfe import TreeFrankWolfe
+from dpoco.learning.learner import Progress
+from dpoco.learning.participation import Participation
 from dpoco.published import han_frank_wolfe
 from dpoco.random import Source
 from dpoco.trace import RecordShares, average_over, beyond_flags, counted_rounds

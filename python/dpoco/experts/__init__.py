@@ -6,7 +6,6 @@ them. The whole sequence of indices is differentially private.
 
 from __future__ import annotations
 
-from dpoco._choice import ADVERSARIES as ADVERSARIES
 from dpoco.experts._expert_learner import ExpertTrace
 from dpoco.experts._selectors import (
     EpochSelector,
@@ -24,6 +23,7 @@ from dpoco.experts._weights import (
     PrefixHedge,
     PrefixHedgeParameters,
 )
+from dpoco.learning.choice import ADVERSARIES as ADVERSARIES
 
 __all__ = ["BatchShare", "BatchShareParameters", "EpochSelector", "EpochSelectorParameters",
            "ExpertTrace", "ObliviousTracker", "ObliviousTrackerParameters", "PrefixHedge",

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco._clipping import Flags, admitted_losses, checked_range
-from dpoco._learner import BRIEF, OnlineLearner, Progress, emptied
-from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Guarantee
+from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, emptied
+from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
 # N weights and a few rows of them must fit into memory.

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._choice import Candidate, ExpertProblem
-from dpoco._participation import Participation
 from dpoco.accounting import Budget, epoch_selector, shift_detector, window_selector
 from dpoco.accounting.epoch_selector import EpochSelectorParameters
 from dpoco.accounting.shift_detector import ShiftDetectorParameters
 from dpoco.accounting.window_selector import WindowSelectorParameters
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.learning.choice import Candidate, ExpertProblem
+from dpoco.learning.participation import Participation
 from dpoco.privacy.mechanisms.base import Parts
 from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source

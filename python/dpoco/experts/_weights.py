@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._choice import Candidate, ExpertProblem
-from dpoco._participation import Participation
 from dpoco._validation import LARGEST_HORIZON, FloatArray
 from dpoco.accounting import Budget, batch_share, oblivious_tracker, prefix_hedge
 from dpoco.accounting.batch_share import BatchShareParameters
@@ -17,6 +15,8 @@ from dpoco.accounting.oblivious_tracker import ObliviousTrackerParameters
 from dpoco.accounting.prefix_hedge import PrefixHedgeParameters
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.experts._expert_learner import ExpertLearner
+from dpoco.learning.choice import Candidate, ExpertProblem
+from dpoco.learning.participation import Participation
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.batch_release import BatchRelease
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

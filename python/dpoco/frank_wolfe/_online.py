@@ -10,9 +10,6 @@ import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._choice import UPDATES, Candidate, RecordProblem
-from dpoco._participation import Participation
-from dpoco._record_learner import RecordLearner
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, polyhedral_frank_wolfe, tree_frank_wolfe
 from dpoco.accounting.leaf_bounds import L1Geometry, enforced_leaf_bounds
@@ -20,6 +17,9 @@ from dpoco.accounting.polyhedral_frank_wolfe import PolyhedralFrankWolfeParamete
 from dpoco.accounting.release import DEFAULT_NUMERICS
 from dpoco.accounting.tree_frank_wolfe import TreeFrankWolfeParameters
 from dpoco.domains import Domain
+from dpoco.learning.choice import UPDATES, Candidate, RecordProblem
+from dpoco.learning.participation import Participation
+from dpoco.learning.record_learner import RecordLearner
 from dpoco.mechanisms import clipper_of, continual_sum_settings, sum_entries
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing
 from dpoco.privacy.mechanisms.bounds import GlmGradient

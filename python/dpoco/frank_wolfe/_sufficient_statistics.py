@@ -11,12 +11,12 @@ import numpy as np
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._calibrated import Calibrated
-from dpoco._learner import Progress
 from dpoco._validation import FloatArray, float_array, positive_int
 from dpoco.accounting import Budget, Guarantee, sufficient_statistics
 from dpoco.accounting.sufficient_statistics import SufficientStatisticsParameters
 from dpoco.errors import BudgetExceeded, RoundOrderError
+from dpoco.learning.calibrated import Calibrated
+from dpoco.learning.learner import Progress
 from dpoco.mechanisms import clipper_of
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from dpoco._tickets import ForeignTicket
 from dpoco._validation import positive_int, real_float
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError
 from dpoco.journal._journal import Journal
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
+from dpoco.learning.tickets import ForeignTicket
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 
 from dpoco import _literals as literals
 from dpoco._encryption import KEY_BYTES, EncryptionKey, given_key
-from dpoco._families import family_of, header_of
-from dpoco._state import Stateful
-from dpoco._tickets import TicketBook
 from dpoco._validation import choice
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.ledger import Ledger
@@ -28,6 +25,9 @@ from dpoco.journal._rows import Rows
 from dpoco.journal._store import SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Pipeline, Transaction
+from dpoco.learning.families import family_of, header_of
+from dpoco.learning.state import Stateful
+from dpoco.learning.tickets import TicketBook
 
 
 class Journal:

@@ -31,10 +31,10 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._encryption import KEY_BYTES, UnreadableError, checked_key, refuse_readable
-from dpoco._state import write_atomically
 from dpoco._validation import FloatArray
 from dpoco.errors import StateError
 from dpoco.journal._releases import DIGEST_BYTES, Head
+from dpoco.learning.state import write_atomically
 
 _LONG = 16384
 _PLACE = struct.Struct("<QQQQQ")

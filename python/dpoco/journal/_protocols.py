@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from dpoco._tickets import Ticket
 from dpoco.journal._rows import Rows
+from dpoco.learning.tickets import Ticket
 
 
 class Played(Protocol):

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._families import continued, header_of
-from dpoco._state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
 from dpoco._validation import LARGEST_HORIZON, whole_number
 from dpoco.errors import StateError
+from dpoco.learning.families import continued, header_of
+from dpoco.learning.state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
 
 DIGEST_BYTES = 16
 _FORMAT = 2

@@ -23,7 +23,6 @@ from typing import NoReturn
 import numpy as np
 
 from dpoco._encryption import EncryptionKey, opened
-from dpoco._state import _class_of
 from dpoco.errors import JournalFenced, StateError
 from dpoco.journal._keys import KeyRing, RowSeals, key_fingerprint
 from dpoco.journal._releases import (
@@ -38,6 +37,7 @@ from dpoco.journal._releases import (
 )
 from dpoco.journal._store import RELEASES, Row, Store
 from dpoco.learners import learner_of
+from dpoco.learning.state import _class_of
 
 _HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
 _TOTAL_BYTES = 16

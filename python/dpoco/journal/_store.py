@@ -19,9 +19,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from dpoco import _literals as literals
 from dpoco._encryption import refuse_readable
-from dpoco._state import synchronise
 from dpoco._validation import choice, imported, positive_float, real_float
 from dpoco.errors import JournalFenced, StateError
+from dpoco.learning.state import synchronise
 
 RELEASES = 5  # the last kind: rows that are many, and are not listed
 

@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Family, Parts, family_of
-from dpoco._participation import Digests, Person
-from dpoco._tickets import Ticket, TicketBook
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import HorizonExceeded, ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal._keys import StreamDigests, with_people
@@ -28,6 +25,9 @@ from dpoco.journal._releases import (
     restore_learner,
     round_number,
 )
+from dpoco.learning.families import Family, Parts, family_of
+from dpoco.learning.participation import Digests, Person
+from dpoco.learning.tickets import Ticket, TicketBook
 
 _SEARCHED = 1024  # rounds that are searched at once for that of a ticket
 _WRITTEN = 128  # bytes a round, about, that storing all people may take in the long run

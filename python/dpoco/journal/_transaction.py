@@ -18,9 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Parts
-from dpoco._participation import Digests, Person
-from dpoco._tickets import Ticket
 from dpoco._validation import float_array, positive_int
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal._keys import with_people
@@ -36,6 +33,9 @@ from dpoco.journal._releases import (
     round_number,
 )
 from dpoco.journal._stream import Stream
+from dpoco.learning.families import Parts
+from dpoco.learning.participation import Digests, Person
+from dpoco.learning.tickets import Ticket
 
 
 @dataclass

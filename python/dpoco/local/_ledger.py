@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco._json import of_json
-from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, IntArray
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.learning.state import write_atomically
 
 if sys.platform == "win32":
     import msvcrt

@@ -1,8 +1,8 @@
 """What servers of local reports share: guarantee, what a posterior says, state files, copies.
 
 A server holds no noise, and its state is a function of reports that are private already: copies
-share nothing secret, and are active at once. State files are framed by ``dpoco._state``; the header
-holds public arguments, the payload arrays in NumPy's own format.
+share nothing secret, and are active at once. ``dpoco.learning.state`` frames state files; the
+header holds public arguments, the payload arrays in NumPy's own format.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._state import pack, unpack, write_atomically
 from dpoco._validation import FloatArray, positive_int, real_float, real_in
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.local_reports import local_guarantee
 from dpoco.errors import StateError
+from dpoco.learning.state import pack, unpack, write_atomically
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Hypotheses
 from dpoco.local._posterior import Posterior

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._divergences import kl_divergence, total_variation
-from dpoco._learner import Progress
 from dpoco._validation import FloatArray, IntArray, instance, positive_int, real_in
+from dpoco.learning.learner import Progress
 from dpoco.local._bounds import loss_ranges
 from dpoco.local._hedge import Hedge
 from dpoco.local._hypotheses import Prediction

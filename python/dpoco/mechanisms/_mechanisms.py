@@ -10,9 +10,6 @@ import numpy as np
 
 from dpoco import _core
 from dpoco import _literals as literals
-from dpoco._calibrated import Certified
-from dpoco._participation import Participation
-from dpoco._state import is_own
 from dpoco._validation import (
     FloatArray,
     constructor_arguments,
@@ -30,6 +27,9 @@ from dpoco.accounting.plan import Plan
 from dpoco.accounting.release import DEFAULT_NUMERICS, numerics_of
 from dpoco.accounting.sum_release import SumPlan
 from dpoco.errors import HorizonExceeded
+from dpoco.learning.calibrated import Certified
+from dpoco.learning.participation import Participation
+from dpoco.learning.state import is_own
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

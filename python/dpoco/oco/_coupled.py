@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
 from dpoco._loss_sums import loss_sum_settings
-from dpoco._participation import Participation
-from dpoco._record_learner import Asks, RecordLearner
-from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array
 from dpoco.accounting import Budget, continuous_multiplicative_weights, coupled_regularized_leader
 from dpoco.accounting.continuous_multiplicative_weights import (
@@ -23,6 +20,9 @@ from dpoco.accounting.continuous_multiplicative_weights import (
     ContinuousMultiplicativeWeightsParameters,
 )
 from dpoco.accounting.coupled_regularized_leader import CoupledRegularizedLeaderParameters
+from dpoco.learning.participation import Participation
+from dpoco.learning.record_learner import Asks, RecordLearner
+from dpoco.learning.tickets import Ticket
 from dpoco.privacy.mechanisms.coupled_draws import (
     Anchored,
     CoupledDraws,

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from dpoco import _core, domains
 from dpoco import _literals as literals
 from dpoco._clipping import Flags
-from dpoco._learner import OnlineLearner, Progress, emptied
-from dpoco._participation import Participation
-from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, positive_float
 from dpoco.accounting import Budget, nets
 from dpoco.accounting import lipschitz as accountant
 from dpoco.accounting.lipschitz import LipschitzParameters
 from dpoco.domains import Box, Domain, Simplex
+from dpoco.learning.learner import OnlineLearner, Progress, emptied
+from dpoco.learning.participation import Participation
+from dpoco.learning.tickets import Ticket
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.bounds import NetDifferences
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

@@ -10,10 +10,6 @@ from typing import Any, ClassVar, Literal
 
 from dpoco import _core, domains, losses
 from dpoco import _literals as literals
-from dpoco._choice import Candidate, RecordProblem
-from dpoco._participation import Participation
-from dpoco._record_learner import RecordLearner
-from dpoco._state import stated_dimension
 from dpoco._validation import FloatArray, positive_int
 from dpoco.accounting import Budget, noisy_newton
 from dpoco.accounting import noisy_ftrl as accountant
@@ -22,6 +18,10 @@ from dpoco.accounting.leaf_bounds import record_length
 from dpoco.accounting.noisy_ftrl import NoisyFTRLParameters
 from dpoco.accounting.noisy_newton import STEP_SHARE, NoisyNewtonParameters, learned_loss
 from dpoco.accounting.release import DEFAULT_NUMERICS
+from dpoco.learning.choice import Candidate, RecordProblem
+from dpoco.learning.participation import Participation
+from dpoco.learning.record_learner import RecordLearner
+from dpoco.learning.state import stated_dimension
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum

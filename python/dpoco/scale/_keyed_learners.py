@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Family, Parts, continued, header_of
-from dpoco._state import unpack
 from dpoco.errors import ReplayMismatch, RoundOrderError, StateError
 from dpoco.journal import Journal, Stream, Transaction
+from dpoco.learning.families import Family, Parts, continued, header_of
+from dpoco.learning.state import unpack
 from dpoco.scale._keys import (
     Key,
     Rows,

@@ -18,13 +18,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._families import Answers, Bandits, Experts, Family, Nets, Parts, Sums, Vectors, family_of
-from dpoco._learner import emptied
-from dpoco._state import Stateful, _class_of
 from dpoco._validation import IntArray, positive_int
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.pools import noise_of, pool_guarantee
 from dpoco.errors import BudgetExceeded, StateError
+from dpoco.learning.families import (
+    Answers,
+    Bandits,
+    Experts,
+    Family,
+    Nets,
+    Parts,
+    Sums,
+    Vectors,
+    family_of,
+)
+from dpoco.learning.learner import emptied
+from dpoco.learning.state import Stateful, _class_of
 from dpoco.random import Source
 
 

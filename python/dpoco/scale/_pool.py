@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from dpoco import _literals as literals
 from dpoco._encryption import EncryptionKey, given_key, refuse_readable
-from dpoco._families import Parts, header_of
-from dpoco._participation import Person
-from dpoco._state import pack, read_state, write_atomically
 from dpoco._validation import LARGEST_HORIZON, positive_int, whole_number
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.journal import Journal
+from dpoco.learning.families import Parts, header_of
+from dpoco.learning.participation import Person
+from dpoco.learning.state import pack, read_state, write_atomically
 from dpoco.scale._keyed_learners import (
     KIND,
     BatchLog,

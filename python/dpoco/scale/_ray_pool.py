@@ -21,8 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _literals as literals
-from dpoco._families import Parts, header_of
-from dpoco._state import write_atomically
 from dpoco._validation import (
     LARGEST_HORIZON,
     imported,
@@ -32,6 +30,8 @@ from dpoco._validation import (
 )
 from dpoco.errors import DpocoError, HorizonExceeded, StateError
 from dpoco.journal import Journal
+from dpoco.learning.families import Parts, header_of
+from dpoco.learning.state import write_atomically
 from dpoco.scale._keyed_learners import Names
 from dpoco.scale._keys import (
     Key,

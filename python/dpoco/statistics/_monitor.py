@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._participation import Participation, Person
-from dpoco._state import Stateful
 from dpoco._validation import FloatArray, choice, instance, positive_int, require_memory
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting.statement import state, stated_delta
+from dpoco.accounting.statement import stated_delta
 from dpoco.errors import HorizonExceeded, StateError
+from dpoco.learning.participation import Participation, Person
+from dpoco.learning.state import Stateful
 from dpoco.mechanisms import sum_entries
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
@@ -198,7 +198,7 @@ class Monitor(Stateful):
         people: Participation | None = self._arguments["participation"]
         ends = "clock" if self._clock else "caller" if self._every is None else "records"
         names = ", ".join(name for name, _ in self._layout.statistics)
-        found = state(
+        found = Guarantee.about(
             self._mechanism,
             Neighbours(self._near.change),
             released=f"statistics of {self._horizon} intervals: {names}",

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._participation import Digests, Limiter, Participation
 from dpoco._validation import FloatArray, imported, whole_number
+from dpoco.learning.participation import Digests, Limiter, Participation
 from dpoco.privacy.mechanisms.bounds import IntervalTotals
 from dpoco.statistics._columns import Reader, length_of, take
 from dpoco.statistics._layout import Layout

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import dpoco
-from dpoco._state import Stateful
 from dpoco.accounting.ledger import Ledger
 from dpoco.errors import HorizonExceeded
+from dpoco.learning.state import Stateful
 from dpoco.mechanisms import ContinualSum
 from dpoco.random import Source
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from dpoco import _core
-from dpoco._participation import Participation, for_people
-from dpoco._planning import Planned, explained
-from dpoco._state import Stateful
 from dpoco._validation import LARGEST_HORIZON, choice, require_memory, whole_if_float
 from dpoco.accounting import Budget, Guarantee
 from dpoco.accounting.plan import Plan
 from dpoco.errors import BudgetExceeded
+from dpoco.learning.participation import Participation, for_people
+from dpoco.learning.planning import Planned, explained
+from dpoco.learning.state import Stateful
 from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
 from dpoco.privacy.records import Description
 from dpoco.random import Source

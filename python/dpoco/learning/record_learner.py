@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dpoco import _core, domains, losses
 from dpoco._clipping import Flags
-from dpoco._learner import BRIEF, OnlineLearner, Progress, emptied
-from dpoco._tickets import Ticket
 from dpoco._validation import FloatArray, float_array, number, positive_int
+from dpoco.learning.learner import BRIEF, OnlineLearner, Progress, emptied
+from dpoco.learning.tickets import Ticket
 from dpoco.trace import Trace
 
 Asks = Callable[[], bool]  # whether a record enters, when nothing can be refused any more

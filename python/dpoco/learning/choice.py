@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from dpoco import _literals as literals
-from dpoco._participation import Participation
 from dpoco._validation import (
     choice,
     positive_int,
@@ -35,6 +34,7 @@ from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.domains import Domain, VertexSet
 from dpoco.errors import CalibrationError
 from dpoco.learners import LEARNERS
+from dpoco.learning.participation import Participation
 from dpoco.losses import GlmLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 
 # From the most to the least special: what holds for a later one holds for those before.

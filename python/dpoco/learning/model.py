@@ -16,11 +16,11 @@ import numpy as np
 
 from dpoco import _core
 from dpoco._json import of_json
-from dpoco._state import write_atomically
 from dpoco._validation import FloatArray, float_array, whole_number
 from dpoco.accounting import Guarantee
 from dpoco.datasets import PublicScaling, Schema, Stream
 from dpoco.errors import StateError
+from dpoco.learning.state import write_atomically
 
 _SCHEMA = "dpoco.model/1"
 _CLASSES = (0, 1)

@@ -34,7 +34,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import written
 
 if TYPE_CHECKING:
-    from dpoco._participation import Limiter
+    from dpoco.learning.participation import Limiter
 
 __all__ = ["Stateful", "load", "stated_dimension"]
 
@@ -287,8 +287,8 @@ class Stateful(_core.Live):
     def _assemble(cls: type[Self], header: dict[str, Any]) -> Self:
         """Build the unstarted object that `_header` describes; a state will bring its key."""
         from dpoco import domains, losses
-        from dpoco._participation import Participation
         from dpoco.accounting import Budget
+        from dpoco.learning.participation import Participation
 
         arguments: dict[str, Any] = {**cls._completed(header["arguments"]), "source": None}
         if arguments.pop("calibration", None) is not None:  # of an older state: published constants

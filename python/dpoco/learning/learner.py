@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._calibrated import Certified
-from dpoco._choice import Candidate
-from dpoco._participation import Digests, Limiter, Participation
-from dpoco._state import check_writable, is_own
-from dpoco._tickets import Delayed
 from dpoco._validation import FloatArray, positive_int
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+from dpoco.learning.calibrated import Certified
+from dpoco.learning.choice import Candidate
+from dpoco.learning.participation import Digests, Limiter, Participation
+from dpoco.learning.state import check_writable, is_own
+from dpoco.learning.tickets import Delayed
 
 Progress = Callable[[int, int], None]
 Self = TypeVar("Self", bound="OnlineLearner")

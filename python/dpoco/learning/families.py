@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpoco._state import _REPLACED_CLAIM, Stateful, unpack
 from dpoco._validation import FloatArray, float_array
 from dpoco.errors import HorizonExceeded
 from dpoco.learners import learner_of
+from dpoco.learning.state import _REPLACED_CLAIM, Stateful, unpack
 
 Parts = tuple[FloatArray, ...]
 

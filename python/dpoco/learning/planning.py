@@ -15,11 +15,11 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from dpoco._options import constructor_options
-from dpoco._participation import for_people
 from dpoco._validation import MissingHorizonError
 from dpoco.accounting.truncation import unspent_note
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
 from dpoco.learners import LEARNERS, learner_of
+from dpoco.learning.participation import for_people
 
 
 def endless_advice(constructed: type) -> str:

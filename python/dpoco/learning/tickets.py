@@ -18,11 +18,11 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from dpoco._state import Stateful
 from dpoco._validation import FloatArray
 from dpoco.accounting import Guarantee
 from dpoco.accounting.statement import delayed
 from dpoco.errors import HorizonExceeded, RoundOrderError, StateError
+from dpoco.learning.state import Stateful
 
 # Little-endian: signature, learner, number, round, kind of decision, due, entries of the decision
 # and of the context; then these, and the tag.

@@ -1,0 +1,1 @@
+"""What all learners share: rounds, records, states, tickets, people, plans, and models."""
