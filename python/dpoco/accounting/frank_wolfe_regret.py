@@ -35,8 +35,8 @@ from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, stated_regret
 from dpoco.domains import Box, Domain, LpBall, Simplex, VertexSet
 from dpoco.losses import GlmLoss
-from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.mechanisms.factorisations import Normalised
+from dpoco.privacy.mechanisms.norms import smoothness_constant
 
 __all__ = ["SCOPE", "Descent", "regret_fields", "selection_error", "sum_error", "sum_rounding"]
 

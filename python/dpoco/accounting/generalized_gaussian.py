@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from dpoco._validation import exponent, positive_float, positive_int
-from dpoco.privacy.mechanisms.bounds import smoothness_constant
+from dpoco.privacy.mechanisms.norms import smoothness_constant
 
 __all__ = ["best_order", "coordinate_variance", "expected_norm_bound",
            "generalized_gaussian_mu", "paper_order"]  # fmt: skip

@@ -20,9 +20,10 @@ from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_latti
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
-from dpoco.privacy.mechanisms.bounds import AnySummand, smoothness_constant
+from dpoco.privacy.mechanisms.bounds import AnySummand
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import ONE, Neighbours
 
 __all__ = ["DEFAULT_NUMERICS", "SumParameters", "calibrate_noise", "check_numerics", "check_scale",

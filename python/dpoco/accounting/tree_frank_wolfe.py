@@ -34,8 +34,8 @@ from dpoco.accounting.regret_bounds import RegretBound
 from dpoco.accounting.statement import check_claim, stated_delta
 from dpoco.domains import Domain
 from dpoco.privacy.losses.gaussian import gaussian_delta
-from dpoco.privacy.mechanisms.bounds import smoothness_constant
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import CHANGES, Neighbours
 
 __all__ = ["TreeFrankWolfeParameters", "calibrate", "guarantee", "mechanism_of", "noise_error"]

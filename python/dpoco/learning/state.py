@@ -36,8 +36,6 @@ from dpoco.privacy.records import written
 if TYPE_CHECKING:
     from dpoco.learning.participation import Limiter
 
-__all__ = ["Stateful", "load", "stated_dimension"]
-
 FRAME_SIGNATURE = b"dpocost\n"
 _VERSION = 1
 _FRAME = struct.Struct("<8sIIQ")

@@ -41,7 +41,7 @@ from dpoco.bandits import HighDimensionalBanditParameters
 from dpoco.domains import Domain
 from dpoco.errors import CalibrationError
 from dpoco.frank_wolfe import PolyhedralFrankWolfeParameters, TreeFrankWolfeParameters
-from dpoco.privacy.mechanisms.bounds import smoothness_constant
+from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.neighbours import Neighbours
 
 __all__ = ["forced_rounds", "high_dimensional_bandit", "polyhedral_frank_wolfe",

@@ -21,7 +21,7 @@ from dpoco.frank_wolfe import PolyhedralFrankWolfe, TreeFrankWolfe
 from dpoco.losses import LinearLoss, SquaredLoss
 from dpoco.mechanisms import NoisyMax
 from dpoco.oco import LipschitzLearner
-from dpoco.privacy.mechanisms.bounds import smoothness_constant
+from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.published.sima_local import PublishedChannel

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpoco.privacy.mechanisms.norms import check_norm, largest_l2, smoothness_constant
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
 __all__ = ["AnySummand", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmGradient",
-           "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments", "Summand",
-           "smoothness_constant"]  # fmt: skip
+           "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments",
+           "Summand"]  # fmt: skip
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
 _ROUNDING = 1.0 + 1e-12
@@ -48,7 +49,7 @@ class Summand(Description):
     def __post_init__(self) -> None:
         """Refuse what is no norm."""
         super().__post_init__()
-        _check_norm(self.norm)
+        check_norm(self.norm)
 
     @property
     def widest_view(self) -> str:
@@ -94,7 +95,7 @@ class ClippedVector(VectorSummand):
         """Return `near.sides` times the largest vector."""
         if order != 2.0:
             return near.sides * self.bound
-        return near.sides * min(_stretched(self.bound, self.norm, self.dimension), self.bound_l2)
+        return near.sides * min(largest_l2(self.bound, self.norm, self.dimension), self.bound_l2)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class FeatureSummand(VectorSummand):
 
     @property
     def _length(self) -> float:
-        return min(_stretched(self.features, self.norm, self.dimension), self.features_l2)
+        return min(largest_l2(self.features, self.norm, self.dimension), self.features_l2)
 
 
 @dataclass(frozen=True)
@@ -357,41 +358,3 @@ class NetDifferences(Summand):
 
 AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvature | SecondMoments
               | CentredLosses | IntervalTotals | NetDifferences)  # fmt: skip
-
-
-def smoothness_constant(order: float, q: float, dimension: int) -> float:
-    """Return kappa(order), by which generalised Gaussian noise inflates a squared l_q sensitivity.
-
-    Parameters
-    ----------
-    order : float
-        Order r of the noise norm, 2 <= r < infinity; must be 2 if q < 2.
-    q : float
-        Order in which the sensitivity is measured, in [1, inf].
-    dimension : int
-        Number of coordinates d.
-
-    Raises
-    ------
-    ValueError
-        If no privacy claim holds for this order.
-    """
-    _check_norm(q)
-    if not 2.0 <= order < math.inf:
-        raise ValueError(f"order must be in [2, inf); got {order!r}")
-    if q < 2.0 and order != 2.0:
-        raise ValueError(f"order must be 2 when the sensitivity norm has q < 2; got {order!r}")
-    if not dimension >= 1:
-        raise ValueError(f"dimension must be at least 1; got {dimension!r}")
-    power = max(0.0, 2.0 / order - 2.0 / q)
-    return (order - 1.0) * math.pow(dimension, power)
-
-
-def _stretched(bound: float, norm: float, dimension: int) -> float:
-    """Return the largest l2 norm of a vector with ||g||_norm <= bound."""
-    return bound * math.pow(dimension, max(0.0, 0.5 - 1.0 / norm))
-
-
-def _check_norm(norm: float) -> None:
-    if not norm >= 1.0:
-        raise ValueError(f"an exponent of a norm must be in [1, inf]; got {norm!r}")
