@@ -41,7 +41,7 @@ except ImportError:  # the extra `bench` is not installed: its rows are left out
 
 FloatArray = NDArray[np.float64]
 
-BUDGET = dpoco.Budget(epsilon=1.0, delta=1e-6)
+BUDGET = dpoco.Budget(epsilon=1.0, delta=1e-9)
 HORIZON = 10**9
 DIMENSIONS = (10, 100, 1000)
 ENTRIES = 2 * 10**6  # per repetition of a sum
@@ -132,7 +132,7 @@ def compiled_sum_rows(pairs: int, entries: int) -> Iterator[Row]:
     chosen = [name for name in sets if name == "avx2" or name == sets[0]]
     for d in DIMENSIONS:
         values = vectors(entries // d, d)
-        scale = continual_sum(d, "tree").plan.noise_scale
+        scale = continual_sum(d, "tree").plan.mechanism.scale
         # NumPy's own normals, and the fastest normals a compiled loop can have.
         trees = {"pool": numba_tree.Tree(d, scale=scale, bound=1.0, noise="pool")}
         trees.update([numba_tree.fastest(d, scale, values)])
@@ -158,7 +158,7 @@ def loop_sum_rows(pairs: int, entries: int) -> Iterator[Row]:
         values = vectors(min(entries // d, 20_000), d)
         for method in ("blt", "tree"):
             total = continual_sum(d, method)
-            scale = total.plan.noise_scale
+            scale = total.plan.mechanism.scale
             loop: numpy_loops.Tree | numpy_loops.BufferedToeplitz
             if method == "tree":
                 loop = numpy_loops.Tree(d, scale=scale, bound=1.0)

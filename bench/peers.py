@@ -92,7 +92,7 @@ def sums() -> Iterator[Peer]:
         total = dpoco.mechanisms.ContinualSum(
             d, horizon=cases.HORIZON, budget=cases.BUDGET, bound=1.0
         )
-        scale = cases.continual_sum(d, "tree").plan.noise_scale
+        scale = cases.continual_sum(d, "tree").plan.mechanism.scale
         _, tree = numba_tree.fastest(d, scale, values)
         yield Peer(
             f"`ContinualSum.run`, d = {d}", partial(total.run, values), len(values),

@@ -313,8 +313,3 @@ def require_memory(parts: Mapping[str, float]) -> None:
             f"({8.0 * parts[most]:.3g}); the limit is {limit:.3g} (set by {_VARIABLE}, else the "
             "machine's memory)"
         )
-
-
-def constructor_arguments(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a constructor by name, from its ``locals()``."""
-    return {name: value for name, value in scope.items() if name not in ("self", "__class__")}

@@ -10,7 +10,7 @@ from tests.published import planned
 
 from dpoco.accounting import Budget, tree_frank_wolfe
 from dpoco.accounting._certificate import combine_numbers
-from dpoco.accounting._conditions import noise_conditions
+from dpoco.accounting.conditions import noise_conditions
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.domains import Domain
 from dpoco.losses import CustomLoss, SquaredLoss

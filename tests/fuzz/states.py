@@ -34,7 +34,7 @@ def check_state(name: str, data: bytes) -> None:
     """Load a state as `dpoco.load` does, and use what comes out."""
     try:
         header, _ = _state.unpack(data)
-        loaded = _state._class_of(header.get("kind"))._from_bytes(data)
+        loaded = _state.find_class(header.get("kind"))._from_bytes(data)
     except dpoco.StateError as error:
         # What is said of a refused header is the kind of error that it met.
         bounded = "MemoryError" not in str(error)

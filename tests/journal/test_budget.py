@@ -182,7 +182,7 @@ def test_the_noise_of_a_fork(method):
     difference = np.array(seen).transpose(1, 0, 2).reshape(ROUNDS - at, -1)
     later = range(at + 1, ROUNDS + 1)
     if method == "tree":
-        scale = learner.plan.noise_scale
+        scale = learner.plan.mechanism.scale
         parts = [scale**2 * sum(end > at for end in _node_ends(t)) for t in later]
     else:  # the same weights, counted from the fork on
         parts = [learner.variance(t - at) for t in later]

@@ -200,7 +200,7 @@ def rows_behind(p, n, grid, noise):
     """Return the fresh draws (in grids) that lead to the given noise of sums."""
     rows = np.empty_like(noise)
     own = factorisation(p.factorisation, n)
-    if p.method == "toeplitz":
+    if own.kind == "square_root":
         coefficients = np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, n))])
         for t in range(n):
             past = np.zeros(noise.shape[1])
@@ -212,7 +212,7 @@ def rows_behind(p, n, grid, noise):
     held = np.zeros((5, noise.shape[1]))
     steps = np.diff(noise, axis=0, prepend=0.0)
     scales = np.full(n, p.scale / grid)
-    if p.method == "blt_normalised":
+    if own.kind == "blt_normalised":
         scales *= np.repeat(own.levels, np.diff(own.ends, prepend=0))
     for t in range(n):
         if scales[t] != scales[max(t - 1, 0)]:

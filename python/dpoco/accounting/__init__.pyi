@@ -5,6 +5,7 @@ from dpoco.accounting import attack_power as attack_power
 from dpoco.accounting import batch_share as batch_share
 from dpoco.accounting import budget as budget
 from dpoco.accounting import claims as claims
+from dpoco.accounting import conditions as conditions
 from dpoco.accounting import continual_sum as continual_sum
 from dpoco.accounting import continual_sum_rates as continual_sum_rates
 from dpoco.accounting import continuous_multiplicative_weights as continuous_multiplicative_weights

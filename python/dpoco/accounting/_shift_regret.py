@@ -25,8 +25,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpoco.accounting._conditions import CLIPPED_LOSSES
 from dpoco.accounting.above_threshold import probability
+from dpoco.accounting.conditions import CLIPPED_LOSSES
 from dpoco.accounting.epoch_selector import LARGEST_EXPERTS, LOSS_SUMS, check_first, regret_terms
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import endless_regret

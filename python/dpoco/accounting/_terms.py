@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_float, positive_int
 from dpoco.accounting import _meaning as meaning
-from dpoco.accounting._conditions import NO_NOISE, PROMISED
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.conditions import NO_NOISE, PROMISED
 from dpoco.errors import BudgetExceeded
 from dpoco.privacy.losses.combined import NOTHING, UNKNOWN, Least, least, with_tails
 from dpoco.privacy.losses.decaying import Decaying

@@ -13,9 +13,6 @@ REGRET_SCOPES = {
 }
 
 
-UNPROVED = "regret"  # the detail that says why no bound on regret is proved
-
-
 def norm_name(q: float) -> str:
     """Return "l2", "l3", "linf", ..."""
     return "linf" if q == math.inf else f"l{q:g}"

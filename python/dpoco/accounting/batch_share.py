@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, MissingHorizonError, choice, positive_int
-from dpoco.accounting._conditions import CLIPPED_LOSSES
 from dpoco.accounting._share_regret import Noise, Schedule, ShareRegret, plan, regret_of
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.conditions import CLIPPED_LOSSES
 from dpoco.accounting.lattice import LATTICE_NOISES, NUMERICS, batch_grid
 from dpoco.accounting.noisy_max import raised_until
 from dpoco.accounting.parameters import Parameters, at_least, one_of

@@ -21,8 +21,8 @@ from dpoco.accounting._plain_statement import (
     span,
 )
 from dpoco.accounting._terms import Terms
-from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.attack_power import group_epsilon, guessing_probability, posterior, test_power
+from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.verdict import issuer_says, verdict
 
 __all__ = ["explain", "facts", "neighbours", "one_line", "statement"]

@@ -23,8 +23,8 @@ import numpy as np
 
 from dpoco._validation import LARGEST_HORIZON, choice, positive_int
 from dpoco.accounting import continual_sum, polyhedral_frank_wolfe, tree_frank_wolfe
-from dpoco.accounting._words import UNPROVED
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.leaf_bounds import L1Geometry

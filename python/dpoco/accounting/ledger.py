@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypeVar
 from dpoco import _literals as literals
 from dpoco._html import as_html
 from dpoco._validation import choice, real_float
-from dpoco.accounting import _conditions as say
+from dpoco.accounting import conditions as say
 from dpoco.accounting._certificate import contradicts_itself
 from dpoco.accounting._ledger_sums import (
     CURRENCIES,

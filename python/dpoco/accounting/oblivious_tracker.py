@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from dpoco._validation import LARGEST_HORIZON, MissingHorizonError, positive_int, whole_number
-from dpoco.accounting._conditions import CLIPPED_LOSSES
 from dpoco.accounting._share_regret import best_share_rate
 from dpoco.accounting._tracker_search import Comparison, Search, largest_share_rate
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.conditions import CLIPPED_LOSSES
 from dpoco.accounting.parameters import Parameters, at_least, one_of
 from dpoco.accounting.regret_bounds import uniform_is_as_good
 from dpoco.accounting.statement import expert_guarantee, expert_mechanism

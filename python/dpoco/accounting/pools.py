@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import choice, positive_int
-from dpoco.accounting import _conditions as say
+from dpoco.accounting import conditions as say
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.combined import UNKNOWN, group, least, with_tails

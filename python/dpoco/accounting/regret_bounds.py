@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpoco.accounting._words import UNPROVED
+from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.generalized_gaussian import expected_norm_bound
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex, VertexSet
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from dpoco._validation import LARGEST_HORIZON
-from dpoco.accounting._conditions import CLIPPED_LOSSES, DELAYED
-from dpoco.accounting._words import REGRET_SCOPES, UNPROVED
+from dpoco.accounting._words import REGRET_SCOPES
 from dpoco.accounting.budget import Budget
+from dpoco.accounting.conditions import CLIPPED_LOSSES, DELAYED, UNPROVED
 from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.regret_bounds import stated_regret, without_regret
 from dpoco.errors import CalibrationError

@@ -245,6 +245,8 @@ def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, GlmLoss))
     if find_known_family(s.first) is None:
+        # The library's own learners have a family unless they have no noise.
+        s.applies(s.first.guarantee.private or learner_of(s.kind) is None)
         return _draws_hang_on_no_record(s)
     silent, huge = s.first.guarantee.change == "zero_out", s.plays not in ("scores", "queries")
     parts = tuple(part.copy() for part in s.part(0, ROUNDS))

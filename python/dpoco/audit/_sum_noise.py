@@ -38,8 +38,8 @@ def whiten(
 
 def sum_alone(total: GaussianSum, claim: _core.Claim) -> _core.ContinualSum:
     """Return a compiled sum with the noise of another one, for vectors that are not clipped."""
-    far = 1e-3 * total.limit * total.grid / total.longest_batch if total.grid > 0.0 else 1e12
-    vector = ClippedVector(total.summand.size, total.summand.norm, far, np.inf)
+    far = total.limit * total.grid if total.grid > 0.0 else 1e12  # no push is longer
+    vector = ClippedVector(total.summand.size, 2.0, 1e100, far)
     return _core.ContinualSum(replace(total, summand=vector, batch=1, growth=None), claim)
 
 

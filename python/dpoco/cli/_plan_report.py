@@ -18,7 +18,7 @@ import numpy as np
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import Budget, Guarantee, continual_sum
-from dpoco.accounting._words import UNPROVED
+from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.plan import Plan
 from dpoco.cli._shell import SHOWN, console, say, table
 from dpoco.domains import Box, Domain, LpBall, Simplex

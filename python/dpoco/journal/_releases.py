@@ -24,7 +24,7 @@ from dpoco import _core
 from dpoco._validation import LARGEST_HORIZON, whole_number
 from dpoco.errors import StateError
 from dpoco.learning.families import continued, header_of
-from dpoco.learning.state import _REPLACED_CLAIM, FRAME_SIGNATURE, _class_of, pack, unpack
+from dpoco.learning.state import FRAME_SIGNATURE, REPLACED_CLAIM, find_class, pack, unpack
 
 DIGEST_BYTES = 16
 _FORMAT = 2
@@ -189,9 +189,9 @@ def restore_learner(header: str, payload: bytes, people: bytes, siblings: dict[s
     if framed:
         front, payload = unpack(payload)
         record["object"]["tickets"] = front["tickets"]
-    learner = _class_of(record.get("kind"))._from_bytes(pack(record, payload + people))
+    learner = find_class(record.get("kind"))._from_bytes(pack(record, payload + people))
     if "tickets" not in record["object"]:  # those are each learner's own
-        siblings[header] = learner._sibling(_REPLACED_CLAIM)
+        siblings[header] = learner._sibling(REPLACED_CLAIM)
     return learner
 
 

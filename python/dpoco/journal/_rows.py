@@ -37,7 +37,7 @@ from dpoco.journal._releases import (
 )
 from dpoco.journal._store import RELEASES, Row, Store
 from dpoco.learners import learner_of
-from dpoco.learning.state import _class_of
+from dpoco.learning.state import find_class
 
 _HEAD, _TEXT, _HEADER, _STREAM, _STATE = range(RELEASES)
 _TOTAL_BYTES = 16
@@ -422,7 +422,7 @@ class Rows:
             row = self.stream(name)
             assert row is not None
             pending = self.state(row.id).pending
-            known = learner_of(_class_of(json.loads(row.header).get("kind")))
+            known = learner_of(find_class(json.loads(row.header).get("kind")))
             if pending and known is not None and known.plays == "arms":
                 keys.add(CONTEXT.unpack_from(pending)[0])
         return keys

@@ -28,7 +28,7 @@ from dpoco._validation import (
     whole_if_float,
 )
 from dpoco.accounting import Budget
-from dpoco.accounting._words import UNPROVED
+from dpoco.accounting.conditions import UNPROVED
 from dpoco.accounting.epoch_selector import LARGEST_EXPERTS
 from dpoco.accounting.gaussian import gaussian_mu
 from dpoco.domains import Domain, VertexSet

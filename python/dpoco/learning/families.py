@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpoco._validation import FloatArray, float_array
 from dpoco.errors import HorizonExceeded
 from dpoco.learners import learner_of
-from dpoco.learning.state import _REPLACED_CLAIM, Stateful, unpack
+from dpoco.learning.state import REPLACED_CLAIM, Stateful, unpack
 
 Parts = tuple[FloatArray, ...]
 
@@ -237,6 +237,6 @@ def header_of(learner: Any) -> str:
 
 def continued(prototype: Any, payload: bytes) -> Any:
     """Return a learner like the prototype, continued from the state of a compiled learner."""
-    learner = prototype._sibling(_REPLACED_CLAIM)
+    learner = prototype._sibling(REPLACED_CLAIM)
     learner._go_on(payload)
     return learner

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import positive_int
 from dpoco.accounting import Budget, Guarantee
-from dpoco.accounting import _conditions as say
+from dpoco.accounting import conditions as say
 from dpoco.errors import BudgetExceeded, CalibrationError, StateError
 
 Parameters = TypeVar("Parameters")

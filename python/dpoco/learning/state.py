@@ -44,7 +44,7 @@ _CONTEXT = b"state"
 _POSIX = os.name == "posix"
 
 # Stands in for the key and stream that a restored state is about to bring.
-_REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
+REPLACED_CLAIM: _core.Claim = {"key": bytes(32), "stream": 0}
 
 Self = TypeVar("Self", bound="Stateful")
 
@@ -309,7 +309,7 @@ class Stateful(_core.Live):
         cls._check_restated(arguments, parameters, expected)
         self = cls.__new__(cls)
         arguments = {name: arguments[name] for name in expected}  # in the constructor's order
-        self._set_up(arguments, parameters, bool(header["seeded"]), _REPLACED_CLAIM)
+        self._set_up(arguments, parameters, bool(header["seeded"]), REPLACED_CLAIM)
         if header.get("factorisation") != self._correlation():
             raise StateError("the state has noise that this version would correlate otherwise")
         return self
@@ -480,7 +480,7 @@ class Stateful(_core.Live):
         return self.clone()
 
 
-def _class_of(kind: Any) -> type[Stateful]:
+def find_class(kind: Any) -> type[Stateful]:
     """Return the class that a state file names: nothing else is ever imported on its word."""
     known = (each for each in (*LEARNERS, *MONITORS) if each.class_name == kind)
     learner = next((each for each in known if each.plays != "batch"), None)
@@ -495,7 +495,7 @@ def _unpickle(kind: str, data: bytes) -> Stateful:
     An unstarted one with a key from the operating system becomes a clone with a key of its own, so
     that any number of unpickled copies are independent; a seeded one keeps its reproducible key.
     """
-    instance = _class_of(kind)._from_bytes(data)
+    instance = find_class(kind)._from_bytes(data)
     if instance._is_started():
         instance._suspended = True
     elif not instance._is_seeded:
@@ -555,7 +555,7 @@ def load(
     """
     data = read_state(path, key)
     header, _ = unpack(data)
-    found = _class_of(header.get("kind"))
+    found = find_class(header.get("kind"))
     if kind is not None and not issubclass(found, kind):
         raise StateError(f"the state is of a {found.__name__}, not of a {kind.__name__}")
     loaded = found._from_bytes(data)

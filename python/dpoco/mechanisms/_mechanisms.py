@@ -12,7 +12,6 @@ from dpoco import _core
 from dpoco import _literals as literals
 from dpoco._validation import (
     FloatArray,
-    constructor_arguments,
     float_array,
     number,
     positive_int,
@@ -188,7 +187,12 @@ class ContinualSum(Mechanism):
         source: Source | None = None,
     ) -> None:
         horizon = whole_if_float(horizon)
-        given = constructor_arguments(locals())
+        given = {
+            "dimension": dimension, "horizon": horizon, "budget": budget, "bound": bound,
+            "norm": norm, "method": method, "noise": noise, "norm_order": norm_order,
+            "relation": relation, "participation": participation, "numerics": numerics,
+            "plan": plan, "source": source,
+        }  # fmt: skip
 
         def calibrate(allowed: Budget | None) -> SumPlan:
             return sum_release.calibrate(
@@ -204,15 +208,15 @@ class ContinualSum(Mechanism):
         total, vector = plan.mechanism, plan.mechanism.summand
         if not isinstance(total, GaussianSum) or not isinstance(vector, ClippedVector):
             raise TypeError("plan must be one of a sum of clipped vectors")
-        return {
+        fixed = {
             "dimension": vector.dimension,
             "horizon": total.pushes,
             "bound": vector.bound,
             "norm": vector.norm,
             "method": name_of(total.factorisation),
             "norm_order": total.order,
-            "numerics": numerics_of(total),
         }
+        return {**fixed, "numerics": numerics_of(total)} if total.scale > 0.0 else fixed
 
     @staticmethod
     def _covered(plan: SumPlan) -> int:

@@ -34,7 +34,7 @@ from dpoco.learning.families import (
     family_of,
 )
 from dpoco.learning.learner import emptied
-from dpoco.learning.state import Stateful, _class_of
+from dpoco.learning.state import Stateful, find_class
 from dpoco.random import Source
 
 
@@ -250,7 +250,7 @@ def restore_prototype(header: str) -> Any:
     """Return an unstarted learner from `header_of`; it has no noise key: make siblings of it."""
     try:
         record = json.loads(header)
-        return _class_of(record.get("kind"))._assemble(record["object"])
+        return find_class(record.get("kind"))._assemble(record["object"])
     except StateError:
         raise
     except Exception as error:  # the text may quote the file; its kind is enough

@@ -17,9 +17,10 @@ from dpoco.privacy.mechanisms.norms import check_norm, largest_l2, smoothness_co
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import Description, limits
 
+# fmt: off
 __all__ = ["AnySummand", "CentredLosses", "ClippedVector", "ClippedVectors", "GlmGradient",
-           "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments",
-           "Summand"]  # fmt: skip
+           "GradientAndCurvature", "IntervalTotals", "NetDifferences", "SecondMoments", "Summand"]
+# fmt: on
 
 # Where means or transforms are taken in double precision: more than what that adds to a distance.
 _ROUNDING = 1.0 + 1e-12
@@ -250,8 +251,7 @@ class CentredLosses(Summand):
     def movement(self, near: Neighbours, order: float = 2.0) -> float:
         """Return the diameter of the centred cube, which an empty round lies in, too."""
         n = self.experts
-        slack = _ROUNDING + max(0.0, n - 4096.0) * 2.0**-52
-        return math.sqrt(n - (n % 2) / n) * slack
+        return math.sqrt(n - (n % 2) / n) * (_ROUNDING + max(0.0, n - 4096.0) * 2.0**-52)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ makes earlier certificates unreadable.
 
 from __future__ import annotations
 
+UNPROVED = "regret"  # the detail that says why no bound on regret is proved
 PROMISED = "PROMISED, not enforced: "
 
 # -- promises, as clauses --------------------------------------------------------------------------
