@@ -60,7 +60,7 @@ def test_a_correlated_leak_is_covered_and_independent_answers_are_not_enough():
     """Runs of one in twenty are less private for all coins at once, as mu-GDP allows."""
     mu, guesses = 1.0, 40
     claim = dpoco.Guarantee.gaussian(sensitivity=mu, noise_scale=1.0, delta=1e-6, horizon=1)
-    ratios, deltas = subject._curve_of(claim)
+    ratios, deltas = subject._state_curve(claim)
 
     def inverse(right):
         return max(0.0, float(np.max(ratios * (right - deltas))))

@@ -159,7 +159,7 @@ def _dropped(report: RunReport | FitReport) -> list[str]:
     if empty:
         why = f" ({describe_shares(reasons)})" if reasons else ""
         found.append(f"Records that taught nothing: {empty:,} of {read['records']:,}{why}.")
-    changed = {name: share for name, share in shares.items() if name not in reasons}
+    changed = {k: share for k, share in shares.items() if not empty or k not in reasons}
     if changed:
         found.append(
             f"Records that were changed to keep to their bounds: {describe_shares(changed)}."
