@@ -263,9 +263,7 @@ py::dict describe(const frank_wolfe::SufficientStatistics& self) {
 
 template <class... Engines>
 void define(py::module_& m) {
-  (m.def(
-       "described", [](const Engines& engine) { return describe(engine); }, "engine"_a),
-   ...);
+  (m.def("described", [](const Engines& engine) { return describe(engine); }, "engine"_a), ...);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ void for_each_source(T& object, Use use) {
   }
 }
 
-// What `dpoco.learning.learner` and `dpoco.learning.state` ask of everything that is compiled and draws noise.
+// What `dpoco.learning.learner` and `dpoco.learning.state` ask of everything that is compiled and
+// draws noise.
 template <class T, class... Rest>
 void bind_rounds(py::class_<T, Rest...>& bound) {
   bound.def_property_readonly("round", &T::round)

@@ -11,7 +11,7 @@ trials and tests: ``docs/privacy/samplers.md``, ``docs/privacy/gibbs_sampling.md
 from __future__ import annotations
 
 import struct
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from dpoco.domains import Box, Domain
 from dpoco.errors import StateError
 from dpoco.losses import CustomLoss, GlmLoss, Loss, QuadraticLoss
 from dpoco.random import Source, checked_source
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = [
     "ExactSampler",

@@ -46,8 +46,8 @@ std::unique_ptr<FrankWolfe> learner(const std::shared_ptr<const domains::Domain>
                                     std::uint32_t key) {
   const mechanisms::NoiseLaw law{2.0, 1.5};
   const std::vector<double> start(static_cast<std::size_t>(kDimension), 0.0);
-  ContinualSum sum(kDimension, kRounds, mechanisms::make_tree(kDimension, kRounds, law),
-                   law.scale, std::make_unique<Source>(Key{key}, 0));
+  ContinualSum sum(kDimension, kRounds, mechanisms::make_tree(kDimension, kRounds, law), law.scale,
+                   std::make_unique<Source>(Key{key}, 0));
   return std::make_unique<FrankWolfe>(
       domain,
       frank_wolfe::LeafRule(losses::GlmLoss{}, losses::RecordClipper(kDimension, 1.0, 2.0), 4.0),
