@@ -60,6 +60,10 @@ myst_heading_anchors = 4  # the anchors that the web view of a repository has
 
 # Docstrings state types, shapes and units in words; signatures stay readable without annotations.
 autodoc_typehints = "none"
+try:  # the page of its adapter is built without it too
+    import torch  # noqa: F401
+except ImportError:
+    autodoc_mock_imports = ["torch"]
 autodoc_member_order = "bysource"
 default_role = "py:obj"
 numpydoc_class_members_toctree = False
