@@ -15,9 +15,12 @@ pytestmark = [
 ]
 
 # By which factor losses may be larger and go unnoticed, in the few runs of a test.
-WEAK = {"squared": 8.0, "quadratic": 8.0, "Polyhedral": 8.0, "alarms": 7.5}
+WEAK = {
+    "squared": 8.0, "quadratic": 8.0, "Polyhedral": 8.0, "alarms": 7.5,
+    "TreeFrankWolfe, lattice": 2.9,
+}  # fmt: skip
 LIMITS = {
-    **dict.fromkeys(cases.SUMS, 2.9),
+    **dict.fromkeys(cases.SUMS, 2.7),
     **dict.fromkeys(cases.SELECTIONS, 2.2),
     **dict.fromkeys(cases.EXPERTS, 4.5),
     **dict.fromkeys(cases.ARMS, 3.5),

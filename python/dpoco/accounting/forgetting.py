@@ -17,9 +17,9 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpoco._validation import choice, positive_float
+from dpoco._validation import FloatArray, choice, positive_float
+from dpoco.accounting.continual_sum import UNBOUNDED_HORIZON
 from dpoco.privacy.mechanisms.factorisations import Buffered, decoder_rate
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 
@@ -27,13 +27,10 @@ __all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "batch_lengths", "chec
            "growth_of_batches", "kept_share", "memory_rounds", "plan_batch",
            "plan_candidates"]  # fmt: skip
 
-FloatArray = NDArray[np.float64]
-
 SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 RIDGES = (0.25, 0.5, 1.0, 2.0)  # in spectral edges of the noise
 MEMORY = 0.1  # half-life of comparisons, in horizons
 ENDLESS = 100_000  # rounds that stand for the horizon of a stream without end
-STREAM_WITHOUT_END = 10**9  # rounds from which on a horizon says nothing about drift
 _LONGEST = 4096  # pushes until the noise of damped sums is taken as stationary
 
 
@@ -178,14 +175,14 @@ def _number_or_auto(name: str, value: Any) -> float | str | None:
 def growth_of_batches(half_life: float | str | None, horizon: int) -> str | None:
     """Return how batches grow: not at all if all half-lives are much shorter than the stream."""
     fixed = isinstance(half_life, float)
-    return None if fixed or horizon >= STREAM_WITHOUT_END else "root"
+    return None if fixed or horizon >= UNBOUNDED_HORIZON else "root"
 
 
 def memory_rounds(half_life: float | str | None, horizon: int | None) -> float:
     """Return the half-life that the noise is planned for, and that comparisons have."""
     if isinstance(half_life, float):
         return half_life
-    endless = horizon is None or horizon >= STREAM_WITHOUT_END
+    endless = horizon is None or horizon >= UNBOUNDED_HORIZON
     return MEMORY * float(ENDLESS if endless else horizon or 1)
 
 
@@ -194,8 +191,7 @@ def plan_batch(hidden: float, memory: float, horizon: int | None, growth: str | 
 
     `hidden`: rounds that weigh as much as the noise of one release. Growing batches begin with
     three tenths of them, at most a fiftieth of the horizon. Others have the geometric mean of them
-    and of a tenth of the memory, between a hundredth and a fifth of it: within 15 % of the best
-    length on turning, jumping and constant streams at epsilon .1, 1 and 8.
+    and of a tenth of the memory, between a hundredth and a fifth of it.
     """
     if growth is not None:
         first = min(0.3 * hidden, (horizon or math.inf) / 50.0)

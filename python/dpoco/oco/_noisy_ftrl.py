@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
@@ -215,7 +216,7 @@ class NoisyFTRL(RecordLearner):
                 return None
         return f"noise dominates: it hides {hidden:.3g} rounds, more than are remembered"
 
-    @property
+    @cached_property
     def _forgetting(self) -> Forgetting:
         return accountant.read_candidates(self._domain, self._loss, self.plan)
 

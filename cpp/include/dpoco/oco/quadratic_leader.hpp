@@ -24,7 +24,7 @@ struct SteinTerms {
   double vector = 0.0;
 };
 
-// They, in the eigenbasis of M. spectrum: the eigenvalues of M; inverse: 1 / (M+ + ridge +
+// Both terms, in the eigenbasis of M. spectrum: the eigenvalues of M; inverse: 1 / (M+ + ridge +
 // multiplier); constrained: whether x is on the boundary. O(d^2).
 SteinTerms stein_terms(std::span<const double> spectrum, std::span<const double> inverse,
                        std::span<const double> x, std::span<const double> from_center,
