@@ -273,9 +273,10 @@ def _made_up(kind: type) -> Callable[..., Any]:
         "domain": LpBall(3, 2.0), "loss": SquaredLoss(1.0, 1.0), "experts": 4, "arms": 3,
         "dimension": 3, "candidates": 4, "lipschitz": 1.0, "resolution": 9, "alarms": ROUNDS,
         "bound": 1.0, "context_bound": 1.0, "reward_bound": 1.0, "sensitivity": 1.0,
-        "statistics": {"n": Count(), "x": Mean(-1.0, 1.0)}, "every": None,
     }  # fmt: skip
     names = arguments_of(kind)
+    if "every" in names:  # of a monitor
+        problem |= {"statistics": {"n": Count(), "x": Mean(-1.0, 1.0)}, "every": None}
     strange = [
         name
         for name, parameter in names.items()

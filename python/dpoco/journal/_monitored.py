@@ -21,7 +21,7 @@ class MonitorStream:
     Each call that counts records is one commit: of the sums so far, of `position`, and of all
     releases of intervals that ended. It returns the releases once they are durable. After a crash
     the monitor is as after the last call that returned, or as after the one that was interrupted;
-    `position` says which. What an interrupted call released is in `releases`.
+    `position` says which, and `releases` has the releases of an interrupted call.
     """
 
     def __init__(self, journal: Home, stream: Stream) -> None:
@@ -117,7 +117,7 @@ class MonitorStream:
         if last <= first:
             return []
         rows = self._stream.releases(first, last)
-        return [monitor._released(first + i, row) for i, row in enumerate(rows)]
+        return [monitor._read_row(first + i, row) for i, row in enumerate(rows)]
 
     def fork(self, name: str) -> MonitorStream:
         """Return a second continuation with its own noise, charged again: see `Stream.fork`."""
@@ -182,7 +182,7 @@ class MonitorStream:
             if position is not None:
                 monitor.position = position
             if ended:
-                rows = np.array([monitor._row(release) for release in ended])
+                rows = np.array([monitor._write_row(release) for release in ended])
                 # Nothing is compared: an interval's records come in any number of calls.
                 transaction._end_rounds(stream, bytes(DIGEST_BYTES * len(rows)), rows, Digests())
         return ended

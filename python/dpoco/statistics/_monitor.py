@@ -167,7 +167,7 @@ class Monitor(Stateful):
             if total.summand != summand or total.pushes != self._horizon:
                 raise StateError("state is corrupt: it describes another sum")
         self._mechanism = total
-        self._guarantee = self._stated(budget, seeded)
+        self._guarantee = self._state_guarantee(budget, seeded)
         if budget is not None:
             self._guarantee.require(budget)
         require_memory(sum_entries(total))
@@ -190,14 +190,14 @@ class Monitor(Stateful):
         people: Participation | None = self._arguments["participation"]
         if people is None:
             if self._arguments["records_per_interval"] != 1:
-                raise ValueError("records_per_interval is for people: pass participation, too")
+                raise ValueError("records_per_interval is for people: pass participation")
             return Neighbours(relation)
         instance("participation", people, Participation, "a dpoco.Participation or None")
         people.check(self._horizon)
         most = people.largest(self._horizon)
         return Neighbours(relation, rounds=most, separation=people.separation)
 
-    def _stated(self, budget: Budget | None, seeded: bool) -> Guarantee:
+    def _state_guarantee(self, budget: Budget | None, seeded: bool) -> Guarantee:
         people: Participation | None = self._arguments["participation"]
         ends = "clock" if self._clock else "caller" if self._every is None else "records"
         names = ", ".join(name for name, _ in self._layout.statistics)
@@ -271,7 +271,7 @@ class Monitor(Stateful):
         self._part.check_person(person is not None)
         if self._part.limiter is not None:
             self._part.limiter.check(person)
-        interval = self._interval_of(time)
+        interval = self._find_interval(time)
         ended = self._close(interval)
         self._numbers.extend(numbers)
         self._codes.append(code)
@@ -310,7 +310,7 @@ class Monitor(Stateful):
             count = length_of(records, time, person)
             columns, group = self._part.reader.table(records, count)
             digests = self._part.digests(records, person, count)
-            intervals = self._intervals_of(records, time, count)
+            intervals = self._find_intervals(records, time, count)
             return self._play(columns, group, digests, intervals)
 
     def _play(
@@ -399,7 +399,7 @@ class Monitor(Stateful):
 
     # -- intervals --------------------------------------------------------------------------------
 
-    def _interval_of(self, time: Any) -> int:
+    def _find_interval(self, time: Any) -> int:
         """Return the interval that a record of `add` counts in, or raise if none is left."""
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
@@ -410,7 +410,7 @@ class Monitor(Stateful):
         self._check_left(interval)
         return interval
 
-    def _intervals_of(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
+    def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, not decreasing, shape (count,)."""
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
@@ -464,11 +464,11 @@ class Monitor(Stateful):
         sibling._build(claim)
         return sibling
 
-    def _row(self, release: Release) -> FloatArray:
+    def _write_row(self, release: Release) -> FloatArray:
         """Return a release as one row of doubles, for journals."""
         return np.concatenate([release.vectors[view_name(view)] for view in self._views])
 
-    def _released(self, interval: int, row: FloatArray) -> Release:
+    def _read_row(self, interval: int, row: FloatArray) -> Release:
         """Return the release of a row, with the begin and end that the clock gives it."""
         parts = np.split(row, len(self._views))
         vectors = {view_name(view): part for view, part in zip(self._views, parts, strict=True)}
@@ -497,14 +497,14 @@ class Monitor(Stateful):
         cells = self._part.tally(interval).cells
         np.clip(cells, -self._limit, self._limit, out=cells)
         total: FloatArray = self._engine.push(cells * self._layout.grid)
-        vectors = {view_name(view): self._seen(view, total) for view in self._views}
+        vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
         if self._clock is not None:
             self._clock.forget(interval)
         return self._release(interval, vectors, begin, end)
 
-    def _seen(self, view: View, total: FloatArray) -> FloatArray:
+    def _compute_view(self, view: View, total: FloatArray) -> FloatArray:
         """Return a view of the total that is about to be released."""
         if view == "total":
             return total
