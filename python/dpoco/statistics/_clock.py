@@ -35,6 +35,10 @@ class Clock:
             self.every = None
         if self.every is None:
             raise ValueError(f"every must be a length of time such as '1h'; got {every!r}")
+        try:
+            self._pandas.Timestamp(0) + self.every
+        except (OverflowError, self._pandas.errors.OutOfBoundsDatetime):
+            raise ValueError(f"every is longer than pandas' calendar; got {every!r}") from None
         self._bounds = np.empty(0, dtype=np.int64)
         self._first = 0  # number of the interval that begins at the first of these bounds
         self._zone: Any = None

@@ -652,6 +652,9 @@ def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, .
     )
     if not found or not known or len(set(found)) < len(found):
         raise ValueError("views must be 'interval', 'total', Last(n) or HalfLife(n), each once")
+    longest = max((view.intervals for view in found if isinstance(view, Last)), default=0)
+    if releases is not None and longest > releases:
+        raise ValueError(f"the view 'last {longest}' is longer than all {releases} intervals")
     if releases is None and "total" in found:
         raise ValueError("the noise of totals grows without end: pass releases, or another view")
     return found  # type: ignore[return-value]
