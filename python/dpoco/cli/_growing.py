@@ -103,7 +103,7 @@ def _parquet(name: str, start: int, names: Collection[str]) -> Iterator[Part]:
             for each in names:
                 own = table.column(each).cast(arrow.string())
                 table = table.set_column(table.column_names.index(each), each, own)
-            yield Part(table.to_pandas(), name, position)
+            yield Part(table.to_pandas(ignore_metadata=True), name, position)
 
 
 def _csv(name: str, start: int, names: Collection[str], follow: bool) -> Iterator[Part]:

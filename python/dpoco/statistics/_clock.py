@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,15 @@ class Clock:
             self.intervals(self._bounds[-1:])
         begin, end = (self._stamp(int(bound)) for bound in self._bounds[at : at + 2])
         return begin.isoformat(), end.isoformat()
+
+    def end(self, interval: int) -> Any:
+        """Return the end of an interval, to be compared with times of `types`."""
+        return self._pandas.Timestamp(self.bounds(interval)[1])
+
+    def types(self, time: Any) -> tuple[type, ...]:
+        """Return types of times that may be compared with an end as they are; none for texts."""
+        plain = isinstance(time, datetime) and (time.tzinfo is None) == (self._zone is None)
+        return (type(time),) if plain else ()
 
     def forget(self, interval: int) -> None:
         """Drop the boundaries before an interval: they are not asked for again."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -225,8 +224,10 @@ class Monitor(Stateful):
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
-        self._numbers = array("d")
-        self._codes: list[int] = []
+        quick = self._every is None and self._part.limiter is None
+        self._recorder = self._part.reader.recorder(_BUFFERED if quick else 0)
+        self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
+        self._ending: Any = None
         self._people: list[Person] = []
         self.position: Any = None
 
@@ -267,19 +268,26 @@ class Monitor(Stateful):
         HorizonExceeded
             If the record lies behind the last interval; nothing is counted or drawn.
         """
+        # Most records: of plain types, in the running interval, of nobody who is limited.
+        if (
+            person is None
+            and (time is None or time.__class__ in self._stamps and time < self._ending)
+            and not self._suspended
+            and self._recorder.take(record)
+        ):
+            return []
         numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)
         if self._part.limiter is not None:
             self._part.limiter.check(person)
         interval = self._find_interval(time)
         ended = self._close(interval)
-        self._numbers.extend(numbers)
-        self._codes.append(code)
+        if self._recorder.size >= _BUFFERED:
+            self._flush()
+        self._recorder.enter(numbers, code)
         if person is not None:
             self._people.append(person)
-        if len(self._codes) >= _BUFFERED:
-            self._flush()
-        if self._every is not None and self._part.records + len(self._codes) >= self._every:
+        if self._every is not None and self._part.records + self._recorder.size >= self._every:
             ended.append(self._end())
         return ended
 
@@ -408,6 +416,8 @@ class Monitor(Stateful):
             found = int(self._clock.intervals(self._clock.times([time]))[0])
             interval = max(interval, found)
         self._check_left(interval)
+        if self._clock is not None and self._part.limiter is None:
+            self._stamps, self._ending = self._clock.types(time), self._clock.end(interval)
         return interval
 
     def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
@@ -422,7 +432,7 @@ class Monitor(Stateful):
                 raise ValueError(f"time must have shape ({count},); got {times.shape}")
             found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
         elif self._every is not None:
-            done = self._part.records + len(self._codes)
+            done = self._part.records + self._recorder.size
             found = first + (done + np.arange(count)) // self._every
         if count:
             self._check_left(int(found[-1]))
@@ -445,17 +455,15 @@ class Monitor(Stateful):
 
     def _flush(self) -> None:
         """Add up the records that `add` has taken."""
-        count = len(self._codes)
+        count = self._recorder.size
         if count == 0:
             return
         digests = b""
         if self._part.limiter is not None:
             digests = self._part.limiter.digests(self._people, count)
-        rows = np.frombuffer(self._numbers, dtype=np.float64).reshape(count, -1)
-        columns = [np.ascontiguousarray(column) for column in rows.T]
-        codes = np.array(self._codes, dtype=np.int32) if self._layout.by else None
+        columns, codes = self._recorder.flush()
         self._part.add(self.round, columns, codes, digests, count)
-        self._numbers, self._codes, self._people = array("d"), [], []
+        self._people = []
 
     def _sibling(self, claim: _core.Claim) -> Monitor:
         sibling = type(self).__new__(type(self))
@@ -494,9 +502,10 @@ class Monitor(Stateful):
         self._check_left(self.round)
         self._flush()
         interval = self.round
-        cells = self._part.tally(interval).cells
-        np.clip(cells, -self._limit, self._limit, out=cells)
-        total: FloatArray = self._engine.push(cells * self._layout.grid)
+        total: FloatArray = self._engine.push(self._part.end(interval, self._limit))
+        self._stamps = ()
+        if interval + 1 >= self._horizon:
+            self._recorder.close()
         vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
@@ -552,12 +561,17 @@ class Monitor(Stateful):
 
     # -- state ------------------------------------------------------------------------------------
 
+    def resume(self) -> None:
+        """Activate an unpickled copy, or one inherited through fork: see `Stateful.resume`."""
+        super().resume()
+        self._recorder.adopt()
+
     def clone(self) -> Monitor:
         """Return an unstarted monitor with the same arguments and its own noise."""
         return type(self)(**self._arguments)
 
     def _is_started(self) -> bool:
-        return self.round > 0 or self._part.records > 0 or bool(self._codes)
+        return self.round > 0 or self._part.records > 0 or self._recorder.size > 0
 
     def _header(self) -> dict[str, Any]:
         a = self._arguments
@@ -639,6 +653,8 @@ class Monitor(Stateful):
             rows = faded.view(np.float64).reshape(len(self._faded), size)
             self._faded = dict(zip(self._faded, rows, strict=True))
             self.position = words["position"]
+            if self.round >= self._horizon:
+                self._recorder.close()
         except StateError:
             raise
         except Exception as error:
