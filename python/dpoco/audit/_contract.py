@@ -17,7 +17,7 @@ from dpoco.audit._playing import VERBS, find_plays
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, MarginLoss, SquaredLoss
 from dpoco.random import Source
 
 ROUNDS = 24
@@ -296,7 +296,7 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
         rows = rng.uniform(-0.9, 0.9, (n, learner.domain.dimension))
         if isinstance(learner.loss, LinearLoss):
             return (rows,)
-        if isinstance(learner.loss, GlmLoss):
+        if isinstance(learner.loss, MarginLoss):
             return rows, rng.uniform(-0.9, 0.9, n)
         raise ValueError("the records of this loss cannot be made up: pass a stream")
     if plays == "surface":
