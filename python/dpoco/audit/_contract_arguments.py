@@ -228,7 +228,7 @@ def arguments_come_back(s: Subject) -> None:
     require(restored == learner.plan, "a plan does not survive to_dict()")
 
 
-@check(*EVERY)
+@check(*EVERY, "intervals")
 def reports_show_no_data(s: Subject) -> None:
     """`repr` shows parameters and guarantee, and nothing that playing changes."""
     learner = s.fresh()
@@ -240,7 +240,7 @@ def reports_show_no_data(s: Subject) -> None:
     require(repr(learner) == before, "repr() changes with the data")
 
 
-@check(*EVERY)
+@check(*EVERY, "intervals")
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
     s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, MarginLoss))
