@@ -18,7 +18,7 @@ from dpoco.audit._playing import VERBS, Playing, find_plays
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, MarginLoss, SquaredLoss
 from dpoco.random import Source
 from dpoco.statistics import Count, Mean
 
@@ -313,7 +313,7 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
         rows = rng.uniform(-0.9, 0.9, (n, learner.domain.dimension))
         if isinstance(learner.loss, LinearLoss):
             return (rows,)
-        if isinstance(learner.loss, GlmLoss):
+        if isinstance(learner.loss, MarginLoss):
             return rows, rng.uniform(-0.9, 0.9, n)
         raise ValueError("the records of this loss cannot be made up: pass a stream")
     if plays == "surface":

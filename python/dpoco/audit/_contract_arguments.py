@@ -36,7 +36,7 @@ from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, DpocoError
 from dpoco.learners import learner_of
-from dpoco.losses import GlmLoss
+from dpoco.losses import MarginLoss
 from dpoco.privacy.records import Description, written
 from dpoco.random import Source
 
@@ -243,7 +243,7 @@ def reports_show_no_data(s: Subject) -> None:
 @check(*EVERY, "intervals")
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
-    s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, GlmLoss))
+    s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, MarginLoss))
     if find_known_family(s.first) is None:
         # The library's own learners have a family unless they have no noise.
         s.applies(s.first.guarantee.private or learner_of(s.kind) is None)
