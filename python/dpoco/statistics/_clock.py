@@ -121,14 +121,17 @@ class Clock:
         begin, end = (self._stamp(int(bound)) for bound in self._bounds[at : at + 2])
         return begin.isoformat(), end.isoformat()
 
-    def end(self, interval: int) -> Any:
-        """Return the end of an interval, to be compared with times of `types`."""
-        return self._pandas.Timestamp(self.bounds(interval)[1])
+    def end(self, interval: int, time: Any) -> tuple[tuple[type, ...], Any]:
+        """Return the end of an interval, and the types of times that are compared with it as such.
 
-    def types(self, time: Any) -> tuple[type, ...]:
-        """Return types of times that may be compared with an end as they are; none for texts."""
-        plain = isinstance(time, datetime) and (time.tzinfo is None) == (self._zone is None)
-        return (type(time),) if plain else ()
+        They are the type of `time` if that is a datetime; there are none for texts.
+        """
+        if not isinstance(time, datetime) or (time.tzinfo is None) != (self._zone is None):
+            return (), None
+        end = self._pandas.Timestamp(self.bounds(interval)[1])
+        if type(time) is datetime:
+            end = end.floor("us").to_pydatetime(warn=False)
+        return (type(time),), end
 
     def forget(self, interval: int) -> None:
         """Drop the boundaries before an interval: they are not asked for again."""

@@ -226,6 +226,8 @@ class Monitor(Stateful):
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
         quick = self._every is None and self._part.limiter is None
         self._recorder = self._part.reader.recorder(_BUFFERED if quick else 0)
+        self._take = self._recorder.take
+        self._untimed = self._clock is None
         self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
         self._ending: Any = None
         self._people: list[Person] = []
@@ -271,9 +273,9 @@ class Monitor(Stateful):
         # Most records: of plain types, in the running interval, of nobody who is limited.
         if (
             person is None
-            and (time is None or time.__class__ in self._stamps and time < self._ending)
+            and (self._untimed if time is None else self._is_running(time))
             and not self._suspended
-            and self._recorder.take(record)
+            and self._take(record)
         ):
             return []
         numbers, code = self._part.reader.record(record)
@@ -285,6 +287,8 @@ class Monitor(Stateful):
         if self._recorder.size >= _BUFFERED:
             self._flush()
         self._recorder.enter(numbers, code)
+        if self._clock is not None and not self._stamps:
+            self._stamps, self._ending = self._clock.end(self.round, time)
         if person is not None:
             self._people.append(person)
         if self._every is not None and self._part.records + self._recorder.size >= self._every:
@@ -412,13 +416,18 @@ class Monitor(Stateful):
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
         interval = self.round
-        if self._clock is not None:
+        if self._clock is not None and not self._is_running(time):
             found = int(self._clock.intervals(self._clock.times([time]))[0])
             interval = max(interval, found)
         self._check_left(interval)
-        if self._clock is not None and self._part.limiter is None:
-            self._stamps, self._ending = self._clock.types(time), self._clock.end(interval)
         return interval
+
+    def _is_running(self, time: Any) -> bool:
+        """Return whether a time is seen at a glance to lie in the running interval, or before."""
+        try:
+            return time.__class__ in self._stamps and bool(time < self._ending)
+        except TypeError:  # times with a zone among times without: refused elsewhere
+            return False
 
     def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, not decreasing, shape (count,)."""
