@@ -415,10 +415,10 @@ def _hooks(
     """Let `watch` see a layer's name, input and output, and change the output."""
 
     def hook(name: str) -> Any:
-        def changed(layer: Any, given: Any, named: Any, output: torch.Tensor) -> torch.Tensor:
+        def watch_output(layer: Any, given: Any, named: Any, output: torch.Tensor) -> torch.Tensor:
             return watch(name, given[0] if given else named["input"], output)
 
-        return changed
+        return watch_output
 
     handles = [
         layer.register_forward_hook(hook(name), with_kwargs=True) for name, layer in layers.items()

@@ -38,7 +38,7 @@ from dpoco.random import Source
 
 __all__ = ["PrivateLoader", "PrivateTraining"]
 
-_MEMORY = 2**28
+_MEMORY = 2**26
 # What a guarantee rests on, besides the engine.
 _IN_PYTHON = (
     "dpoco.adapters.torch clips every example's gradient, in Python, and empties those that are "
@@ -133,7 +133,7 @@ class PrivateTraining:
         learning rate; a half-life in steps is for weight decay or a decaying rate that forgets.
     relation : {"zero_out", "replace"}
         Neighbouring data differ in one person, who does not take part, or has other examples.
-    memory : int, default 2^28
+    memory : int, default 2^26
         Bytes for gradients of single examples: a batch is worked on in pieces of this size.
     source : Source, optional
         Source of randomness; None: the operating system.
