@@ -104,7 +104,7 @@ def _monitor(asked: Asked) -> None:
     sink = Sink(asked.output, asked.page)
     monitor = _resume(made, asked.state, sink)
     positions: dict[str, int] = dict((monitor.position or {}).get("files", {}))
-    with sink.shown():
+    with sink.show():
         for part in read_parts(asked.files, positions, asked.names, person, asked.follow):
             if part.table is not None:
                 ended = monitor.add_many(part.table, time=asked.time, person=person)

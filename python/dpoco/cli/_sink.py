@@ -40,7 +40,7 @@ class Sink:
         self.written = 0  # bytes of the output
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show(self) -> Iterator[None]:
         """Show the latest release as a table that changes, if the terminal can."""
         console = shell.console()
         if self._output is not None or not console.is_terminal:
