@@ -486,7 +486,7 @@ def least_of(record: Record) -> Known:
     return Known(lambda e: reduce(arb.min, (part.curve(e) for part in parts)), *numbers)
 
 
-def worst_of(record: Record) -> Known:
+def worst(record: Record) -> Known:
     """Return what parts tell of which a record meets one (composition.md, Theorem 2)."""
     parts = [known(part) for part in record["parts"]]
     numbers = [reduce(arb.max, (part[i] for part in parts)) for i in (1, 2, 3)]
@@ -494,7 +494,7 @@ def worst_of(record: Record) -> Known:
 
 
 LOSSES: dict[str, Callable[[Record], Known]] = {
-    "either": worst_of, "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled,
+    "either": worst, "gdp": bell, "zcdp": concentrated, "pure": sure, "gaussian": coupled,
     "renyi": tilted,
     "renyi_of_person": tilted, "bounded_range": ranged, "selections": decaying,
     "selections_of_person": decaying, "tracker": tracker,

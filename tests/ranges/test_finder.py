@@ -31,9 +31,9 @@ from dpoco.ranges._bins import (
     EDGES,
     LARGEST,
     Thresholds,
-    blocks_of,
     candidate,
     find_ends,
+    group_candidates,
     places,
 )
 
@@ -126,7 +126,7 @@ def test_candidates_are_placed_exactly():
 
 def law_of(values, largest, scale):
     """Return the probabilities of the candidates -largest..largest, by the runs that are drawn."""
-    runs = blocks_of(np.asarray(values, dtype=np.int64), largest)
+    runs = group_candidates(np.asarray(values, dtype=np.int64), largest)
     law = np.zeros(2 * largest + 1)
     weights = np.where(runs.sizes > 0, runs.sizes * np.exp(runs.scores / scale), 0.0)
     for first, size, weight in zip(runs.first, runs.sizes, weights, strict=True):
@@ -151,7 +151,7 @@ def test_runs_of_candidates_have_the_law_of_all_candidates():
         values = rng.integers(-6, 9, size=rng.integers(1, 12))  # 7 and 8 are absent
         values = np.where(values > 6, ABSENT, values)
         assert law_of(values, 6, 3.0) == pytest.approx(brute_law(values, 6, 3.0), abs=1e-14)
-        runs = blocks_of(values, 6)
+        runs = group_candidates(values, 6)
         assert runs.sizes.sum() == 13
         assert len(runs.sizes) == 2 * len(values) + 1
     # Digits: values between candidates count below or above all the same.
@@ -187,7 +187,7 @@ def test_medians_have_the_law_of_the_exponential_mechanism():
     cells = np.unique(cells)
 
     def chance(scale):
-        runs = blocks_of(places(np.array(values)))
+        runs = group_candidates(places(np.array(values)))
         weights = np.where(runs.sizes > 0, runs.sizes * np.exp(runs.scores / scale), 0.0)
         law = np.histogram(runs.first, cells, weights=weights / weights.sum())[0]
         seen = np.histogram(drawn, cells)[0]
@@ -521,7 +521,7 @@ def test_the_independent_checker_proves_it(people, centre):
         record = each.to_dict()
         proved = (
             "proved" if people is None or not each.doubts else "only if"
-        )  # somebody limits people
+        )  # a promise limits people
         assert checker.check(record)[0] == proved
         search = record["description"]
         search = search["parts"][0] if search["kind"] == "parts" else search

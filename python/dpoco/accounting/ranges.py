@@ -87,8 +87,8 @@ def calibrate(
     relation : {"replace", "zero_out"}
         Neighbouring streams.
     participation : Participation, optional
-        How often one person may come; medians and counts then have half of mu^2 each, if she may
-        be in both.
+        How often one person may come; medians and counts then have half of mu^2 each, if a
+        person's rounds may be in both.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the counts.
 
@@ -113,11 +113,11 @@ def calibrate(
         mu *= math.sqrt(0.5)
     scale = _median_scale(medians, first, near, allowed, mu)
 
-    def searched(counts: GaussianSum) -> RangeSearch:
+    def search_by(counts: GaussianSum) -> RangeSearch:
         return RangeSearch(second, counts, medians, first, scale)
 
-    counts = _with_noise(plain, lambda own: searched(own)._counts_loss(near).bare.mu, mu, numerics)
-    return Plan(searched(counts), None, None)
+    counts = _with_noise(plain, lambda own: search_by(own)._counts_loss(near).bare.mu, mu, numerics)
+    return Plan(search_by(counts), None, None)
 
 
 def _median_scale(medians: int, first: int, near: Neighbours, budget: Budget, mu: float) -> float:
@@ -126,11 +126,11 @@ def _median_scale(medians: int, first: int, near: Neighbours, budget: Budget, mu
         return 0.0
     length = selection_budget(budget, "gumbel", medians)
     if near.rounds > 1:
-        length = _range_of(mu / math.sqrt(medians) * _SLACK)
+        length = _longest_range(mu / math.sqrt(medians) * _SLACK)
     return scale_for(near.sides * most_rounds(near.rounds, near.separation, first), length)
 
 
-def _range_of(mu: float) -> float:
+def _longest_range(mu: float) -> float:
     """Return the longest range that is mu-GDP."""
     low, high = 0.0, 1.0
     while gaussian_range(high) < mu:

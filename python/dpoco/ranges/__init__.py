@@ -1,4 +1,4 @@
-"""Private ranges of columns that nobody has stated: found from the first records of a stream.
+"""Private ranges of columns whose ranges are unknown, found from the first records of a stream.
 
 A `RangeFinder` gets the first records and nothing else sees them; the learner gets all later ones,
 scaled by what was found. The estimators of `dpoco.adapters` do this by themselves with

@@ -14,8 +14,17 @@ from numpy.typing import NDArray
 
 from dpoco._validation import FloatArray
 
-__all__ = ["EDGES", "LARGEST", "Blocks", "Thresholds", "blocks_of", "candidate", "find_ends",
-           "isotonic", "places"]  # fmt: skip
+__all__ = [
+    "EDGES",
+    "LARGEST",
+    "Runs",
+    "Thresholds",
+    "candidate",
+    "find_ends",
+    "group_candidates",
+    "isotonic",
+    "places",
+]  # fmt: skip
 
 _LOWEST, _HIGHEST, _STEPS = -24, 40, 2**16  # candidates +-2^e (1 + i / steps), e < highest; 0
 LARGEST = (_HIGHEST - _LOWEST) * _STEPS + 1  # place of the largest candidate, 2^40
@@ -46,7 +55,7 @@ def candidate(place: int) -> float:
     return math.copysign(math.ldexp(1.0 + step / _STEPS, octave + _LOWEST), place)
 
 
-class Blocks(NamedTuple):
+class Runs(NamedTuple):
     """Runs of candidates with the same score, as many whatever the values.
 
     Attributes
@@ -62,7 +71,7 @@ class Blocks(NamedTuple):
     scores: FloatArray
 
 
-def blocks_of(values: NDArray[np.int64], largest: int = LARGEST) -> Blocks:
+def group_candidates(values: NDArray[np.int64], largest: int = LARGEST) -> Runs:
     """Return the runs of the candidates -largest..largest, of values at these places, shape (n,).
 
     Values behind `largest` are absent.
@@ -81,7 +90,7 @@ def blocks_of(values: NDArray[np.int64], largest: int = LARGEST) -> Blocks:
     sizes[1::2] = (rising <= largest) & (rising != ends[:-2])
     left, right = (np.searchsorted(rising, rising, side=side) for side in ("left", "right"))
     scores[1::2] = -0.5 * np.abs(left - (present - right))
-    return Blocks(first, sizes, scores)
+    return Runs(first, sizes, scores)
 
 
 def isotonic(sums: FloatArray) -> FloatArray:

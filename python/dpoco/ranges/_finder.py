@@ -34,9 +34,9 @@ from dpoco.ranges._bins import (
     ABSENT,
     EDGES,
     Thresholds,
-    blocks_of,
     candidate,
     find_ends,
+    group_candidates,
     places,
 )
 from dpoco.ranges._found import FoundRanges
@@ -77,7 +77,7 @@ class RangeFinder(Stateful):
     relation : {"replace", "zero_out"}
         Neighbouring streams differ in one record, which is replaced or emptied.
     participation : Participation, optional
-        How often one person may come. The budget then covers all her rounds; if it is enforced,
+        How often one person may come. The budget then covers all of them; if it is enforced,
         `observe` and `run` take persons.
     numerics : {"auto", "float", "lattice"}
         Arithmetic of the counts.
@@ -135,13 +135,13 @@ class RangeFinder(Stateful):
             "participation": participation, "numerics": numerics, "plan": plan, "source": source,
         }  # fmt: skip
         origin = Source() if source is None else instance("source", source, Source, "a Source")
-        found = self._calibrated(arguments) if plan is None else plan
+        found = self._calibrate(arguments) if plan is None else plan
         self._set_up(arguments, found, origin.is_seeded, origin._claim())
         if budget is not None:
             self._guarantee.require(budget)
 
     @staticmethod
-    def _calibrated(given: dict[str, Any]) -> RangePlan:
+    def _calibrate(given: dict[str, Any]) -> RangePlan:
         """Return the plan for a constructor's arguments, or refuse by public sizes."""
         budget, horizon, people = given["budget"], given["horizon"], given["participation"]
         if budget is not None:
@@ -203,7 +203,7 @@ class RangeFinder(Stateful):
         own, columns = self._mechanism, self._mechanism.counts.summand.size
         self._round = 0
         self._secret = claim["key"] + int(claim["stream"]).to_bytes(8, "little")
-        self._engine = _core.ContinualSum(own.counts, _derived(self._secret, "counts"))
+        self._engine = _core.ContinualSum(own.counts, _derive(self._secret, "counts"))
         self._values = np.full((own.first, own.medians), ABSENT, dtype=np.int64)
         self._centre = np.array([np.nan if c is None else c for c in self._known])
         self._cells = np.zeros((own.counts.pushes, columns))
@@ -219,7 +219,7 @@ class RangeFinder(Stateful):
         Parameters
         ----------
         record : array_like of shape (d,)
-            What is not finite is missing.
+            Values that are not finite are missing.
         person : int, str or bytes
             Whose record it is, if people are limited. Keyword-only.
 
@@ -266,7 +266,7 @@ class RangeFinder(Stateful):
                     self._draw_medians()
             self._count(rows[first:])
             if self.left == 0 and self._ranges is None:
-                self._ranges = self._found()
+                self._ranges = self._find_ranges()
 
     def _digests(self, persons: Any, rounds: int | None) -> bytes:
         if self._limiter is None:
@@ -281,7 +281,7 @@ class RangeFinder(Stateful):
         Runs of candidates with one score have it once, raised by the logarithm of their length:
         the law is that of a selection among all candidates. The numbers of draws are public.
         """
-        own, claim = self._mechanism, _derived(self._secret, "medians")
+        own, claim = self._mechanism, _derive(self._secret, "medians")
         runs = 2 * own.first + 1
         engine = _core.NoisyMax({
             "candidates": runs, "largest": True, "horizon": own.medians, "noise": "gumbel",
@@ -290,7 +290,7 @@ class RangeFinder(Stateful):
         words = _core.Source(claim["key"], claim["stream"] + 1).words(2 * own.medians)
         drawn = []
         for column, pair in zip(self._values.T, words.reshape(-1, 2).tolist(), strict=True):
-            first, sizes, scores = blocks_of(column)
+            first, sizes, scores = group_candidates(column)
             lengths = [own.scale * _core.local_log(max(size, 1)) for size in sizes.astype(float)]
             raised = np.where(sizes > 0, scores + np.array(lengths), _NEVER)
             run = engine.select(raised)
@@ -319,7 +319,7 @@ class RangeFinder(Stateful):
             mine = bins[present[:, column], column]
             self._cells[:, column] += np.bincount(mine, minlength=len(self._cells))
 
-    def _found(self) -> FoundRanges:
+    def _find_ranges(self) -> FoundRanges:
         """Return the ranges: a function of the noisy counts and the medians."""
         own, sums = self._mechanism, np.cumsum(self._cells, axis=0)
         up_to, beyond = planning.deviations(own.counts)
@@ -351,7 +351,7 @@ class RangeFinder(Stateful):
 
     @property
     def plan(self) -> RangePlan:
-        """What the finder is built from."""
+        """The plan that the finder is built from."""
         return self._plan  # type: ignore[no-any-return]
 
     @property
@@ -433,7 +433,7 @@ def _centres(centre: Centre, columns: int) -> tuple[float | None, ...]:
     return found
 
 
-def _derived(secret: bytes, purpose: str) -> _core.Claim:
+def _derive(secret: bytes, purpose: str) -> _core.Claim:
     """Return the key and stream of one of the engines."""
     return {
         "key": hashlib.sha256(b"dpoco ranges " + purpose.encode() + secret).digest(),

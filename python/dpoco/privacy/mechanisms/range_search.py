@@ -48,7 +48,7 @@ class RangeSearch(Mechanism):
     medians : int
         Columns of which a median is drawn first; 0 where no round is for medians.
     first : int
-        Rounds for medians, before the others.
+        Rounds for medians, before the otown_rounds.
     scale : float
         Of the Gumbel noise, in units of the scores; 0 is no noise.
     """
@@ -89,7 +89,7 @@ class RangeSearch(Mechanism):
     def loss(self, near: Neighbours) -> Loss | None:
         """Return the worse loss of both, or their sum where a person's rounds may be in both.
 
-        Her rounds may react to releases: each part's loss holds given any past.
+        Rounds of a person may react to releases: each part's loss holds given any past.
         """
         central(near)
         if self.counts.scale == 0.0 or (self.medians and self.scale == 0.0):
@@ -101,8 +101,8 @@ class RangeSearch(Mechanism):
         if near.rounds == 1:
             return either(BoundedRange(each, self.medians), self._counts_loss(near))
         mu = math.sqrt(self.medians) * gaussian_range(each) * UP
-        hers = most_rounds(near.rounds, near.separation, self.longest)
-        return (either if hers == 1 else together)(Gaussian(mu), self._counts_loss(near))
+        own_rounds = most_rounds(near.rounds, near.separation, self.longest)
+        return (either if own_rounds == 1 else together)(Gaussian(mu), self._counts_loss(near))
 
     def _counts_loss(self, near: Neighbours) -> Loss:
         """Return the loss of the prefix sums: a record is in one bin of every column, or none."""
