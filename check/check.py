@@ -1221,7 +1221,8 @@ n, exponent x0; threshold_tests: law s, threshold_scale, query_scale, sensitivit
 tracker_draws: experts n, prior s, learning_rate, forced, batch n, horizon n-, share_rate x0-, cap
 n0-; bits: low n, high n, count n; subset: labels n, size n, inside n0; local_report: epsilon,
 reports n, laws D; range_search: second n, counts d, medians n0, first n0, scale x0; declared:
-change s, l2 b, sensitivity, scale; nothing: reason s; open: reason s; parts: how s, parts D, lemma s, forced n0-?"""
+change s, l2 b, sensitivity, scale; nothing: reason s; open: reason s; parts: how s, parts D,
+lemma s, forced n0-?"""
 ROWS = (each.partition(":") for each in " ".join(TABLE.split()).split(";"))
 FIELDS = {kind.strip(): fields.strip() for kind, _, fields in ROWS}
 
