@@ -29,7 +29,7 @@ PRINTED = {
     ("run", *TABLE, "--set", "figure=false", "--json"): "dpoco.run-report/1",
     ("run", *TABLE, "--learner", "sufficient-statistics", "--loss", "squared", "--range",
      "alarm=0:1", "--set", "figure=false",
-     "--json"): "dpoco.fit-report/1",
+     "--json"): "dpoco.run-report/1",
     ("compare", *TABLE, *PLAYED, "--json"): "dpoco.comparison/1",
     ("plan", "noisy-ftrl", "--horizon", 1000, "--dimension", 3, "--json"): "dpoco.plan/1",
     ("plan", "experts", "--horizon", 1000, "--experts", 3, "--json"): "dpoco.plan-experts/1",

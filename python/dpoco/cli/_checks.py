@@ -537,10 +537,9 @@ def find_certificate(record: Any) -> Any:
     schema = str(record.get("schema")) if isinstance(record, dict) else ""
     if schema.startswith("dpoco.model/"):
         return Model.from_dict(record).guarantee
-    reports = {each.schema: each for each in (evaluation.RunReport, evaluation.FitReport)}
     try:
-        if schema in reports:
-            reports[schema].from_dict(record)
+        if schema == evaluation.RunReport.schema:
+            evaluation.RunReport.from_dict(record)
         elif schema != PLAN_SCHEMA or not {*record} <= _PLAN:
             raise ValueError("no guarantee, state, ledger or journal")
     except ValueError as error:
