@@ -32,7 +32,7 @@ PRINTED = {
      "--json"): "dpoco.run-report/1",
     ("compare", *TABLE, *PLAYED, "--json"): "dpoco.comparison/1",
     ("plan", "noisy-ftrl", "--horizon", 1000, "--dimension", 3, "--json"): "dpoco.plan/1",
-    ("plan", "experts", "--horizon", 1000, "--experts", 3, "--json"): "dpoco.plan-experts/1",
+    ("plan", "experts", "--horizon", 1000, "--experts", 3, "--json"): "dpoco.plan-auto/1",
     ("datasets", "--json"): "dpoco.datasets/1",
     ("datasets", "shuttle", "--json"): "dpoco.datasets/1",
     ("explain", "guarantee.json", "--json"): "dpoco.explanation/1",
