@@ -745,11 +745,14 @@ def extent(own: Any) -> tuple[int, int]:
     first, pushes, starts = own.batch, max(own.pushes, 1), [0]
     if own.growth is None:
         return first, (own.pushes + 1) * first
-    covered(own.growth in ("root", "quarter") and pushes <= FOLLOWED, "such batches that grow")
+    grows = own.growth in ("root", "quarter", "three_tenths")
+    covered(grows and pushes <= FOLLOWED, "such batches that grow")
+    length = float(first)
     while len(starts) < pushes + 2:
         covered((e := starts[-1]) < 2**42, "growing batches that are too long")
         grown = e // 4 if own.growth == "quarter" else min(e // 10, math.isqrt(4 * e))
-        starts.append(e + max(first, grown))
+        starts.append(e + (int(length) if own.growth == "three_tenths" else max(first, grown)))
+        length *= 1.3
     return starts[pushes] - starts[pushes - 1], starts[pushes + 1]
 
 
@@ -775,6 +778,8 @@ def entries(summand: Any) -> int:
     if summand.kind == "interval_totals":
         return sum(summand.cells)
     d, matrix = summand.dimension, summand.kind in ("second_moments", "gradient_and_curvature")
+    if summand.kind == "residual_statistics":
+        return summand.arms * d + d * (d + 1) // 2 + summand.bins
     return getattr(summand, "arms", 1) * (d * (d + 1) // 2 + d) if matrix else d
 
 
@@ -782,7 +787,7 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
     """Return how far apart two rounds can be, times what noise of an order inflates it by.
 
     continual_sum.md, generalized_gaussian.md, noisy_ftrl.md, linucb.md, noisy_newton.md,
-    prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md.
+    prefix_hedge.md, lipschitz.md, statistics.md, deep_learning.md, residual_phases.md.
     """
     kind, sides, up = summand.kind, near.sides, 1 + arb(10) ** -12  # of means in doubles
     shaped = kind in ("clipped_vector", "glm_gradient")
@@ -793,6 +798,11 @@ def movement(summand: Any, near: Near, order: arb) -> arb:
         return (n - arb(n % 2) / n).sqrt() * (up + max(0, n - 4096) * arb(2) ** -52)
     if kind == "net_differences":
         return sides * summand.lipschitz * net_reach(summand) * up
+    if kind == "residual_statistics":
+        z, m = summand.weight**2, summand.mark**2
+        covered(z <= 2, "such a weight of residuals")
+        two = arb(4) if z <= arb(0.5) else 2 + 2 * z + 1 / (2 * z)
+        return (1 + z + m if sides == 1 else two + 2 * m).sqrt() * up
     if kind == "clipped_vectors":
         covered(summand.count <= 2**20, "more vectors than rounding is bounded for")
         return summand.bound * (sides + summand.count**2 * arb(2) ** -51) * up
@@ -1205,6 +1215,7 @@ s-?, view s?, description d-?, person N-?; clipped_vector: dimension n, norm xi,
 glm_gradient: dimension n, norm xi, features, features_l2 xi, slope; gradient_and_curvature:
 dimension n, norm xi, features, features_l2 xi, slope, curvature, weight; second_moments: dimension
 n, norm xi, features, features_l2 xi, label, weight, arms n, rounding; centred_losses: experts n;
+residual_statistics: dimension n, features, arms n, bins n, weight, mark;
 clipped_vectors: dimension n, bound, count n;
 interval_totals: cells N, units X, records n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;

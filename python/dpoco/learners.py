@@ -135,6 +135,10 @@ LEARNERS = (
         "contextual linear bandit (DP-LinUCB), a few dimensions",
     ),
     Learner(
+        "residual-phases", "bandits.ResidualPhases", "arms",
+        "contextual linear bandit on clipped residuals, continuous and stochastic contexts",
+    ),
+    Learner(
         "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",
         "contextual bandit with sparse coefficients (DP-HDB), many dimensions",
     ),
