@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from dpoco.accounting._records import check_types, of_version_1, plain_float, read_record
+from dpoco._json import plain
+from dpoco.accounting._records import check_types, of_version_1, read_record
 from dpoco.accounting._terms import Terms
 from dpoco.errors import StateError
 from dpoco.privacy.losses.bounded_range import BoundedRange
@@ -74,13 +75,8 @@ def to_record(guarantee: Terms) -> dict[str, Any]:
         value = getattr(guarantee, name)
         if name in _LATER and value == _LATER[name]:
             continue  # as written before the field existed
-        if isinstance(value, Description):
-            value = description_record(value)
-        elif isinstance(value, dict):
-            value = {k: plain_float(v) if isinstance(v, float) else v for k, v in value.items()}
-        elif isinstance(value, tuple):
-            value = [plain_float(v) if isinstance(v, float) else v for v in value]
-        record[name] = plain_float(value) if isinstance(value, float) else value
+        described = isinstance(value, Description)
+        record[name] = description_record(value) if described else plain(value)
     return record
 
 
