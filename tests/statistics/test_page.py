@@ -129,9 +129,8 @@ def test_a_browser_renders_it_on_a_desktop_and_on_a_phone(tmp_path):
     program = look_at_site.browser()
     if program is None:
         pytest.skip("NO BROWSER: install chromium to see that pages render")
-    text, _ = page(
-        30, {"n": Count(), "latency": Mean(0.0, 1000.0), "browser": Categories(("firefox", "chrome"))}
-    )  # fmt: skip
+    browsers = Categories(("firefox", "chrome"))
+    text, _ = page(30, {"n": Count(), "latency": Mean(0.0, 1000.0), "browser": browsers})
     site = tmp_path / "site"
     site.mkdir()
     (site / "page.html").write_text(text)
