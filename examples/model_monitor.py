@@ -83,7 +83,7 @@ def main(arguments=None):
     inside = 0
     matplotlib.use("Agg")
     with matplotlib.rc_context(STYLE):
-        canvas = new_figure((8.0, 3.2))
+        canvas = new_figure((6.4, 3.2))
         axes = canvas.subplots()
         for view, color in zip(views, ("C0", "C1"), strict=True):
             bounds = np.array([release.bounds("accuracy", view) for release in releases])
@@ -95,7 +95,7 @@ def main(arguments=None):
                 inside = int(((bounds[:, 0] <= truth) & (truth <= bounds[:, 1])).sum())
         axes.plot(truth, "k.", ms=2.0, label="without noise (not published)")
         axes.set(xlabel="hour", ylabel="share of right predictions")
-        axes.legend(loc="lower right", fontsize=8)
+        axes.legend(loc="lower right")
         canvas.savefig(options.output)
     print(f"the band of an hour covers the accuracy without noise in {inside} of {hours} hours")
     print(f"spent: {ledger.spent:.0%} of epsilon = {ledger.budget.epsilon:g} for model and monitor")
