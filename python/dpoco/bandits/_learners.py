@@ -349,16 +349,14 @@ class HighDimensionalBandit(BanditLearner):
 
     def _build_engine(self, claim: _core.Claim) -> _core.HighDimensionalBandit:
         p, domain = self.plan, self.domain
-        low, high = self._reward_range()
         # One key for this learner alone; the arms' generators are its streams.
         message = b"dpoco arms of a bandit" + claim["key"] + claim["stream"].to_bytes(8, "little")
         key = hashlib.sha256(message).digest()
         tuning = {
             "horizon": self._horizon,
-            "reward_low": low,
-            "reward_high": high,
+            "link": p.link,
+            "reward_bound": p.reward_bound,
             "gap": p.gap,
-            "logistic": p.link == "logistic",
             "arm": high_dimensional_bandit.tuning_of_arm(p),
         }
         arms = range(self._arms)
