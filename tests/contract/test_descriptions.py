@@ -23,12 +23,13 @@ from .variants import VARIANTS
 READS = (
     "continual-sum", "noisy-ftrl", "noisy-newton", "prefix-hedge", "lipschitz", "linucb",
     "tree-frank-wolfe", "polyhedral-frank-wolfe", "high-dimensional-bandit", "ctrl", "comw",
+    "residual-phases",
 )  # fmt: skip
 BUILT = [each.name for each in LEARNERS if each.plays not in ("reports", "pairs")]
 BUILT = [name for name in BUILT if name not in READS]
 READING = (  # variants of these
     "sum", "ftrl", "newton", "hedge", "lipschitz", "linucb", "tree", "polyhedral", "bandit", "ctrl",
-    "comw",
+    "comw", "phases",
 )  # fmt: skip
 SUBJECTS = [*BUILT, *(name for name in VARIANTS if not name.startswith(READING))]
 
