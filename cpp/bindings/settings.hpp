@@ -5,12 +5,9 @@
 
 #include "dpoco/bandits/bandit_learner.hpp"
 #include "dpoco/core/batch_sum.hpp"
-#include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/frank_wolfe/frank_wolfe.hpp"
 #include "dpoco/losses/loss_sum.hpp"
-#include "dpoco/mechanisms/above_threshold.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
-#include "dpoco/mechanisms/noisy_max.hpp"
 #include "dpoco/mechanisms/switch_rule.hpp"
 #include "dpoco/samplers/gibbs.hpp"
 #include "fields.hpp"
@@ -25,12 +22,9 @@ std::unique_ptr<random::Source> read_source(Fields& from);  // key, stream
 
 mechanisms::ContinualSum make_continual_sum(Fields from,
                                             std::optional<losses::RecordClipper> clipper);
-mechanisms::NoisyMaxSettings read_noisy_max(Fields& from);
-mechanisms::AboveThresholdSettings read_above_threshold(Fields& from);
 // cap: the name of the field with the largest number of switches, None for no cap.
 mechanisms::SwitchSettings read_switches(Fields& from, std::uint64_t rounds, const char* cap);
 
-experts::ExpertSettings read_experts(Fields& from);
 bandits::BanditSettings read_bandit(Fields& from);
 std::unique_ptr<frank_wolfe::FrankWolfe> make_frank_wolfe(
     std::shared_ptr<const domains::Domain> domain, const losses::GlmLoss& loss,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.learning.tickets import Ticket
+from dpoco.privacy.mechanisms.base import Mechanism
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 
 FloatArray = NDArray[np.float64]
@@ -217,22 +218,6 @@ class SumSettings(Claim):
     ends: NotRequired[list[int]]
     levels: NotRequired[list[float]]
 
-class NoisyMaxSettings(Claim):
-    candidates: int
-    largest: bool
-    horizon: int
-    noise: str
-    scale: float
-
-class ThresholdSettings(TypedDict):
-    threshold_scale: float
-    query_scale: float
-    noise: str
-    alarms: int
-
-class AboveThresholdSettings(ThresholdSettings, Claim):
-    horizon: int
-
 class CoupledSettings(Claim):
     rounds: int
     lipschitz: float
@@ -300,17 +285,6 @@ class ExpertSettings(TypedDict):
     low: float
     high: float
 
-class SelectionSettings(TypedDict):
-    candidates: int
-    noise: str
-    scale: float
-    largest: bool
-
-class EpochSettings(ExpertSettings, Claim):
-    selection: SelectionSettings
-    first: int | None
-    longest: int
-
 class BiasSettings(TypedDict):
     log_union: float
     noise: float
@@ -322,36 +296,6 @@ class StatisticSettings(TypedDict):
     offsets: list[float]
     slopes: list[float]
     reach: int
-
-class ShiftSettings(ExpertSettings, Claim):
-    selection: SelectionSettings
-    first: int | None
-    bias: BiasSettings
-    detects: bool
-    test: ThresholdSettings
-    threshold: float
-    statistic: StatisticSettings
-
-class ShareSettings(ExpertSettings, Claim):
-    batch: int
-    noise: str
-    noise_scale: float
-    grid: float
-    learning_rate: float
-    share_rate: float
-    floor: float
-
-class PathSettings(TypedDict):
-    experts: int
-    prior: str
-    switches: int
-    share_rate: float
-    learning_rate: float
-
-class TrackerSettings(PathSettings, ExpertSettings, Claim):
-    forced_switch: float
-    block: int
-    max_resamples: int | None
 
 class RecordClipper:
     def __init__(self, dimension: int, bound: float, order: float, bound_l2: float) -> None: ...
@@ -407,7 +351,9 @@ class ContinualSum:
     def restore(self, state: bytes) -> None: ...
 
 class NoisyMax:
-    def __init__(self, settings: NoisyMaxSettings) -> None: ...
+    def __init__(
+        self, mechanism: Mechanism, candidates: int, horizon: int, largest: bool, claim: Claim
+    ) -> None: ...
     def select(self, scores: FloatArray) -> int: ...
     def check_process(self) -> None: ...
     @property
@@ -418,7 +364,7 @@ class NoisyMax:
     def restore(self, state: bytes) -> None: ...
 
 class AboveThreshold:
-    def __init__(self, settings: AboveThresholdSettings) -> None: ...
+    def __init__(self, mechanism: Mechanism, horizon: int, claim: Claim) -> None: ...
     def test(self, excess: float) -> bool: ...
     def check_process(self) -> None: ...
     @property
@@ -476,7 +422,7 @@ class CoupledLearner(RecordLearner):
     def nonprivate_point(self) -> FloatArray: ...
 
 class SufficientStatistics:
-    def __init__(self, loss: GlmLoss, clipper: RecordClipper, settings: dict[str, Any]) -> None: ...
+    def __init__(self, loss: GlmLoss, mechanism: Mechanism, claim: Claim) -> None: ...
     def add(self, features: FloatArray, labels: FloatArray) -> None: ...
     def release(self) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
@@ -577,6 +523,7 @@ class ExpertLearner:
         workers: int,
     ) -> None: ...
     def nonprivate_violations(self) -> int: ...
+    def nonprivate_memory(self) -> bytes: ...
     def variates_drawn(self) -> list[int]: ...
     def check_process(self) -> None: ...
     def adopt(self) -> None: ...
@@ -585,7 +532,7 @@ class ExpertLearner:
     def restore(self, state: bytes) -> None: ...
 
 class SwitchingPaths:
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, mechanism: Mechanism, rounds: int, switches: int) -> None: ...
     @property
     def round(self) -> int: ...
     def learn(self, losses: FloatArray) -> None: ...
@@ -597,7 +544,9 @@ class SwitchingPaths:
     def restore(self, state: bytes) -> None: ...
 
 class ObliviousTracker(ExpertLearner):
-    def __init__(self, settings: TrackerSettings) -> None: ...
+    def __init__(
+        self, mechanism: Mechanism, problem: ExpertSettings, switches: int, claim: Claim
+    ) -> None: ...
     @property
     def resamples(self) -> int: ...
     def nonprivate_state(self) -> tuple[int, int]: ...
@@ -629,11 +578,30 @@ class PrefixHedge(ExpertLearner):
     def nonprivate_sum(self) -> FloatArray: ...
 
 class EpochSelector(ExpertLearner):
-    def __init__(self, settings: EpochSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        first: int | None,
+        longest: int,
+        claim: Claim,
+    ) -> None: ...
+    def nonprivate_sums(self) -> FloatArray: ...
 
 class ShiftDetector(ExpertLearner):
-    def __init__(self, settings: ShiftSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        first: int | None,
+        threshold: float,
+        bias: BiasSettings,
+        statistic: StatisticSettings,
+        claim: Claim,
+    ) -> None: ...
     def alarms(self) -> list[int]: ...
+    def nonprivate_sums(self) -> FloatArray: ...
+    def nonprivate_rows(self) -> FloatArray: ...
 
 class ShiftStatistic:
     def __init__(self, settings: StatisticSettings) -> None: ...
@@ -641,7 +609,16 @@ class ShiftStatistic:
     def reset(self) -> None: ...
 
 class BatchShare(ExpertLearner):
-    def __init__(self, settings: ShareSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        batch: int,
+        learning_rate: float,
+        share_rate: float,
+        floor: float,
+        claim: Claim,
+    ) -> None: ...
     def weights(self) -> FloatArray: ...
     def released(self) -> FloatArray: ...
     def nonprivate_input(self) -> FloatArray: ...

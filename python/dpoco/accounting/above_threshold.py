@@ -15,7 +15,6 @@ from dpoco.accounting.guarantee import Guarantee
 from dpoco.accounting.noisy_max import raised_until, scale_for
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.privacy.losses.loss import sum_up
-from dpoco.privacy.mechanisms.base import Mechanism, Open
 from dpoco.privacy.mechanisms.selections import ThresholdTests
 from dpoco.privacy.neighbours import Neighbours
 
@@ -169,11 +168,9 @@ def calibrate(
     )
 
 
-def mechanism_of(parameters: AboveThresholdParameters) -> Mechanism:
+def mechanism_of(parameters: AboveThresholdParameters) -> ThresholdTests:
     """Return what the parameters describe."""
     p = parameters
-    if not p.private:
-        return Open("no noise is added")
     return ThresholdTests(
         law="exponential",
         threshold_scale=p.threshold_noise_scale,

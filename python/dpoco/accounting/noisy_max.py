@@ -28,7 +28,7 @@ from dpoco.accounting.zcdp import zcdp_rho
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.bounded_range import BoundedRange
 from dpoco.privacy.losses.loss import sum_up
-from dpoco.privacy.mechanisms.base import Mechanism, Nothing, Open
+from dpoco.privacy.mechanisms.base import Mechanism, Nothing
 from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.privacy.neighbours import Neighbours
 
@@ -230,8 +230,6 @@ def mechanism_of(parameters: NoisyMaxParameters) -> Mechanism:
     p = parameters
     if p.candidates == 1:
         return Nothing("there is one candidate")
-    if not p.private:
-        return Open("no noise is added")
     scores = PromisedScores(p.sensitivity, p.one_directional)
     return Selections(
         law=law_of(p.noise), scores=scores, scale=p.scale, rounds=p.horizon, exponent=0.0

@@ -32,7 +32,6 @@ from dpoco.learning.state import is_own
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
-from dpoco.privacy.mechanisms.selections import Selections, ThresholdTests
 from dpoco.random import Source
 
 # Rounds per compiled call of `run`, so that Ctrl-C is answered between them.
@@ -379,15 +378,8 @@ class NoisyMax(Mechanism):
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.NoisyMax:
-        p, drawn = self.plan, self._mechanism.part(Selections)
-        # No claim rests on the parameters' numbers.
-        law, scale, horizon = noisy_max.law_of(p.noise), p.scale, p.horizon
-        if drawn is not None:
-            law, scale, horizon = drawn.law, drawn.scale, drawn.rounds
-        return _core.NoisyMax({
-            "candidates": p.candidates, "largest": p.largest, "horizon": horizon, "noise": law,
-            "scale": scale, **claim,
-        })  # fmt: skip
+        p = self.plan
+        return _core.NoisyMax(self._mechanism, p.candidates, p.horizon, p.largest, claim)
 
     def select(self, scores: Any) -> int:
         """Return the index of a score that is close to the best.
@@ -479,18 +471,7 @@ class AboveThreshold(Mechanism):
         )  # fmt: skip
 
     def _build_engine(self, claim: _core.Claim) -> _core.AboveThreshold:
-        p, drawn = self.plan, self._mechanism.part(ThresholdTests)
-        # Without noise no claim rests on the parameters' numbers.
-        return _core.AboveThreshold(
-            {
-                "noise": drawn.law if drawn else "exponential",
-                "threshold_scale": drawn.threshold_scale if drawn else p.threshold_noise_scale,
-                "query_scale": drawn.query_scale if drawn else p.query_noise_scale,
-                "alarms": drawn.alarms if drawn else p.alarms,
-                "horizon": self.horizon,
-                **claim,
-            }
-        )
+        return _core.AboveThreshold(self._mechanism, self.horizon, claim)
 
     @property
     def alarms_left(self) -> int:

@@ -136,7 +136,7 @@ class Selections(Mechanism):
     scores
         What is selected by.
     scale : float
-        Scale of the noise of the first selection, in units of the scores.
+        Scale of the noise of the first selection, in units of the scores; 0 for none.
     exponent : float
         Selection k has noise of scale ``scale k^-exponent``; 0 unless vertices are selected.
     rounds : int
@@ -148,8 +148,8 @@ class Selections(Mechanism):
     proofs = ("noisy_max", "bounded_range", "polyhedral_frank_wolfe", "participation")
     law: str
     scores: LossSums | PromisedScores | VertexScores
-    scale: float
-    rounds: int
+    scale: float = limits(zero=True)
+    rounds: int = limits()
     exponent: float = limits(zero=True)
 
     def __post_init__(self) -> None:
@@ -172,9 +172,11 @@ class Selections(Mechanism):
             return (self.rounds + 1) * self.scores.batch
         return self.rounds if isinstance(self.scores, PromisedScores) else None
 
-    def loss(self, near: Neighbours) -> Loss:
-        """Return the loss of all selections together."""
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the loss of all selections together; None without noise."""
         central(near)
+        if self.scale == 0.0:
+            return None
         if isinstance(self.scores, VertexScores):
             return self.loss_in_arms(near, 1, 0)
         each = sum_up((1, self.scores.range, self.scale))
@@ -206,7 +208,7 @@ class ThresholdTests(Mechanism):
     law : {"exponential", "laplace"}
         Law of both noises.
     threshold_scale, query_scale : float
-        Their scales, in units of the queries.
+        Their scales, in units of the queries; 0 for none.
     sensitivity, spread : float
         Largest change of one query; largest rise of one plus largest fall of another.
     alarms : int
@@ -216,11 +218,11 @@ class ThresholdTests(Mechanism):
     kind = "threshold_tests"
     proofs = ("shift_detector",)
     law: str
-    threshold_scale: float
-    query_scale: float
-    sensitivity: float
-    spread: float
-    alarms: int
+    threshold_scale: float = limits(zero=True)
+    query_scale: float = limits(zero=True)
+    sensitivity: float = limits()
+    spread: float = limits()
+    alarms: int = limits()
 
     def __post_init__(self) -> None:
         """Refuse other laws, and spreads that no sensitivity has."""
@@ -229,9 +231,11 @@ class ThresholdTests(Mechanism):
         if not self.sensitivity <= self.spread <= 2.0 * self.sensitivity:
             raise ValueError("spread must lie between the sensitivity and twice the sensitivity")
 
-    def loss(self, near: Neighbours) -> Loss:
-        """Return the pure loss of all answers together."""
+    def loss(self, near: Neighbours) -> Loss | None:
+        """Return the pure loss of all answers together; None if a noise is missing."""
         central(near)
+        if 0.0 in (self.threshold_scale, self.query_scale):
+            return None
         first = (1, self.sensitivity, self.threshold_scale)
         pure = sum_up(first, (self.alarms, self.spread, self.query_scale))
         return group(Pure(pure), near.rounds)
