@@ -23,28 +23,18 @@ from .variants import VARIANTS
 READS = (
     "continual-sum", "noisy-ftrl", "noisy-newton", "prefix-hedge", "lipschitz", "linucb",
     "noisy-max", "above-threshold", "epoch-selector", "window-selector", "shift-detector",
-    "batch-share", "oblivious-tracker",
+    "batch-share", "oblivious-tracker", "sufficient-statistics",
 )  # fmt: skip
 BUILT = [each.name for each in LEARNERS if each.plays not in ("reports", "pairs")]
 BUILT = [name for name in BUILT if name not in READS]
 READING = (
-    "sum",
-    "ftrl",
-    "newton",
-    "hedge",
-    "lipschitz",
-    "linucb",
-    "epochs",
-    "windows",
-    "detector",
-    "tracker",
-    "share",
-)  # variants of these
+    "sum", "ftrl", "newton", "hedge", "lipschitz", "linucb", "epochs", "windows", "detector",
+    "tracker", "share", "max", "above", "statistics",
+)  # variants of these  # fmt: skip
 SUBJECTS = [*BUILT, *(name for name in VARIANTS if not name.startswith(READING))]
 
 # Fields that nothing compiled has, and why.
 NOT_HELD = {
-    "second_moments": {"rounding"},  # a factor of the proof, for products in doubles
     "net_differences": {"sides", "lipschitz", "enforced"},  # the engine has their product: limits
     "vertex_scores": {"product"},  # the domain's own
     "parts": {"how", "lemma", "forced"},  # forced rounds are those of arms
@@ -58,9 +48,14 @@ NOT_HELD = {
 def built(name):
     with quiet():
         learner = _listed(name).first if name in BUILT else _first(VARIANTS[name][0])
+    return learner._mechanism, learner._engine
+
+
+def build(learner, claim):
+    """The engine of a learner, or of a fit, that reads its description."""
     if not hasattr(learner, "fit"):
-        return learner._mechanism, learner._engine
-    return learner._mechanism, learner._engine()
+        return learner._build_engine(claim)
+    return _core.SufficientStatistics(learner.loss._glm_engine, learner._mechanism, claim)
 
 
 def compare(said, held, missing):
@@ -173,13 +168,13 @@ def test_engines_read_every_field_or_refuse(name):
     for path, part in found:
         learner._mechanism = with_part(whole, path, with_field(part))
         with pytest.raises(TypeError, match="hint is not enforced"):
-            learner._build_engine(claim)
+            build(learner, claim)
         if path:
             learner._mechanism = with_part(whole, path, None)
             with pytest.raises(TypeError, match=r"dataclass|must be"):
-                learner._build_engine(claim)
+                build(learner, claim)
     learner._mechanism = whole
-    learner._build_engine(claim)
+    build(learner, claim)
     for more in ({"hint": 1}, {"key": "0" * 32}, {"stream": -1}):
         with pytest.raises(TypeError):
-            learner._build_engine(claim | more)
+            build(learner, claim | more)

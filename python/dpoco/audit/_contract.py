@@ -305,9 +305,7 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
         return (rng.random((n, learner.experts)),)
     if plays == "arms":
         return rng.uniform(-0.5, 0.5, (n, learner.dimension)), rng.uniform(-1, 1, (n, learner.arms))
-    p = learner.plan
+    drawn, own = learner.plan.mechanism, learner.plan.tuning
     if plays == "queries":  # near the threshold, so that noise decides
-        return (p.margin + p.query_noise_scale * rng.normal(size=n),)
-    return (
-        rng.uniform(-0.5, 0.5, (n, p.mechanism.summand.size if plays == "sums" else p.candidates)),
-    )
+        return (own.margin + drawn.query_scale * rng.normal(size=n),)
+    return (rng.uniform(-0.5, 0.5, (n, drawn.summand.size if plays == "sums" else own.candidates)),)

@@ -257,7 +257,7 @@ class DrawnSelections(FiniteScorer):
 
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, scores = self.mechanism, finite(self.streams[world].parts[0])
-        law = selection_law(m.law, scores if self.learner.plan.largest else -scores, m.scale)
+        law = selection_law(m.law, scores if self.learner.plan.tuning.largest else -scores, m.scale)
         return law, np.array(transcript)
 
 
@@ -281,7 +281,7 @@ class ThresholdAnswers(FiniteScorer):
     def cells(self, transcript: Any, world: int) -> tuple[FloatArray, NDArray[np.int64]]:
         m, rows = self.mechanism, self.streams[world].parts[0]
         asked = [answer for answer in transcript if answer >= 0]
-        excesses = finite(rows[: len(asked)]) - self.learner.plan.margin
+        excesses = finite(rows[: len(asked)]) - self.learner.plan.tuning.margin
         scales = m.threshold_scale, m.query_scale
         cells = np.tile([1.0, 0.0], (len(transcript), 1))  # silence after the last alarm
         cells[: len(asked)] = answer_cells(excesses, asked, scales, m.law)

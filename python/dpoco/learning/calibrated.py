@@ -151,11 +151,20 @@ class Certified(Calibrated, Stateful):
     @staticmethod
     def _covered(plan: Any) -> int:
         """Return the number of rounds that a plan is for."""
-        return int(plan.tuning.horizon)
+        horizon: int | None = plan.tuning.horizon
+        return LARGEST_HORIZON if horizon is None else horizon
 
     def _certify(self, plan: Any, seeded: bool = False) -> Guarantee:
         """Return the guarantee of all that a plan's mechanism releases."""
-        raise NotImplementedError
+        budget = self._arguments["budget"]
+        return self._state((), plan, budget=budget, seeded=seeded)
+
+    @classmethod
+    def _check_given(cls, constructed: type, arguments: Mapping[str, Any]) -> Any:
+        if hasattr(cls, "_plan_class"):
+            return super()._check_given(constructed, arguments)
+        cls._check_fixed(arguments["plan"], arguments)
+        return arguments["plan"]
 
     def _begin(self, constructed: type, /, **arguments: Any) -> None:
         """Check a constructor's arguments, calibrate unless they bring parameters, and build.
@@ -188,8 +197,8 @@ class Certified(Calibrated, Stateful):
         else:
             self._horizon = LARGEST_HORIZON if parameters.horizon is None else parameters.horizon
             self._mechanism = self._accountant.mechanism_of(*problem, parameters)
-            self._guarantee = self._accountant.guarantee(
-                *problem, parameters, budget=arguments["budget"], seeded=seeded
+            self._guarantee = self._state(
+                problem, parameters, budget=arguments["budget"], seeded=seeded
             )
         people: Participation | None = arguments.get("participation")
         if people is not None:

@@ -189,7 +189,7 @@ class Answers(Family):
         return np.array([ask(*record) for record in zip(*parts, strict=True)], dtype=np.int64)
 
 
-_SCORES = Answers(lambda learner: int(learner.plan.candidates))
+_SCORES = Answers(lambda learner: int(learner.plan.tuning.candidates))
 _QUERIES = Answers(lambda learner: None)
 _FAMILIES: dict[str, Family] = {
     "records": Vectors(),

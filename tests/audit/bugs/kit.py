@@ -13,6 +13,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from tests.descriptions import changed as changed_plan
+
 import dpoco
 
 __all__ = ["Bug", "Check", "Patch", "from_tests", "maker", "noticed", "other", "remade", "silent"]
@@ -143,7 +145,7 @@ def changed(plan: Any, **changes: Any) -> Any:
     """Return a plan with other numbers in its mechanism, or parameters with others."""
     if not isinstance(plan, dpoco.Plan):
         return replace(plan, **changes)
-    return replace(plan, mechanism=replace(plan.mechanism, **changes))
+    return changed_plan(plan, **changes)
 
 
 def other(subject: Any, **changes: Any) -> Any:
