@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dpoco import Budget, BudgetExceeded
+from dpoco import Budget, BudgetExceeded, Plan
 from dpoco.domains import Box, LpBall
 from dpoco.experts import BatchShare, EpochSelector, ObliviousTracker, ShiftDetector
 from dpoco.frank_wolfe import PolyhedralFrankWolfe
