@@ -23,13 +23,13 @@ from .variants import VARIANTS
 READS = (
     "continual-sum", "noisy-ftrl", "noisy-newton", "prefix-hedge", "lipschitz", "linucb",
     "noisy-max", "above-threshold", "epoch-selector", "window-selector", "shift-detector",
-    "batch-share", "oblivious-tracker", "sufficient-statistics",
+    "batch-share", "oblivious-tracker", "sufficient-statistics", "residual-phases",
 )  # fmt: skip
 BUILT = [each.name for each in LEARNERS if each.plays not in ("reports", "pairs")]
 BUILT = [name for name in BUILT if name not in READS]
 READING = (
     "sum", "ftrl", "newton", "hedge", "lipschitz", "linucb", "epochs", "windows", "detector",
-    "tracker", "share", "max", "above", "statistics",
+    "tracker", "share", "max", "above", "statistics", "phases",
 )  # variants of these  # fmt: skip
 SUBJECTS = [*BUILT, *(name for name in VARIANTS if not name.startswith(READING))]
 
