@@ -32,6 +32,11 @@ py::dict factorisation_of(const mechanisms::Correlation& held) {
       return py::dict("kind"_a = "tree");
     case Factorisation::toeplitz:
       return py::dict("kind"_a = "square_root");
+    case Factorisation::banded:
+      return py::dict("kind"_a = "banded", "pushes"_a = held.band.levels.size(),
+                      "band"_a = held.band.coefficients.size(),
+                      "coefficients"_a = py::tuple(py::cast(held.band.coefficients)),
+                      "levels"_a = py::tuple(py::cast(held.band.levels)));
     case Factorisation::blt:
     case Factorisation::blt_normalised:
       break;
@@ -263,7 +268,9 @@ py::dict describe(const frank_wolfe::SufficientStatistics& self) {
 
 template <class... Engines>
 void define(py::module_& m) {
-  (m.def("described", [](const Engines& engine) { return describe(engine); }, "engine"_a), ...);
+  (m.def(
+       "described", [](const Engines& engine) { return describe(engine); }, "engine"_a),
+   ...);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ mechanisms::ContinualSum make_continual_sum(Fields from,
             "method", {{"tree", Factorisation::tree},
                        {"toeplitz", Factorisation::toeplitz},
                        {"blt", Factorisation::blt},
-                       {"blt_normalised", Factorisation::blt_normalised}}),
+                       {"blt_normalised", Factorisation::blt_normalised},
+                       {"banded", Factorisation::banded}}),
         .order = own.read<double>("order"),
         .scale = own.read<double>("scale"),
         .lattice = {.grid = own.read<double>("grid"), .limit = own.read<double>("limit")},
@@ -38,6 +39,10 @@ mechanisms::ContinualSum make_continual_sum(Fields from,
     if (normalised) {
       settings.blt.ends = own.read<std::vector<std::uint64_t>>("ends");
       settings.blt.levels = own.read<std::vector<double>>("levels");
+    }
+    if (settings.factorisation == Factorisation::banded) {
+      settings.band = {.coefficients = own.read<std::vector<double>>("coefficients"),
+                       .levels = own.read<std::vector<double>>("levels")};
     }
     return mechanisms::make_sum(settings, read_source(own), std::move(clipper));
   });

@@ -216,6 +216,7 @@ class SumSettings(Claim):
     decay: NotRequired[list[float]]
     ends: NotRequired[list[int]]
     levels: NotRequired[list[float]]
+    coefficients: NotRequired[list[float]]
 
 class NoisyMaxSettings(Claim):
     candidates: int

@@ -15,7 +15,7 @@ import dpoco
 from dpoco.mechanisms import ContinualSum, _mechanisms
 from dpoco.random import Source
 
-METHODS = ("blt", "blt_normalised", "tree", "toeplitz")
+METHODS = ("blt", "blt_normalised", "banded", "tree", "toeplitz")
 BUDGET = dpoco.Budget(1.0, 1e-6)
 
 

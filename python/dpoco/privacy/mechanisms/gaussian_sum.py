@@ -10,7 +10,7 @@ variation of the draws' tails. In integers, rounding is part of mu.
 
 Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
 ``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/statistics.md``,
-``docs/privacy/deep_learning.md``.
+``docs/privacy/deep_learning.md``, ``docs/privacy/banded.md``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from itertools import islice
 from dpoco.privacy.losses.combined import NOTHING, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import AnySummand, ClippedVector, GlmGradient
-from dpoco.privacy.mechanisms.factorisations import AnyFactorisation, Buffered
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
 from dpoco.privacy.mechanisms.participation import arms_column, most_rounds
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 
-__all__ = ["EXACT_TAIL", "TAIL", "GaussianSum", "batch_starts"]
+__all__ = ["EXACT_TAIL", "TAIL", "AnyFactorisation", "GaussianSum", "batch_starts"]
+
+AnyFactorisation = Buffered | Normalised | Tree | SquareRoot | Banded
 
 # Total variation of one variate in doubles, and of one draw or buffer of exact integers, of which
 # the true figure is below 2^-280.
@@ -77,7 +80,7 @@ class GaussianSum(Mechanism):
         How batches grow. After e rounds comes one of max(batch, g) rounds, where g is
         min(e // 10, isqrt(4 e)) or e // 4. None: they do not.
     scale : float
-        Of one draw, the first, in units of the summand; 0 is no noise.
+        Of one draw, the largest, in units of the summand; 0 is no noise.
     order : float
         Of the noise's norm; 2 is Gaussian, more is for vectors in a norm of that order or more.
     grid : float
@@ -92,7 +95,7 @@ class GaussianSum(Mechanism):
     one_round = True
     reacting = True
     proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise",
-              "statistics", "deep_learning")  # fmt: skip
+              "statistics", "deep_learning", "banded")  # fmt: skip
     summand: AnySummand
     factorisation: AnyFactorisation
     pushes: int = limits(zero=True)
