@@ -44,7 +44,7 @@ from dpoco.accounting.regret_bounds import (
 )
 from dpoco.accounting.release import SumParameters
 from dpoco.domains import Domain
-from dpoco.losses import GlmLoss
+from dpoco.losses import MarginLoss
 from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 from dpoco.privacy.neighbours import CHANGES
 
@@ -345,7 +345,7 @@ class Run:
         n, slope, (last, mean) = self.dimension, self.lipschitz, self.deviations
         # The step of bound (a) while noise does not fill the domain.
         largest = self.radius / math.sqrt(slope**2 * self.horizon + n * last**2)
-        if isinstance(loss, GlmLoss):
+        if isinstance(loss, MarginLoss):
             margin = loss.margin_bound(domain)
             steepest = loss.derivative_bound(margin)
             smoothness = loss.curvature_bound(margin) * (slope / steepest) ** 2
@@ -491,9 +491,9 @@ def regret_said(
     run = played(domain, loss, p, lipschitz)
     regret = proved(domain, loss, run, p.vector_scale, p.step_size, p.forgets)
     still, learned = p.lipschitz * p.radius, ""
-    if isinstance(loss, GlmLoss) and loss.reported != loss:
+    if isinstance(loss, MarginLoss) and loss.reported != loss:
         learned = ", of the loss with bounded slopes, not of the logistic loss"
-    elif isinstance(loss, GlmLoss):
+    elif isinstance(loss, MarginLoss):
         still = min(still, loss.center_regret(domain))
     # The total is at most that of any decisions.
     stated = stated_regret(regret.total, p.horizon * still)

@@ -126,6 +126,12 @@ class Clock:
         stamp = self._pandas.Timestamp(nanoseconds, tz="UTC")
         return stamp.tz_localize(None) if self._zone is None else stamp.tz_convert(self._zone)
 
+    def again(self) -> Clock:
+        """Return a clock with all boundaries from the start on."""
+        clock = Clock(self.every)
+        clock.restore(self.state())
+        return clock
+
     def state(self) -> dict[str, str | None]:
         """Return what `restore` continues from."""
         return {"start": self.start, "zone": self.zone}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import io
+import json
+import struct
 from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -38,6 +40,7 @@ from dpoco.statistics._views import HalfLife, Last, View, parse_view, view_name
 
 __all__ = ["Monitor"]
 
+_TEXT = struct.Struct("<I")  # length of what a state says in JSON
 _BUFFERED = 4096  # records of `add` that are added up at once
 _CLIPPED = "The program clips every record to its declared ranges and categories."
 _ARRIVAL = (
@@ -164,7 +167,7 @@ class Monitor(Stateful):
             if total.summand != summand or total.pushes != self._horizon:
                 raise StateError("state is corrupt: it describes another sum")
         self._mechanism = total
-        self._guarantee = self._stated(budget, seeded)
+        self._guarantee = self._state_guarantee(budget, seeded)
         if budget is not None:
             self._guarantee.require(budget)
         require_memory(sum_entries(total))
@@ -187,14 +190,14 @@ class Monitor(Stateful):
         people: Participation | None = self._arguments["participation"]
         if people is None:
             if self._arguments["records_per_interval"] != 1:
-                raise ValueError("records_per_interval is for people: pass participation, too")
+                raise ValueError("records_per_interval is for people: pass participation")
             return Neighbours(relation)
         instance("participation", people, Participation, "a dpoco.Participation or None")
         people.check(self._horizon)
         most = people.largest(self._horizon)
         return Neighbours(relation, rounds=most, separation=people.separation)
 
-    def _stated(self, budget: Budget | None, seeded: bool) -> Guarantee:
+    def _state_guarantee(self, budget: Budget | None, seeded: bool) -> Guarantee:
         people: Participation | None = self._arguments["participation"]
         ends = "clock" if self._clock else "caller" if self._every is None else "records"
         names = ", ".join(name for name, _ in self._layout.statistics)
@@ -268,7 +271,7 @@ class Monitor(Stateful):
         self._part.check_person(person is not None)
         if self._part.limiter is not None:
             self._part.limiter.check(person)
-        interval = self._interval_of(time)
+        interval = self._find_interval(time)
         ended = self._close(interval)
         self._numbers.extend(numbers)
         self._codes.append(code)
@@ -307,7 +310,7 @@ class Monitor(Stateful):
             count = length_of(records, time, person)
             columns, group = self._part.reader.table(records, count)
             digests = self._part.digests(records, person, count)
-            intervals = self._intervals_of(records, time, count)
+            intervals = self._find_intervals(records, time, count)
             return self._play(columns, group, digests, intervals)
 
     def _play(
@@ -396,7 +399,7 @@ class Monitor(Stateful):
 
     # -- intervals --------------------------------------------------------------------------------
 
-    def _interval_of(self, time: Any) -> int:
+    def _find_interval(self, time: Any) -> int:
         """Return the interval that a record of `add` counts in, or raise if none is left."""
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
@@ -407,7 +410,7 @@ class Monitor(Stateful):
         self._check_left(interval)
         return interval
 
-    def _intervals_of(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
+    def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, not decreasing, shape (count,)."""
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
@@ -424,6 +427,10 @@ class Monitor(Stateful):
         if count:
             self._check_left(int(found[-1]))
         return found
+
+    def _check_active(self) -> None:
+        super()._check_active()
+        self._engine.check_process()  # before records are added to sums that a child has a copy of
 
     def _check_left(self, interval: int) -> None:
         self._check_active()
@@ -450,6 +457,38 @@ class Monitor(Stateful):
         self._part.add(self.round, columns, codes, digests, count)
         self._numbers, self._codes, self._people = array("d"), [], []
 
+    def _sibling(self, claim: _core.Claim) -> Monitor:
+        sibling = type(self).__new__(type(self))
+        sibling.__dict__.update({**self.__dict__, "_taken": None})
+        sibling._set_intervals(self._arguments["every"], None)  # a state brings its start
+        sibling._build(claim)
+        return sibling
+
+    def _write_row(self, release: Release) -> FloatArray:
+        """Return a release as one row of doubles, for journals."""
+        return np.concatenate([release.vectors[view_name(view)] for view in self._views])
+
+    def _read_row(self, interval: int, row: FloatArray) -> Release:
+        """Return the release of a row, with the begin and end that the clock gives it."""
+        parts = np.split(row, len(self._views))
+        vectors = {view_name(view): part for view, part in zip(self._views, parts, strict=True)}
+        if self._clock is None:
+            return self._release(interval, vectors, None, None)
+        return self._release(interval, vectors, *self._clock.again().bounds(interval))
+
+    def _release(
+        self,
+        interval: int,
+        vectors: dict[str, FloatArray],
+        begin: str | None,
+        end: str | None,
+    ) -> Release:
+        deviations = {
+            view_name(view): planning.deviation(self._mechanism, view, interval + 1)
+            for view in self._views
+        }
+        return Release(interval, begin, end, vectors, deviations, self._layout)
+
     def _end(self) -> Release:
         """End the running interval."""
         self._check_left(self.round)
@@ -458,18 +497,14 @@ class Monitor(Stateful):
         cells = self._part.tally(interval).cells
         np.clip(cells, -self._limit, self._limit, out=cells)
         total: FloatArray = self._engine.push(cells * self._layout.grid)
-        vectors = {view_name(view): self._seen(view, total) for view in self._views}
+        vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
         self._past.append(total)
         begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
         if self._clock is not None:
             self._clock.forget(interval)
-        deviations = {
-            view_name(view): planning.deviation(self._mechanism, view, interval + 1)
-            for view in self._views
-        }
-        return Release(interval, begin, end, vectors, deviations, self._layout)
+        return self._release(interval, vectors, begin, end)
 
-    def _seen(self, view: View, total: FloatArray) -> FloatArray:
+    def _compute_view(self, view: View, total: FloatArray) -> FloatArray:
         """Return a view of the total that is about to be released."""
         if view == "total":
             return total
@@ -566,41 +601,43 @@ class Monitor(Stateful):
         return int(sum(header["mechanism"]["summand"]["cells"]))
 
     def _payload(self) -> bytes:
-        import json
-
         self._flush()
-        clock = None if self._clock is None else self._clock.state()
-        words = {"records": self._part.records, "position": self.position, "clock": clock}
-        size, limiter = self._mechanism.summand.size, self._part.limiter
-        arrays = {
-            "engine": np.frombuffer(self._engine.state(), dtype=np.uint8),
-            "people": np.frombuffer(b"" if limiter is None else limiter.state(), dtype=np.uint8),
-            "words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8),
-            "cells": self._part.cells,
-            "past": np.array(self._past).reshape(len(self._past), size),
-            "faded": np.array(list(self._faded.values())).reshape(len(self._faded), size),
+        limiter = self._part.limiter
+        parts = {
+            "engine": self._engine.state(),
+            "people": b"" if limiter is None else limiter.state(),
+            "cells": self._part.cells.astype("<i8").tobytes(),
+            "past": np.array(self._past, dtype="<f8").tobytes(),
+            "faded": np.array(list(self._faded.values()), dtype="<f8").tobytes(),
         }
-        out = io.BytesIO()
-        np.savez(out, **arrays)  # type: ignore[arg-type]
-        return out.getvalue()
+        words = {
+            "records": self._part.records,
+            "position": self.position,
+            "clock": None if self._clock is None else self._clock.state(),
+            "lengths": [len(part) for part in parts.values()],
+        }
+        text = json.dumps(words).encode()
+        return b"".join((_TEXT.pack(len(text)), text, *parts.values()))
 
     def _go_on(self, payload: bytes) -> None:
-        import json
-
         try:
-            with np.load(io.BytesIO(payload), allow_pickle=False) as found:
-                arrays = {name: found[name] for name in found.files}
-            words = json.loads(arrays["words"].tobytes())
-            self._engine.restore(arrays["engine"].tobytes())
+            start = _TEXT.size + _TEXT.unpack_from(payload)[0]
+            words = json.loads(payload[_TEXT.size : start])
+            ends = np.cumsum([start, *words["lengths"]]).tolist()
+            if ends[-1] != len(payload) or len(ends) != 6 or min(words["lengths"]) < 0:
+                raise StateError("state is corrupt: its parts have other lengths")
+            engine, people, *rest = (payload[a:b] for a, b in pairwise(ends))
+            cells, past, faded = (np.frombuffer(part, dtype="<i8") for part in rest)
+            self._engine.restore(engine)
             if self._part.limiter is not None:
-                self._part.limiter.restore(arrays["people"].tobytes())
+                self._part.limiter.restore(people)
             if self._clock is not None:
                 self._clock.restore(words["clock"])
-            tally = Tally(self.round, arrays["cells"], int(words["records"]))
-            self._part.merge(tally)
-            self._past.extend(arrays["past"])
-            for view, row in zip(self._faded, arrays["faded"], strict=True):
-                self._faded[view] = row
+            self._part.merge(Tally(self.round, cells, int(words["records"])))
+            size = self._mechanism.summand.size
+            self._past.extend(past.view(np.float64).reshape(-1, size))
+            rows = faded.view(np.float64).reshape(len(self._faded), size)
+            self._faded = dict(zip(self._faded, rows, strict=True))
             self.position = words["position"]
         except StateError:
             raise
