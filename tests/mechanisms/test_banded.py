@@ -293,4 +293,7 @@ def test_people_of_a_stated_guarantee():
     guarantee = make(horizon=30).guarantee
     single = make(horizon=30, participation=None).guarantee
     assert guarantee.person == (3, 8)
-    assert single.epsilon < single.for_person(2, 8).epsilon < single.for_person(2, 1).epsilon
+    assert single.epsilon < single.for_person(2, 8).epsilon <= single.for_person(2, 1).epsilon
+    narrow = replace(single.description, factorisation=Banded(30, 8, 3, 0.05))
+    far, near = (narrow.loss(person(2, b)).ideal.mu for b in (8, 2))
+    assert far < near < 2.0 * narrow.loss(person(1, 1)).ideal.mu * (1.0 + 1e-9)

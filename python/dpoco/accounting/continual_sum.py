@@ -633,14 +633,6 @@ def blt_parameters(horizon: int) -> BLTParameters:
     return _build(SHIPPED[key], key)
 
 
-def decoder(factor: Buffered, pushes: int) -> FloatArray:
-    """Return the noise of the sum after `pushes` draws, draw by draw, the last one first.
-
-    In units of a draw, for draws of one scale: b_0 .. b_{n-1}, shape (pushes,).
-    """
-    return _build(factor, pushes).decoder(pushes)
-
-
 @lru_cache(maxsize=64)
 def _build(factor: Buffered, horizon: int) -> BLTParameters:
     decay, weights = factor.decay, factor.weights

@@ -38,6 +38,7 @@ from dpoco.losses import MarginLoss
 from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.norms import smoothness_constant
+from dpoco.privacy.special import special_functions
 
 __all__ = ["SCOPE", "Descent", "regret_fields", "selection_error", "sum_error", "sum_rounding"]
 
@@ -194,8 +195,7 @@ class Descent:
         s = self.step_scale
         if s == 1.0:
             return np.asarray(k, dtype=np.float64)
-        from scipy.special import gammaln
-
+        gammaln = special_functions().gammaln
         x = np.asarray(k, dtype=np.float64)
         return np.asarray(np.exp(gammaln(x + s) - gammaln(x) - math.lgamma(1.0 + s)))
 
