@@ -22,10 +22,11 @@ from .variants import VARIANTS
 # Engines that read their description need not repeat it.
 READS = (
     "continual-sum", "noisy-ftrl", "noisy-newton", "prefix-hedge", "lipschitz", "linucb",
+    "residual-phases",
 )  # fmt: skip
 BUILT = [each.name for each in LEARNERS if each.plays not in ("reports", "pairs")]
 BUILT = [name for name in BUILT if name not in READS]
-READING = ("sum", "ftrl", "newton", "hedge", "lipschitz", "linucb")  # variants of these
+READING = ("sum", "ftrl", "newton", "hedge", "lipschitz", "linucb", "phases")  # variants of these
 SUBJECTS = [*BUILT, *(name for name in VARIANTS if not name.startswith(READING))]
 
 # Fields that nothing compiled has, and why.

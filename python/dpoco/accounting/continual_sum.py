@@ -52,37 +52,11 @@ from dpoco.privacy.mechanisms.gaussian_sum import AnyFactorisation
 from dpoco.privacy.mechanisms.participation import geometric, most_rounds
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = [
-    "METHODS",
-    "NOISES",
-    "TOEPLITZ_LIMIT",
-    "UNBOUNDED_HORIZON",
-    "BLTParameters",
-    "Method",
-    "bands",
-    "blt_parameters",
-    "choose",
-    "choose_buffers",
-    "choose_method",
-    "column_norm",
-    "decoder",
-    "factorisation",
-    "known_horizon",
-    "lower_bound",
-    "max_error",
-    "mean_error",
-    "name_of",
-    "noise_sigma",
-    "planned",
-    "rated",
-    "release_grid",
-    "resolve_horizon",
-    "rises",
-    "root_mean_square_row",
-    "row_norm",
-    "worst_round",
-    "worst_row_norm",
-]  # fmt: skip
+__all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON", "BLTParameters", "Method",
+           "bands", "blt_parameters", "choose", "choose_buffers", "choose_method", "column_norm",
+           "factorisation", "known_horizon", "lower_bound", "max_error", "mean_error", "name_of",
+           "noise_sigma", "planned", "rated", "release_grid", "resolve_horizon", "rises",
+           "root_mean_square_row", "row_norm", "worst_round", "worst_row_norm"]  # fmt: skip
 
 Method = str | AnyFactorisation  # a name, or a factorisation for as many pushes
 M = TypeVar("M")
@@ -648,8 +622,8 @@ def _build(factor: Buffered, horizon: int) -> BLTParameters:
 
 
 def _geometric(x: float, m: Any) -> Any:
-    """Return sum_{t < m} (1 - x)^t for x in (0, 1), any shape of m."""
-    return -np.expm1(m * math.log1p(-x)) / x
+    """Return sum_{t < m} (1 - x)^t for x in (0, 1], any shape of m."""
+    return -np.expm1(m * math.log1p(-min(x, 1.0 - 2.0**-53))) / x
 
 
 def _geometric_sum(x: float, n: int) -> float:
