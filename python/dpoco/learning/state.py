@@ -277,8 +277,9 @@ class Stateful(_core.Live):
             return None
         part = getattr(getattr(self, "_mechanism", None), "part", None)
         total = part(GaussianSum) if part is not None else None
-        own = None if total is None or total.scale == 0.0 else total.factorisation
-        if not isinstance(own, (Buffered, Banded)):
+        if total is None or total.scale == 0.0:
+            return None
+        if not isinstance(total.factorisation, (Buffered, Banded)):
             return None
         known = type(total.factorisation) is Buffered and total.pushes <= _ALWAYS_THE_SAME
         return None if known else written(total.factorisation)
