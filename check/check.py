@@ -1030,6 +1030,9 @@ def coupled_loss(own: Any, near: Near) -> Loss | None:
 def selections_loss(own: Any, near: Near, arms: int = 1, forced: int = 0) -> Loss:
     """Return the loss of noisy selections (noisy_max.md, polyhedral_frank_wolfe.md)."""
     scores, gumbel = own.scores, own.law == "gumbel"
+    if scores.kind == "vertex_scores" and scores.diameter_l1 == 0:
+        return NOTHING
+    covered(own.scale > 0, "selections without noise")
     if scores.kind == "vertex_scores":
         return vertices_loss(own, near, arms, forced)
     covered(own.law in ("gumbel", "laplace", "exponential") and own.exponent == 0, "such a law")
@@ -1262,9 +1265,10 @@ smoothness x0i, rank n0, enforced b; scheduled:; density_ratio: forced x0, high 
 dartboard: forced x0, span; anchored: forced x0, width; maximal: forced x0; tilted_minimum: noise,
 step xi; gibbs_draw: inverse_temperature, regularization, half_width x0i, tolerance x0;
 coupled_draws: losses d, draw d, keep d, rounds n, block n, cap n0-; loss_sums: width;
-promised_scores: sensitivity, one_way b; vertex_scores: slope, leaf, diameter_l1, diameter_l2,
-diameter_max, product b, batch n, leaf_l2 xi, offset n0; selections: law s, scores d, scale, rounds
-n, exponent x0; threshold_tests: law s, threshold_scale, query_scale, sensitivity, spread, alarms n;
+promised_scores: sensitivity, one_way b; vertex_scores: slope, leaf, diameter_l1 x0,
+diameter_l2 x0, diameter_max x0, product b, batch n, leaf_l2 xi, offset n0; selections: law s,
+scores d, scale x0, rounds n, exponent x0; threshold_tests: law s, threshold_scale, query_scale,
+sensitivity, spread, alarms n;
 tracker_draws: experts n, prior s, learning_rate, forced, batch n, horizon n-, share_rate x0-, cap
 n0-; bits: low n, high n, count n; subset: labels n, size n, inside n0; local_report: epsilon,
 reports n, laws D; range_search: second n, counts d, medians n0, first n0, scale x0; declared:

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.learning.tickets import Ticket
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import Description
 
@@ -214,20 +216,6 @@ class Claim(TypedDict):
     key: bytes
     stream: int
 
-class SumSettings(Claim):
-    dimension: int
-    horizon: int
-    order: float
-    scale: float
-    grid: float
-    limit: float
-    method: str
-    omega: NotRequired[list[float]]
-    decay: NotRequired[list[float]]
-    ends: NotRequired[list[int]]
-    levels: NotRequired[list[float]]
-    coefficients: NotRequired[list[float]]
-
 class NoisyMaxSettings(Claim):
     candidates: int
     largest: bool
@@ -244,37 +232,6 @@ class ThresholdSettings(TypedDict):
 class AboveThresholdSettings(ThresholdSettings, Claim):
     horizon: int
 
-class CoupledSettings(Claim):
-    rounds: int
-    lipschitz: float
-    smoothness: float
-    block: int
-    forced_switch: float
-    max_switches: int | None
-    coupling: str
-    clip_high: float
-    clip_low: float
-
-class GibbsSettings(CoupledSettings):
-    inverse_temperature: float
-    regularization: float
-    exact_only: bool
-    sampler_tolerance: float
-    chain: NotRequired[str]
-    most_planes: NotRequired[int]
-    most_proposals: NotRequired[int]
-    factor_range: float
-    anchors: int
-    clip_error: float
-
-class LeaderSettings(CoupledSettings):
-    step_size: float
-    noise_scale: float
-    noise_growth: bool
-    barrier_weight: float
-    strong_convexity: float
-
-# What engines need for post-processing, besides a description.
 class LeaderTuning(TypedDict):
     rounds: int
     step_size: NotRequired[float | None]
@@ -498,8 +455,9 @@ class FrankWolfe(RecordLearner):
         self,
         domain: Domain,
         loss: GlmLoss,
-        clipper: RecordClipper,
-        settings: dict[str, Any],
+        mechanism: Mechanism,
+        tuning: object,
+        claim: Claim,
         start: FloatArray,
     ) -> None: ...
     def previous_decision(self) -> FloatArray: ...
@@ -545,14 +503,26 @@ class NoisyNewton(RecordLearner):
     def nonprivate_sum(self) -> FloatArray: ...
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    def __init__(self, domain: Domain, losses: dict[str, Any], settings: GibbsSettings) -> None: ...
+    def __init__(
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        mechanism: CoupledDraws,
+        tuning: object,
+        claim: Claim,
+    ) -> None: ...
     def nonprivate_log_factor(self) -> float: ...
     def nonprivate_log_change(self) -> float: ...
     def nonprivate_anchor_mean(self) -> FloatArray: ...
 
 class CoupledRegularizedLeader(CoupledLearner):
     def __init__(
-        self, domain: Domain, losses: dict[str, Any], settings: LeaderSettings
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        mechanism: CoupledDraws,
+        tuning: object,
+        claim: Claim,
     ) -> None: ...
     @property
     def grid(self) -> float: ...
@@ -708,8 +678,9 @@ class HighDimensionalBandit(BanditLearner):
         self,
         domain: Domain,
         loss: GlmLoss,
-        clipper: RecordClipper,
-        settings: dict[str, Any],
+        mechanism: Mechanism,
+        tuning: object,
+        claims: list[Claim],
         start: FloatArray,
     ) -> None: ...
     def coefficients(self) -> FloatArray: ...

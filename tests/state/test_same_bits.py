@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.bits import spoiled_states
+from tests.coupled_engines import leader, weights
 from tests.pins import files
 
 import dpoco
@@ -156,7 +157,8 @@ def coupled(
             own |= {"coupling": "dartboard", "factor_range": 4.0}
     elif loss == "linear":
         own["barrier_weight"] = 0.0
-    engine = kind(domain(where, d), loss_sum(loss, d), own)
+    build = weights if kind is _core.ContinuousMultiplicativeWeights else leader
+    engine = build(domain(where, d), loss_sum(loss, d), own)
     rows, labels = records(d, rounds)
     if loss == "quadratic":
         matrices = numbers(rounds, d, d, of=3) / d
@@ -175,7 +177,7 @@ def solved(loss: str, where: str, d: int, **changes: Any) -> str:
     own: dict[str, Any] = {**LEADER, "rounds": 33, **CLAIM, **changes}
     losses = loss_sum(loss, d) | {"unbounded": where == "space"}
     place = domain("l2" if where == "space" else where, d)
-    engine = _core.CoupledRegularizedLeader(place, losses, own)
+    engine = leader(place, losses, own)
     n, last = len(engine.nonprivate_point()), own["rounds"] - 1
     ways = [np.eye(n)[0], -np.ones(n), numbers(n, of=5), np.zeros(n)]
     row, square = np.full(d, 1.0 / d), np.diag(np.arange(d) / d)
@@ -215,7 +217,7 @@ def weighed(loss: str, where: str, d: int, rounds: int, **changes: Any) -> str:
     own = {**WEIGHTS, "rounds": rounds, **CLAIM, **changes}
     losses = loss_sum(loss, d) | {"unbounded": where == "space"}
     place = domain("l2" if where == "space" else where, d)
-    engine = _core.ContinuousMultiplicativeWeights(place, losses, own)
+    engine = weights(place, losses, own)
     rows, labels = records(d, rounds)
     found: list[Any] = []
     for t in range(rounds):
