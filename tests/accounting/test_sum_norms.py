@@ -201,7 +201,7 @@ def test_price_of_an_unknown_horizon(t, factor):
 
 def test_the_choice_is_the_best_at_its_cost():
     for n in (1, 2, 3, 5, 10, 100, 4096, 10**6, 10**9, 10**12):
-        limits = {"toeplitz": 4096, "banded": 10**4}
+        limits = {"toeplitz": 4096, "banded": 0}  # bands are for people who come back
         allowed = [m for m in continual_sum.METHODS if n <= limits.get(m, n)]
         assert max_error(choose_method(n), n) == min(max_error(m, n) for m in allowed)
     assert choose_method(1000) == "blt_normalised"
