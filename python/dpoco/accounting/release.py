@@ -64,7 +64,7 @@ class SumParameters(Parameters):
     sensitivity: float
     column_norm: float
     mu: float = at_least(0.0, infinite=True)
-    rates: tuple[float, ...] | None = None
+    rates: tuple[float, ...] | None = at_least(0.0, default=None)
 
     def __post_init__(self) -> None:
         """Check that the rates are some, and that scale and mu fit each other."""
