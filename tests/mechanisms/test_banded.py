@@ -310,4 +310,4 @@ def test_learners_that_publish_sums_take_the_least_noise_of_the_worst():
     assert bandit.plan.rates == (50.0, 6.0, 0.0)
     again = type(bandit.plan).from_dict(bandit.plan.to_dict())
     assert again == bandit.plan
-    assert bandit.guarantee.description.factorisation == Banded(300, 50, 6, 0.0)
+    assert bandit.guarantee.description.factorisation == Banded(299, 50, 6, 0.0)
