@@ -208,10 +208,10 @@ def killed_at(steps, words):
     return os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
-def check_kills(log, tmp_path, monkeypatch, points):
+def check_kills(log, tmp_path, monkeypatch, points, block=2**13):
     """Kill a run at each of these points, continue it, and compare it with the truth."""
     path, table = log
-    monkeypatch.setattr(growing, "_BLOCK", 2**13)
+    monkeypatch.setattr(growing, "_BLOCK", block)
     words = [path, *TIME, "--count", "--epsilon", 100]
     places = 0
     for steps in points:
@@ -239,7 +239,7 @@ def test_a_run_that_is_killed_at_a_hundred_points_loses_and_doubles_nothing(
     log, tmp_path, monkeypatch
 ):
     """A minute: a hundred runs in children that are killed."""
-    assert check_kills(log, tmp_path, monkeypatch, range(100)) == 100
+    assert check_kills(log, tmp_path, monkeypatch, range(100), block=2**12) == 100
 
 
 def test_another_file_goes_on(log, tmp_path):
