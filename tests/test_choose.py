@@ -339,3 +339,22 @@ def test_bounds_of_frank_wolfe_learners_and_reasons_of_the_bandit_are_told():
     assert reasons["bandits.LinUCB"] is None
     assert "no bound is proved, because" in reasons["bandits.HighDimensionalBandit"]
     assert any(reasons["bandits.HighDimensionalBandit"] in str(each) for each in arms)
+
+
+def test_contexts_that_are_continuous_have_a_learner_of_their_own():
+    budget = dpoco.Budget(1.0, 1e-6)
+    usual = dpoco.choose((5, 10), horizon=10**5, budget=budget)
+    assert usual[0].name == "LinUCB"
+    assert "ResidualPhases" not in {each.name for each in usual}
+    told = dpoco.choose((5, 10), horizon=10**5, budget=budget, continuous=True)
+    assert told[0].name == "ResidualPhases"
+    assert {each.name for each in usual} < {each.name for each in told}
+    made = told[0].make(intercept=0.5, context_bound=1.0, reward_bound=1.0)
+    assert made.plan.tuning.intercept == 0.5
+    rule = dpoco.Participation(3, separation=100, enforced=False)
+    people = dpoco.choose(
+        (5, 10), horizon=10**5, budget=budget, continuous=True, participation=rule
+    )
+    assert people[0].predicted_regret > told[0].predicted_regret
+    with pytest.raises(ValueError, match="continuous=True is for bandits"):
+        dpoco.choose(10, horizon=100, budget=budget, continuous=True)

@@ -18,7 +18,7 @@ PROBLEM = {
 }  # fmt: skip
 SUM = {
     "bound", "norm", "method", "noise", "norm_order", "relation", "numerics", "context_bound",
-    "reward_bound", "parameter_bound", "reward_noise", "intercept",
+    "reward_bound", "parameter_bound", "reward_noise", "intercept", "one_hot",
 }  # fmt: skip
 # Those whose constructor does not name every option to its planner.
 CALIBRATED = [kind for kind in KINDS if hasattr(kind, "_accountant")]

@@ -18,6 +18,8 @@ from dpoco.learning.learner import OnlineLearner, Progress, emptied
 from dpoco.learning.tickets import Ticket
 from dpoco.trace import NO_STREAM, ReadRecords
 
+UNITS = {"context_bound": 1.0, "reward_bound": 1.0}  # in which `choose` compares bandits
+
 
 def _norms(contexts: FloatArray, bound: float, exponent: float) -> FloatArray:
     """Return the norms of contexts in units of their bound, shape (T,)."""

@@ -18,7 +18,7 @@ from dpoco.accounting import Budget, high_dimensional_bandit, linucb
 from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.accounting.linucb import EXPLORATION, LinUCBParameters, confidence_of
 from dpoco.accounting.release import DEFAULT_NUMERICS
-from dpoco.bandits._bandit import BanditLearner
+from dpoco.bandits._bandit import UNITS, BanditLearner
 from dpoco.frank_wolfe import model_settings
 from dpoco.learning.choice import Candidate, Problem
 from dpoco.learning.participation import Participation
@@ -29,7 +29,6 @@ from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
 _LARGEST_CHOSEN = 4096  # dimensions of LinUCB, arms of HighDimensionalBandit, for `choose`
-_UNITS = {"context_bound": 1.0, "reward_bound": 1.0}
 
 
 class LinUCB(BanditLearner):
@@ -195,7 +194,7 @@ class LinUCB(BanditLearner):
     @classmethod
     def _candidates(cls, problem: Problem) -> Iterator[Candidate]:
         if problem.arguments[1] <= _LARGEST_CHOSEN:
-            yield replace(problem.candidate(cls), units=_UNITS)
+            yield replace(problem.candidate(cls), units=UNITS)
 
 
 class HighDimensionalBandit(BanditLearner):
@@ -395,4 +394,4 @@ class HighDimensionalBandit(BanditLearner):
         arms, dimension = problem.arguments
         if arms <= _LARGEST_CHOSEN:
             sparse = arms, domains.LpBall(dimension, 1.0, 1.0)
-            yield replace(problem.candidate(cls), arguments=sparse, units=_UNITS)
+            yield replace(problem.candidate(cls), arguments=sparse, units=UNITS)
