@@ -453,12 +453,13 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         learner = candidate.make(**candidate.units, **covered)
     horizon, budget = covered["horizon"], covered["budget"]
     parameters, log_noise = learner.plan, candidate.log_noise
+    forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
     if "participation" in covered and budget is not None:
         # What single rounds get, of which regret is known.
         if isinstance(parameters, Plan):
             single = learner._certify(parameters)
         else:
-            single = learner._accountant.guarantee(*candidate.arguments, parameters)
+            single = learner._state(candidate.arguments, parameters)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
     predicted, cost, bound = None, None, None
@@ -473,7 +474,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         predicted_regret=predicted,
         privacy_cost=cost,
         regret_bound=bound,
-        scope=getattr(parameters, "regret_scope", None),
+        scope=getattr(forecast, "regret_scope", None),
         useful=bound is not None and bound < candidate.largest,
         plan=parameters,
         guarantee=learner.guarantee,
