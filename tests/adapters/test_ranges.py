@@ -26,8 +26,8 @@ def records(n=N, seed=0):
 
 
 def classifier(**options):
-    options = {**STATED, "classes": (False, True), "ranges": "private", "random_state": 1, **options}
-    return PrivateOnlineClassifier(**options)
+    plain = {"classes": (False, True), "ranges": "private", "random_state": 1}
+    return PrivateOnlineClassifier(**{**STATED, **plain, **options})
 
 
 def test_columns_in_any_units_are_learned_under_one_guarantee():
@@ -114,7 +114,7 @@ def test_river_records_have_missing_names():
 
 
 def test_the_range_of_labels_is_found_with_the_others():
-    X, y = records()
+    X, _ = records()
     targets = 1e4 + 50.0 * ((X - MIDDLE) / SPREAD) @ [1.0, -1.0, 0.5]
     model = PrivateOnlineRegressor(
         epsilon=1.0, delta=1e-6, ranges="private", random_state=0, learner="noisy_ftrl"

@@ -36,15 +36,15 @@ def events(tmp_path, monkeypatch):
 def test_ranges_are_found_and_certified_with_the_learner(events, invoke):
     """Takes a second: three plays of five thousand rows."""
     result = invoke("run", "events.csv", *OPTIONS, "--decision", "model.json")
-    assert "no --range of heat, time: a private search for ranges takes the first 5" in result.stderr
+    assert "no --range of heat, time: a private search for ranges takes" in result.stderr
     report = json.loads((events / "results/report.json").read_text())
     guarantee = dpoco.Guarantee.from_dict(report["guarantee"])
-    search, learner = guarantee.description.parts
+    search, _ = guarantee.description.parts
     first = search.longest
     assert guarantee.description.lemma == "ranges"
     assert guarantee.horizon == ROWS
     assert report["stream"]["rounds"] == ROWS - first
-    assert report["private"]["average_loss"]["median"] < 0.6
+    assert max(report["private"]["average_losses"]) < 0.6
     model = dpoco.Model.load(events / "model.json")
     assert model.guarantee.description.lemma == "ranges"
     model.guarantee.verify()
@@ -70,8 +70,8 @@ def test_a_saved_learner_goes_on_without_a_search(events, invoke):
     assert guarantee.horizon == 6000
     # The same file with more rows: neither the search nor the learner gets a row again.
     write(events / "events.csv", 0, ROWS + 400)
-    more = ("--checkpoint", "state", "--resume", "--set", "skip-played=true", "--set", "figure=false")
-    invoke("run", "events.csv", *more)
+    more = ("--resume", "--set", "skip-played=true", "--set", "figure=false")
+    invoke("run", "events.csv", "--checkpoint", "state", *more)
     assert dpoco.load("state").round == played + 400
 
 

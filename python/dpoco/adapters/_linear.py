@@ -303,8 +303,8 @@ def guarantee_of_all(parts: Sequence[Guarantee], budget: Budget | None) -> Guara
 class Published(NamedTuple):
     """What learners have published: decisions, rounds learned, and the guarantee of all of it.
 
-    Decisions have shape (outputs, d), with an intercept (outputs, d + 1). Ranges are None where they
-    are declared, or not yet found; `search` is the guarantee of the search alone.
+    Decisions have shape (outputs, d), with an intercept (outputs, d + 1). Ranges are None where
+    they are declared, or not yet found; `search` is the guarantee of the search alone.
     """
 
     thetas: FloatArray

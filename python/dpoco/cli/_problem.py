@@ -195,7 +195,7 @@ def make_games(
             raise ValueError(_nothing_known(game))
     if people is None:
         return found
-    return [replace(game, persons=people[len(people) - len(game.data[0]):]) for game in found]
+    return [replace(game, persons=people[len(people) - len(game.data[0]) :]) for game in found]
 
 
 def _nothing_known(game: games.Game) -> str:
@@ -286,9 +286,7 @@ def _finder(task: Task, columns: int, rounds: int) -> RangeFinder:
     rule = read_participation(asked)
     budget, _ = split_budget(Budget._over(asked.epsilon, asked.delta, covered), rule is not None)
     source = None if asked.seed is None else Source.seeded(asked.seed)
-    finder = RangeFinder(
-        columns, budget=budget, horizon=covered, participation=rule, source=source
-    )
+    finder = RangeFinder(columns, budget=budget, horizon=covered, participation=rule, source=source)
     if finder.horizon >= rounds:
         raise ValueError(f"private ranges take {finder.horizon:,} rows, and there are {rounds:,}")
     return finder

@@ -168,7 +168,7 @@ def _play(
         Budget._over(settings.epsilon, settings.delta, covered), read_participation(settings)
     )  # fmt: skip
 
-    def stated(guarantee: Guarantee) -> Guarantee:
+    def with_search(guarantee: Guarantee) -> Guarantee:
         """Return the guarantee of the learner, and of the search in front of it."""
         if game.search is None:
             return guarantee
@@ -180,7 +180,7 @@ def _play(
     def release(player: Any) -> None:
         if settings.decision is not None and game.records is not None:
             model = dpoco.Model.of(player, game.records, settings.label or "label")
-            models.append(replace(model, guarantee=stated(model.guarantee)))
+            models.append(replace(model, guarantee=with_search(model.guarantee)))
 
     alone = checkpoint is not None or settings.decision is not None
     usual = 1 if alone else 10
@@ -197,7 +197,7 @@ def _play(
             key=None if checkpoint is None else state_key(), skip_played=settings.skip_played,
         )  # fmt: skip
     if game.search is not None:
-        both = stated(Guarantee.from_dict(report.guarantee))
+        both = with_search(Guarantee.from_dict(report.guarantee))
         report = replace(report, guarantee=both.to_dict(), guarantee_text=str(both))
     return report, models
 

@@ -155,7 +155,10 @@ def read_saved(learner: Any, trusted: bool) -> Saved | None:
 
 
 def describe_records(
-    family: str, schema: Schema, person: str | None, saved: Saved | None,
+    family: str,
+    schema: Schema,
+    person: str | None,
+    saved: Saved | None,
     search: Guarantee | None = None,
 ) -> dict[str, Any]:
     """Return what a state keeps of how records were read; `ValueError` if a saved one differs."""
@@ -250,8 +253,8 @@ def ask(
 ) -> None:  # fmt: skip
     """Ask for all that is missing at once; `ValueError` says what the columns are.
 
-    Names and kinds of columns are read from the files; their ranges are not, ever. `unsearched` says
-    why ranges cannot be searched.
+    Names and kinds of columns are read from the files; their ranges are not, ever. `unsearched`
+    says why ranges cannot be searched.
     """
     texts = [each for each in columns if kinds[each] == "text" and each not in declared.categories]
     for name in texts:
