@@ -17,6 +17,7 @@ from dpoco.accounting import Budget, Guarantee
 from dpoco.cli import _plan_report as plans
 from dpoco.cli import _shell as shell
 from dpoco.cli._options import make_participation, own_options, takes_people
+from dpoco.cli._statistics import plan_statistics_command
 from dpoco.learners import LEARNERS, Learner
 
 SCHEMA = "dpoco.plan-auto/1"
@@ -215,10 +216,16 @@ class _Plans(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands."""
-        return [*super().list_commands(ctx), *(e.name for e in LEARNERS if e.plays in _PLANNED)]
+        return [
+            *super().list_commands(ctx),
+            "statistics",
+            *(e.name for e in LEARNERS if e.plays in _PLANNED),
+        ]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None."""
+        if cmd_name == "statistics":
+            return plan_statistics_command
         known = {each.name: each for each in LEARNERS if each.plays in _PLANNED}
         if cmd_name not in known:
             return super().get_command(ctx, cmd_name)
