@@ -48,10 +48,10 @@ def test_ranges_are_found_and_certified_with_the_learner(events, invoke):
     model = dpoco.Model.load(events / "model.json")
     assert model.guarantee.description.lemma == "ranges"
     model.guarantee.verify()
-    ranges = dict(zip(model.schema.features, model.schema.ranges, strict=True))
+    ranges = dict(zip(model.features, model.ranges, strict=True))
     assert 4.97e5 < ranges["heat"][0] < ranges["heat"][1] < 5.03e5
     assert 1.5995e9 < ranges["time"][0] < ranges["time"][1] < 1.6005e9
-    assert model.schema.coding.missing["heat"] == pytest.approx(sum(ranges["heat"]) / 2)
+    assert model.coding.missing["heat"] == pytest.approx(sum(ranges["heat"]) / 2)
 
 
 def test_a_saved_learner_goes_on_without_a_search(events, invoke):
@@ -107,5 +107,5 @@ def test_columns_without_values_or_changes_do_not_stop_a_run(events, invoke):
     (events / "events.csv").write_text("\n".join([*heads, *write_more]) + "\n")
     invoke("run", "events.csv", *asked)
     model = dpoco.Model.load(events / "model.json")
-    low, high = dict(zip(model.schema.features, model.schema.ranges, strict=True))["empty"]
+    low, high = dict(zip(model.features, model.ranges, strict=True))["empty"]
     assert high - low > 1e20  # off: all values are next to the middle
