@@ -537,4 +537,3 @@ def test_long_horizons_are_planned_like_streams_without_end():
     endless, long = (make(half_life="auto", horizon=horizon) for horizon in (None, 2 * 10**9))
     lives = [[view.half_life for view in own._forgetting.views] for own in (endless, long)]
     assert lives[0] == lives[1]
-    assert endless._forgetting.memory == long._forgetting.memory

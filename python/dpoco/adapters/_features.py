@@ -52,7 +52,8 @@ class FeatureMap:
     features : sequence of str, or int
         Public names, in the order of the vector: names that are not listed are ignored, listed ones
         that are missing count as `absent`. Or a number d: every name has a sign and one of d
-        entries, from a fixed hash; a text counts as 1 under ``name=text``; what falls together is added up.
+        entries, from a fixed hash; a text counts as 1 under ``name=text``; what falls together is
+        added up.
     person : str, optional
         Name of what says whose record it is: no feature.
     absent : float
