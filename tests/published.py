@@ -19,6 +19,11 @@ FUNCTIONS = {
     accounting.coupled_regularized_leader: agarwal_ctrl.coupled_regularized_leader,
 }
 
+ACCOUNTANTS = {
+    "TreeFrankWolfe": "tree_frank_wolfe", "PolyhedralFrankWolfe": "polyhedral_frank_wolfe",
+    "HighDimensionalBandit": "high_dimensional_bandit",
+}  # fmt: skip
+
 
 def planned(accountant, *problem, calibration="tight", **options):
     """Return calibrated parameters, or those of the paper: "paper" or "corrected"."""
@@ -34,8 +39,7 @@ def built(kind, *problem, calibration="tight", source=None, budget=None, **optio
     """Return a learner of these options; as printed whatever its parameters spend."""
     if calibration == "tight":
         return kind(*problem, source=source, budget=budget, **options)
-    parameters = planned(
-        kind._accountant, *problem, calibration=calibration, budget=budget, **options
-    )
+    accountant = getattr(accounting, ACCOUNTANTS.get(kind.__name__, ""), None) or kind._accountant
+    parameters = planned(accountant, *problem, calibration=calibration, budget=budget, **options)
     own = {name: options[name] for name in ("horizon", "lipschitz") if name in options}
     return kind(*problem, source=source, budget=None, plan=parameters, **own)

@@ -21,10 +21,10 @@ std::unique_ptr<HighDimensionalBandit> make_bandit(
   Models models;
   read_whole({tuning, "the tuning of a bandit"}, [&](Fields& from) {
     from.read("horizon", shared.horizon);
-    from.read("reward_low", shared.reward_low);
-    from.read("reward_high", shared.reward_high);
     from.read("gap", own.gap);
-    from.read("logistic", own.logistic);
+    own.logistic = from.read_name<bool>("link", {{"identity", false}, {"logistic", true}});
+    from.read("reward_bound", shared.reward_high);
+    shared.reward_low = own.logistic ? 0.0 : -shared.reward_high;
     const auto arm = from.read<py::object>("arm");
     return read_whole({mechanism, "arms"}, [&](Fields& arms) {
       arms.expect_kind("parts");

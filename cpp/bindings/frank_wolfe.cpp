@@ -61,7 +61,8 @@ Steps read_selections(std::shared_ptr<const domains::Domain> domain, Fields from
   from.expect_kind("selections");
   frank_wolfe::SelectionRuleSettings own{.noise = vertex_noise(from.read<std::string>("law")),
                                          .scale = from.read<double>("scale"),
-                                         .exponent = from.read<double>("exponent")};
+                                         .exponent = from.read<double>("exponent"),
+                                         .diameters = {}};
   FrankWolfeSettings settings;
   const Leaf leaf =
       read_whole(from.open("scores", "scores of vertices"), [&](Fields& scores) -> Leaf {

@@ -50,11 +50,13 @@ def test_an_engine_of_another_law_is_caught(name, factors, runs):
     make, stream, neighbour, trials = cases.CASES[name]
 
     def change(p):
-        if hasattr(p, "arm"):
-            return replace(p, arm=change(p.arm))
         if isinstance(p, dpoco.Plan):
-            scale = factors["noise_scale"] * p.mechanism.scale
-            return replace(p, mechanism=replace(p.mechanism, scale=scale))
+            (factor,) = factors.values()
+            own = p.mechanism
+            parts = getattr(own, "parts", (own,))
+            noisy = tuple(replace(part, scale=factor * part.scale) for part in parts)
+            changed = replace(own, parts=noisy) if hasattr(own, "parts") else noisy[0]
+            return replace(p, mechanism=changed)
         return replace(p, **{key: factor * getattr(p, key) for key, factor in factors.items()})
 
     report = likelihood_audit(cases.rebuilt(make, change), stream, neighbour, runs or trials)

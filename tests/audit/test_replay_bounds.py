@@ -42,7 +42,9 @@ def test_an_understated_sensitivity_is_caught(name):
         learner = make(source)
         small = 0.99 * honest.changes[quantity][0]
         if name.startswith("Poly"):
-            learner._plan = replace(learner.plan, leaf_bound=0.5 * small)
+            own = learner._mechanism
+            scores = unchecked(own.scores, leaf=0.5 * small / own.scores.slope)
+            learner._mechanism = unchecked(own, scores=scores)
             return learner
         summand = unchecked(learner._mechanism.summand, movement=lambda *_: small)
         learner._mechanism = unchecked(learner._mechanism, summand=summand)

@@ -104,8 +104,9 @@ def test_streams_of_before_go_on():
 
 def test_forced_rounds_of_the_bandit_are_printed_ones():
     p = han_frank_wolfe.high_dimensional_bandit(2, L1, horizon=T, budget=dpoco.Budget(3.0, 1e-5))
-    assert p.forced_rounds == han_frank_wolfe.forced_rounds(4, T, 3.0) == 6
-    assert (p.batch, p.arm_learner, p.selector) == (1, "polyhedral", "laplace")
+    assert p.mechanism.forced == han_frank_wolfe.forced_rounds(4, T, 3.0) == 6
+    one = p.mechanism.parts[0]
+    assert (one.scores.batch, one.law) == (1, "laplace")
 
 
 def test_the_trackers_of_section_four_have_the_uniform_prior():

@@ -20,6 +20,7 @@ from dpoco.audit._family import Change, Family, Play
 from dpoco.losses import LinearLoss
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
+from dpoco.privacy.mechanisms.selections import Selections, VertexScores
 from dpoco.privacy.neighbours import Neighbours
 
 # Rounding of a leaf's own arithmetic, relative to the bound.
@@ -82,13 +83,15 @@ class Sums(Family):
         m = self.mechanism
         if isinstance(m, GaussianSum):
             return m.summand.movement(Neighbours(self.relation), m.order)
+        if isinstance(m, Selections) and isinstance(m.scores, VertexScores):
+            return Neighbours(self.relation).sides * m.scores.slope * m.scores.leaf
         return float(self.plan.sensitivity)
 
     @property
     def batch(self) -> int:
         """Records of a push, or of the first one."""
         if isinstance(self.learner.plan, Plan):
-            return int(self.mechanism.batch)
+            return int(getattr(self.mechanism, "scores", self.mechanism).batch)
         return int(getattr(self.learner.plan, "batch", 1))
 
     @property

@@ -7,10 +7,8 @@ context.
 
 from __future__ import annotations
 
-from dpoco.accounting.high_dimensional_bandit import HighDimensionalBanditParameters
 from dpoco.accounting.linucb import LinUCBParameters
 from dpoco.bandits._bandit import BanditTrace
 from dpoco.bandits._learners import HighDimensionalBandit, LinUCB
 
-__all__ = ["BanditTrace", "HighDimensionalBandit", "HighDimensionalBanditParameters",
-           "LinUCB", "LinUCBParameters"]  # fmt: skip
+__all__ = ["BanditTrace", "HighDimensionalBandit", "LinUCB", "LinUCBParameters"]

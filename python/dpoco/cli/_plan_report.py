@@ -78,7 +78,9 @@ def plan_records(
     problem = standard_problem(dimension, loss, domain)
     if entry.name.endswith("frank-wolfe"):
         return Problem(
-            problem, lambda p: (p.predicted_error * p.horizon, p.loss_range), "predicted"
+            problem,
+            lambda p: (p.forecast.predicted_error * p.tuning.horizon, p.forecast.loss_range),
+            "predicted",
         )
     return Problem(problem, lambda p: (p.regret_bound, p.lipschitz * p.diameter))
 
@@ -118,7 +120,7 @@ def plan_arms(
         )  # fmt: skip
     return Problem(
         (arms, LpBall(dimension, 1.0, 1.0)),
-        lambda p: (p.predicted_error * p.horizon, p.attainable),
+        lambda p: (p.forecast.predicted_error * p.tuning.horizon, p.forecast.attainable),
         "predicted",
         "of what can be attained",
     )
@@ -251,12 +253,21 @@ def plan_report(
         stated = partial(accountant.guarantee, *problem.arguments, budget=given)
         return for_people(lambda one: single(budget=one), stated, rule, given)
 
+    def make(rounds: int) -> Any:
+        if build is not None:
+            return build(rounds, budget(rounds), options)
+        covered = {"records" if entry.plays == "batch" else "horizon": rounds}
+        people = {} if rule is None else {"participation": rule}
+        return cls(*problem.arguments, **covered, budget=budget(rounds), **people, **options)
+
     def share_at(rounds: int) -> float:
         try:
-            if build is not None:
-                parameters = build(rounds, budget(rounds), options).plan
-            else:
+            if hasattr(cls, "_accountant"):
                 parameters = calibrate(rounds)
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    parameters = make(rounds).plan
         except CalibrationError:  # no noise meets the budget on so short a stream
             return math.inf
         return share(parameters, rounds)
@@ -265,12 +276,7 @@ def plan_report(
     with warnings.catch_warnings(record=True) as caught:
         for category in SHOWN:
             warnings.simplefilter("always", category)
-        if build is not None:
-            learner = build(horizon, asked, options)
-        else:
-            covered = {"records" if entry.plays == "batch" else "horizon": horizon}
-            people = {} if rule is None else {"participation": rule}
-            learner = cls(*problem.arguments, **covered, budget=asked, **people, **options)
+        learner = make(horizon)
     parameters, guarantee = learner.plan, learner.guarantee
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
@@ -281,7 +287,8 @@ def plan_report(
             proved = guarantee.regret_bound / (horizon * problem.bound(parameters)[1])
         regret.update(
             bound=_finite(total), per_round=_finite(total / horizon), share=_finite(own),
-            scope=getattr(parameters, "regret_scope", None), proved=_finite(proved),
+            scope=getattr(getattr(parameters, "forecast", parameters), "regret_scope", None),
+            proved=_finite(proved),
             unproved=guarantee.details.get(UNPROVED),
         )  # fmt: skip
         useful = _smallest_useful(share_at, TARGET, (horizon, own))
@@ -345,8 +352,9 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
     """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
     scale = None
     if isinstance(parameters, Plan):
-        scale = getattr(parameters.mechanism, "scale", None)
-    for holder in (parameters, getattr(parameters, "arm", None)):
+        part = getattr(parameters.mechanism, "parts", (parameters.mechanism,))[0]
+        scale = getattr(part, "scale", None)
+    for holder in (parameters,):
         for name in ("noise_scale", "scale", "first_scale", "selection_scale"):
             if scale is None:
                 scale = getattr(holder, name, None)

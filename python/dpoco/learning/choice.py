@@ -423,7 +423,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
     parameters, log_noise = learner.plan, candidate.log_noise
     if "participation" in covered and budget is not None:
         # What single rounds get, of which regret is known.
-        single = learner._accountant.guarantee(*candidate.arguments, parameters)
+        single = learner._certify_round(candidate.arguments)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
     predicted, cost, bound = None, None, None
@@ -438,7 +438,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
         predicted_regret=predicted,
         privacy_cost=cost,
         regret_bound=bound,
-        scope=getattr(parameters, "regret_scope", None),
+        scope=getattr(getattr(parameters, "forecast", parameters), "regret_scope", None),
         useful=bound is not None and bound < candidate.largest,
         plan=parameters,
         guarantee=learner.guarantee,

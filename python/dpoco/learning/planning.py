@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from dpoco._options import constructor_options
 from dpoco._validation import MissingHorizonError
+from dpoco.accounting.plan import Plan
 from dpoco.accounting.truncation import unspent_note
 from dpoco.errors import CalibrationError, NoiseDominatesWarning, UnspentBudgetWarning
 from dpoco.learners import LEARNERS, learner_of
@@ -151,8 +152,8 @@ class Planned:
 
     def _noise_note(self) -> str | None:
         """Return why hardly any learning is to be expected, from public numbers only; or None."""
-        p = self._plan
-        if not p.noise_dominates:
+        p = self._plan.forecast if isinstance(self._plan, Plan) else self._plan
+        if p is None or not p.noise_dominates:
             return None
         found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
         numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
