@@ -152,7 +152,8 @@ def comparisons() -> str:
 def _bound(plan: Callable[..., Any], *problem: Any, **options: Any) -> float:
     """Return the proved regret of a plan; infinite where the paper has none."""
     try:
-        found = plan(*problem, **options).regret_bound
+        made = plan(*problem, **options)
+        found = getattr(made, "forecast", made).regret_bound
     except CalibrationError:
         return math.inf
     return math.inf if found is None else float(found)

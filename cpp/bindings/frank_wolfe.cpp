@@ -99,6 +99,7 @@ std::unique_ptr<FrankWolfe> make_frank_wolfe(std::shared_ptr<const domains::Doma
   FrankWolfeSettings& own = steps.settings;
   const std::uint64_t selected = own.horizon;
   tuning.read("horizon", own.horizon);
+  if (own.batch < 1) throw std::invalid_argument("batch must be at least 1");
   if (!selects) {
     tuning.read("step_scale", own.step_scale);
     own.published_weights = tuning.read<std::uint64_t>("offset") == 1;

@@ -22,6 +22,7 @@ from dpoco.accounting.tree_frank_wolfe import TreeTuning
 from dpoco.domains import Box, LpBall, Simplex
 from dpoco.errors import CalibrationError, StateError
 from dpoco.losses import HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.privacy.neighbours import Neighbours
 
 from .by_hand import both, custom, squared
 
@@ -77,9 +78,12 @@ def test_there_and_back(noise, p, method, relation):
     assert guarantee.epsilon <= 1.0
     assert guarantee.epsilon == pytest.approx(1.0, rel=1e-9)
     assert guarantee.change == relation
-    reach = guarantee.sensitivity * guarantee.column_norm
-    kappa = parameters.mechanism.summand.inflation(parameters.mechanism.order)
-    assert guarantee.mu == pytest.approx(kappa * reach / parameters.mechanism.scale, rel=1e-13)
+    total = parameters.mechanism
+    reach = total.reach(Neighbours(relation))
+    assert guarantee.mu == pytest.approx(reach / total.scale, rel=1e-13)
+    kappa = total.summand.inflation(total.order)
+    by_hand = kappa * guarantee.sensitivity * guarantee.column_norm
+    assert reach == pytest.approx(by_hand, rel=1e-4)  # rounding to a lattice
     assert guarantee.calibration == "tight"
     assert guarantee.claimed is None
 
@@ -107,7 +111,7 @@ def test_any_problem_meets_its_budget(d, p, n, epsilon, log_delta, batch, noise)
 
 def test_a_wrong_scale_changes_nothing_but_the_truth():
     domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
-    plan, guarantee = both(domain, loss)
+    plan, guarantee = both(domain, loss, numerics="float")
     weak = changed(plan, scale=plan.mechanism.scale / math.sqrt(2))
     spent = accountant.guarantee(domain, loss, weak, budget=BUDGET)
     assert spent.epsilon == pytest.approx(
@@ -132,7 +136,7 @@ def test_a_wrong_scale_changes_nothing_but_the_truth():
 
 def test_plans_that_do_not_fit_the_problem():
     domain, loss = LpBall(5, 1.5, 2.0), squared(1.25)
-    plan, _ = both(domain, loss)
+    plan, _ = both(domain, loss, numerics="float")
     linear, _ = both(domain, LinearLoss(2.0))
     other, _ = both(LpBall(6, 1.5, 2.0), loss)
     flat, _ = both(LpBall(5, 2.0, 2.0), loss)
@@ -147,7 +151,8 @@ def test_plans_that_do_not_fit_the_problem():
         with pytest.raises((TypeError, ValueError), match="lea"):
             accountant.guarantee(domain, asked, wrong, budget=BUDGET)
     for wrong in (
-        changed(plan, pushes=999), changed(plan, batch=2), changed(plan, growth="root"),
+        changed(plan, pushes=999, factorisation=factorisation("blt", 999)),
+        changed(plan, batch=2), changed(plan, growth="root"),
         dataclasses.replace(plan, tuning=dataclasses.replace(plan.tuning, horizon=999)),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="not those of so many rounds"):

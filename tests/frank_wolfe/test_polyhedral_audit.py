@@ -144,17 +144,18 @@ def test_a_box_needs_its_l1_diameter_for_pure_and_its_l2_diameter_for_concentrat
     box = Box([0.0] * d, [1.0] * d)
     learner = make(box, 1, budget=(1.0, 1e-5))
     p, g = learner.plan, learner.guarantee
-    assert p.score_range == pytest.approx(2.0 * p.leaf_bound * d)
-    assert g.rho == pytest.approx((2.0 * p.leaf_bound * np.sqrt(d) / p.scale) ** 2 / 8.0)
+    bound, scale = leaf(p).dual, p.mechanism.scale
+    assert p.mechanism.scores.reach(2.0)[0] == pytest.approx(2.0 * bound * d)
+    assert g.rho == pytest.approx((2.0 * bound * np.sqrt(d) / scale) ** 2 / 8.0)
     # One step of the largest possible change, at its worst: the zCDP bound is used up to 20 %.
-    change = np.full(d, 2.0 * p.leaf_bound)
+    change = np.full(d, 2.0 * bound)
     a = 2.0
-    before = reference.law(box, "gumbel", -change / 2, p.scale)
-    after = reference.law(box, "gumbel", change / 2, p.scale)
+    before = reference.law(box, "gumbel", -change / 2, scale)
+    after = reference.law(box, "gumbel", change / 2, scale)
     used = np.log((before**a * after ** (1 - a)).sum())
     assert 0.8 * a * (a - 1) * g.rho <= used <= a * (a - 1) * g.rho
     # With the l_inf diameter, 1, the claim would be false.
-    false = (2.0 * p.leaf_bound * 1.0 / p.scale) ** 2 / 8.0
+    false = (2.0 * bound * 1.0 / scale) ** 2 / 8.0
     assert used > 2.0 * a * (a - 1) * false
 
 

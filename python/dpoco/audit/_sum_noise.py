@@ -13,12 +13,11 @@ import numpy as np
 from dpoco import _core
 from dpoco._validation import FloatArray
 from dpoco.accounting.continual_sum import release_grid
-from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Scorer, Scores, place_draws, score_draws
 from dpoco.audit._laws import selection_law
 from dpoco.audit._sums import Records, Sums, noise_map, triangle, whitening_matrix
 from dpoco.domains import Box, LpBall, Simplex
-from dpoco.privacy.mechanisms.bounds import ClippedVector
+from dpoco.privacy.mechanisms.bounds import ClippedVector, GradientAndCurvature, SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.random import Source
 
@@ -237,14 +236,14 @@ class LedByVectors(ReleasedSums):
             self._decisions(learner, [()], run)
 
     def _follows(self, learner: Any, push: Push, released: FloatArray) -> bool:
-        p = learner.plan
-        solved = getattr(p, "statistics", "") == "quadratic" or hasattr(p, "curvature_weight")
+        own = learner.plan.tuning
+        solved = isinstance(learner._mechanism.summand, SecondMoments | GradientAndCurvature)
         if learner.round >= learner.horizon or solved:
             return True
-        if isinstance(p, Plan):
-            return self._moves_to_best(push, p.tuning.step_scale, released)
-        expected = learner.domain.project(learner.domain.center - p.step_size * released)
-        return bool(np.abs(push.step[1] - expected).max() <= 4 * p.step_size * self._grid + 1e-9)
+        if not hasattr(own, "step_size"):
+            return self._moves_to_best(push, own.step_scale, released)
+        expected = learner.domain.project(learner.domain.center - own.step_size * released)
+        return bool(np.abs(push.step[1] - expected).max() <= 4 * own.step_size * self._grid + 1e-9)
 
 
 class LedByWeights(LedByVectors):

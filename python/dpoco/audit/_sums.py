@@ -18,6 +18,7 @@ from dpoco.accounting.continual_sum import release_grid
 from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Change, Family, Play
 from dpoco.losses import LinearLoss
+from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.mechanisms.selections import Selections, VertexScores
@@ -262,11 +263,11 @@ class Records(Sums):
         label = np.clip(record[1], -loss.label_bound, loss.label_bound)
         if not np.isfinite(record[1]):
             own, label = np.zeros_like(row), 0.0
-        return quadratic_statistics(own, learner.plan.vector_scale * label)
+        return quadratic_statistics(own, self.mechanism.summand.weight * label)
 
     @property
     def _is_quadratic(self) -> bool:
-        return getattr(self.learner.plan, "statistics", "gradient") == "quadratic"
+        return isinstance(getattr(self.mechanism, "summand", None), SecondMoments)
 
     def find_rounds_apart(self, base: Play, other: Play, at: int) -> Iterator[int]:
         if self.batch > 1 or self.growth is not None:

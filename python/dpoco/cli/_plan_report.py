@@ -82,6 +82,8 @@ def plan_records(
             lambda p: (p.forecast.predicted_error * p.tuning.horizon, p.forecast.loss_range),
             "predicted",
         )
+    if entry.name.startswith("noisy-"):
+        return Problem(problem, lambda p: (p.forecast.regret_bound, p.forecast.loss_range))
     return Problem(problem, lambda p: (p.regret_bound, p.lipschitz * p.diameter))
 
 

@@ -155,8 +155,12 @@ class Planned:
         p = self._plan.forecast if isinstance(self._plan, Plan) else self._plan
         if p is None or not p.noise_dominates:
             return None
-        found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
-        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
+        known = {name: getattr(p, name, None) for name in ("predicted_error", "regret_bound")}
+        numbers = ", ".join(
+            f"{name.replace('_', ' ')} {value:.3g}"
+            for name, value in known.items()
+            if value is not None
+        )
         return (
             "noise dominates: at this budget and horizon hardly any learning is expected "
             f"({numbers})"
