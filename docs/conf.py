@@ -40,7 +40,7 @@ author = "the dpoco authors"
 copyright = "the dpoco authors"
 version = release = dpoco.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx_copybutton"]
 nitpicky = True
 exclude_patterns = ["figures"]
 
@@ -52,6 +52,8 @@ html_show_sphinx = False
 html_copy_source = False
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
+html_logo = html_favicon = "_static/logo.svg"
+copybutton_prompt_text = "$ "  # is not copied
 html_css_files = ["dpoco.css"]
 
 myst_enable_extensions = ["dollarmath"]

@@ -30,10 +30,10 @@ def _keep(own: Mapping[str, Any]) -> Any:
     if name == "dartboard":
         span = own.get("factor_range", 0.0)
         return unchecked(kinds.Dartboard(0.5, 1.0), forced=forced, span=span)
-    if name == "maximal":
-        return unchecked(kinds.Maximal(0.5), forced=forced)
-    assert name != "scheduled" or forced == 1.0
-    return kinds.Always() if name == "scheduled" else unchecked(kinds.Always(), kind=name)
+    if name == "scheduled":
+        assert forced == 1.0
+        return kinds.Always()
+    return unchecked(kinds.Maximal(0.5), kind=name, forced=forced)
 
 
 def _parts(

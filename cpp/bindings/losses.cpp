@@ -31,6 +31,17 @@ GlmLoss make_glm_loss(const std::string& kind, double weight, double threshold, 
   return loss;
 }
 
+// f of one variable, by its slopes; see `OneVariableTable`.
+GlmLoss make_table(const Array& slopes, double reach, double at_zero, bool residual,
+                   double label_low, double label_high) {
+  if (!(label_low <= label_high)) throw std::invalid_argument("label bounds must be ordered");
+  GlmLoss loss{GlmKind::table, 1.0, 1.0, label_low, label_high};
+  const std::span<const double> knots(data(slopes), static_cast<std::size_t>(slopes.size()));
+  loss.table = std::make_shared<const losses::OneVariableTable>(knots, reach, at_zero);
+  loss.residual = residual;
+  return loss;
+}
+
 // Applies a member function to margins and labels of one length.
 template <double (GlmLoss::*Function)(double, double) const noexcept>
 Array each(const GlmLoss& self, const Array& margins, const Array& labels) {
@@ -68,6 +79,8 @@ void register_losses(py::module_& m) {
   py::class_<GlmLoss>(m, "GlmLoss", py::is_final())
       .def(py::init(&make_glm_loss), "kind"_a, "weight"_a, "threshold"_a, "label_low"_a,
            "label_high"_a, "slope_bound"_a = 1.0)
+      .def_static("from_table", &make_table, "slopes"_a.noconvert(), "reach"_a, "at_zero"_a,
+                  "residual"_a, "label_low"_a, "label_high"_a)
       .def("values", &each<&GlmLoss::value>, "margins"_a.noconvert(), "labels"_a.noconvert())
       .def("derivatives", &each<&GlmLoss::derivative>, "margins"_a.noconvert(),
            "labels"_a.noconvert())

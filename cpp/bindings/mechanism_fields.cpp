@@ -23,6 +23,7 @@ Batches read_batches(Fields& from) {
   if (!growth) return {.first = first};
   if (*growth == "root") return {.first = first, .growth = Growth::root};
   if (*growth == "quarter") return {.first = first, .growth = Growth::quarter};
+  if (*growth == "three_tenths") return {.first = first, .growth = Growth::three_tenths};
   throw std::invalid_argument("unknown growth of batches");
 }
 

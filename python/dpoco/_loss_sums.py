@@ -23,7 +23,7 @@ def loss_sum_settings(domain: Domain, loss: losses.Loss, unbounded: bool) -> dic
     elif isinstance(loss, losses.LinearLoss):
         clipper = record_clipper(domain, loss.gradient_bound, loss.gradient_bound_l2)
         settings.update(kind="linear", clipper=clipper)
-    elif isinstance(loss, losses.GlmLoss):
+    elif isinstance(loss, losses.MarginLoss):
         clipper = record_clipper(domain, loss.feature_bound, loss.feature_bound_l2)
         settings.update(kind="glm", clipper=clipper, glm=loss._glm_engine)
     return settings

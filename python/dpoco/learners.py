@@ -32,7 +32,8 @@ class Learner:
         What it learns from or answers: "records" (vectors, maybe with labels), "surface" (functions
         on a net), "experts" (losses of experts), "arms" (contexts and rewards), "batch" (one data
         set), "reports" and "pairs" (locally private reports), "sums" (vectors), "scores" (of
-        candidates) or "queries" (numbers). It decides commands, journals and checks.
+        candidates), "queries" (numbers) or "intervals" (any number of records each). It decides
+        commands, journals and checks.
     about : str
         One line.
     ball : float or None
@@ -134,6 +135,10 @@ LEARNERS = (
         "contextual linear bandit (DP-LinUCB), a few dimensions",
     ),
     Learner(
+        "residual-phases", "bandits.ResidualPhases", "arms",
+        "contextual linear bandit on clipped residuals, continuous and stochastic contexts",
+    ),
+    Learner(
         "high-dimensional-bandit", "bandits.HighDimensionalBandit", "arms",
         "contextual bandit with sparse coefficients (DP-HDB), many dimensions",
     ),
@@ -164,12 +169,16 @@ LEARNERS = (
     ),
 )  # fmt: skip
 
-# Objects with states that are no learners: they publish more than one answer a record.
+# Objects with states that are no learners: they publish more or less than one answer a record.
 MONITORS = (
     Learner(
         "monitor", "statistics.Monitor", "intervals",
         "statistics of a stream, interval by interval: counts, means, histograms, quantiles",
         endless=True,
+    ),
+    Learner(
+        "range-finder", "ranges.RangeFinder", "ranges",
+        "ranges of columns, from the first records of a stream",
     ),
 )  # fmt: skip
 
@@ -195,16 +204,19 @@ def plays(learner: Any) -> str:
 
 
 def learner_named(name: str, plays: Collection[str] | None = None) -> Learner:
-    """Return the learner of a name, alias or class name, ignoring hyphens and case.
+    """Return the learner of a name or class name, ignoring hyphens and case.
+
+    Monitors are found only if `plays` has "intervals".
 
     Raises
     ------
     ValueError
         If there is none, or it plays none of `plays`.
     """
-    known = [each.name for each in LEARNERS if plays is None or each.plays in plays]
+    listed = (*LEARNERS, *MONITORS) if plays is not None and "intervals" in plays else LEARNERS
+    known = [each.name for each in listed if plays is None or each.plays in plays]
     wanted = _plain(name)
-    for learner in LEARNERS:
+    for learner in listed:
         if wanted in map(_plain, (learner.name, learner.class_name)):
             if learner.name not in known:
                 raise ValueError(f"{name} is not for this; it is one of: {', '.join(known)}")

@@ -21,7 +21,7 @@ from dpoco._validation import FloatArray, float_array, positive_float, positive_
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.domains import Box, Domain
 from dpoco.errors import StateError
-from dpoco.losses import CustomLoss, GlmLoss, Loss, QuadraticLoss
+from dpoco.losses import CustomLoss, Loss, MarginLoss, QuadraticLoss
 from dpoco.random import Source, checked_source
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class GibbsLaw:
             self._labels = float_array("labels", labels, (len(self._records), d))
         else:
             self._records = float_array("records", records, (None, d))
-            if isinstance(loss, GlmLoss):
+            if isinstance(loss, MarginLoss):
                 self._labels = float_array("labels", labels, (len(self._records),))
         if labels is not None and self._labels is None:
             raise TypeError("this loss takes no labels")

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import stats
 from tests.docs.pages import ROOT, snippets
 
 import dpoco
@@ -66,19 +67,41 @@ def test_tables_have_a_row_a_learner_and_a_column_a_budget(comparison, measure):
     lines = comparison.to_table(measure).splitlines()
     assert lines[0] == "| learner | epsilon = 1 | epsilon = 8 | no privacy |"
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| own_&", "| leader"]
-    latex = comparison.to_table(measure, "latex").splitlines()
-    assert latex[0] == r"\begin{tabular}{lrrr}"
-    assert latex[4].startswith(r"own\_\& & ")
-    assert latex[5].endswith(r" \\")
-    # The same cells in both: medians with their ranges, one number of one run.
     cells = [cell.strip(" |") for cell in lines[2].split(" | ")[1:]]
-    assert latex[4].removesuffix(r" \\").split(" & ", 1)[1].split(" & ") == cells
     values = {"average_loss": "average_losses", "regret": "regrets"}.get(measure, measure)
     first = getattr(comparison.rows[0], values)
     assert cells[0] == f"{np.median(first):.4g} ({min(first):.4g} to {max(first):.4g})"
     assert " to " not in cells[2]
     with pytest.raises(ValueError, match="measure"):
         comparison.to_table("loss")
+
+
+@pytest.mark.parametrize("measure", ["average_loss", "regret", "switches"])
+def test_tables_of_papers_have_means_intervals_and_the_best_in_bold(comparison, measure):
+    latex = comparison.to_table(measure, "latex").splitlines()
+    assert latex[:2] == [r"\begin{tabular}{lrrr}", r"\toprule"]
+    head = [r"$\varepsilon = 1$", r"$\varepsilon = 8$", "no privacy"]
+    assert latex[2] == " & ".join(["learner", *head]) + r" \\"
+    assert [latex[i] for i in (3, 6, 7)] == [r"\midrule", r"\bottomrule", r"\end{tabular}"]
+    assert [line.split(" & ")[0] for line in latex[4:6]] == [r"own\_\&", "leader"]
+    name = {"average_loss": "average_losses", "regret": "regrets"}.get(measure, measure)
+    for column in range(3):
+        cells = [line.removesuffix(r" \\").split(" & ")[1 + column] for line in latex[4:6]]
+        means = []
+        budget = comparison.settings["budgets"][column]
+        rows = [row for row in comparison.rows if row.budget == budget]
+        for cell, row in zip(cells, rows, strict=True):
+            values = getattr(row, name)
+            means.append(np.mean(values))
+            number, _, width = cell.strip("$").partition(r" \pm ")
+            shown = float(number.removeprefix(r"\mathbf{").removesuffix("}"))
+            unit = 10.0 ** -len(number.partition(".")[2].rstrip("}"))
+            assert shown == pytest.approx(means[-1], abs=unit)
+            assert bool(width) == (len(values) > 1 and np.ptp(values) > 0.0)
+            if width:
+                exact = stats.t.interval(0.95, len(values) - 1, means[-1], stats.sem(values))
+                assert float(width) == pytest.approx((exact[1] - exact[0]) / 2, abs=unit)
+        assert [r"\mathbf" in cell for cell in cells] == [mean == min(means) for mean in means]
 
 
 def test_a_refused_learner_says_so():

@@ -83,7 +83,7 @@ def test_text_json_and_pickle_restore_an_equal_loss(loss: Loss) -> None:
         (lambda: LinearLoss(1.0).value([0, 0], [1, 2], 1.0), TypeError, "label"),
         (lambda: CustomLoss(1, 1).batch_values(LpBall(2), 0, 0, 0), TypeError, "CustomLoss"),
         (lambda: from_dict({}), ValueError, "loss type"),
-        (lambda: from_dict({"type": "GlmLoss"}), ValueError, "loss type"),
+        (lambda: from_dict({"type": "MarginLoss"}), ValueError, "loss type"),
         (lambda: from_dict({"type": "LogisticLoss"}), ValueError, "keys"),
     ],
 )

@@ -296,7 +296,7 @@ def test_what_is_not_proved_or_too_large_is_refused_in_one_line():
     with pytest.raises(ValueError, match="max_dimension=300"):
         NoisyNewton(LpBall(301, 2.0), LogisticLoss(1.0), **given)
     assert NoisyNewton(LpBall(3, 2.0), LogisticLoss(1.0), max_dimension=3, **given).round == 0
-    with pytest.raises(TypeError, match="LogisticLoss or a HuberLoss"):
+    with pytest.raises(TypeError, match="LogisticLoss, a HuberLoss"):
         NoisyNewton(LpBall(3, 2.0), SquaredLoss(1.0, 1.0), **given)
     for wrong in (-0.1, 2.1, math.nan):
         with pytest.raises(ValueError, match="shrinkage"):

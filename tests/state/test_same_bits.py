@@ -24,10 +24,12 @@ from tests.pins import files
 
 import dpoco
 from dpoco import _core
+from dpoco.bandits import ResidualPhases
 from dpoco.errors import StateError
 from dpoco.privacy.mechanisms.bounds import GlmGradient, GradientAndCurvature, SecondMoments
-from dpoco.privacy.mechanisms.factorisations import Tree
+from dpoco.privacy.mechanisms.factorisations import Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.random import Source
 
 FloatArray = NDArray[np.float64]
@@ -296,6 +298,18 @@ def linucb(arms: int, d: int) -> str:
     return hash_of(chosen, own, engine.coefficients(), engine.state())
 
 
+def residual_phases(arms: int, d: int) -> str:
+    rounds = 400
+    tuning = ResidualPhases._tuning(rounds, 1.0, 1.0, None, None)
+    summand = ResidualStatistics(d, 1.5, arms, 10, 0.7, 0.3)
+    factor = Normalised((0.5999999999,), (0.4,), 5)
+    total = GaussianSum(summand, factor, pushes=5, batch=40, growth="three_tenths", scale=2.0)
+    engine = _core.ResidualPhases(total, tuning, CLAIM)
+    chosen, own = np.empty(rounds, dtype=np.int64), np.empty(rounds)
+    engine.run(numbers(rounds, d, of=4), numbers(rounds, arms, of=5), chosen, own)
+    return hash_of(chosen, own, engine.coefficients(), engine.state())
+
+
 def noise(law: str) -> str:
     return hash_of(getattr(dpoco.noise, law)(Source.seeded(1), 3001))
 
@@ -363,6 +377,7 @@ def _cases() -> dict[str, Callable[[], str]]:
         add(noisy_newton, loss, where, d)
     for d in (3, 10, 33):
         add(linucb, 3, d)
+        add(residual_phases, 3, d)
     for law in ("gaussian", "laplace", "exponential", "gumbel"):
         add(noise, law)
     for where, d in (("l2", 17), ("simplex", 17)):

@@ -303,6 +303,9 @@ std::unique_ptr<LossSum> make_glm_sum(domains::Body body, GlmLoss loss, RecordCl
   if (clipper.dimension() != body.ambient()) {
     throw std::invalid_argument("clipper and domain differ in dimension");
   }
+  if (loss.kind == GlmKind::table) {
+    throw std::invalid_argument("sums of losses have no bounds for a loss given by a table");
+  }
   if (loss.kind == GlmKind::squared) {
     return std::make_unique<SquaredSum>(body, loss, std::move(clipper));
   }

@@ -20,7 +20,7 @@ from typing import Any
 from dpoco._validation import LARGEST_SCALE, positive_int
 from dpoco.accounting.leaf_bounds import record_length
 from dpoco.domains import Box, Domain, LpBall, Polytope, Simplex
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, QuadraticLoss, check_undamped
+from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, QuadraticLoss, check_undamped
 
 __all__ = ["EuclideanProblem", "euclidean_problem"]
 
@@ -201,7 +201,7 @@ def _bounds(domain: Domain, loss: Any, unbounded: bool, n: int) -> tuple[str, fl
     stretch = math.pow(domain.dimension, max(0.0, 0.5 - 1.0 / domain.dual_exponent))
     if isinstance(loss, LinearLoss):
         return "linear", record_length(domain, loss), 0.0, 0
-    if isinstance(loss, GlmLoss):
+    if isinstance(loss, MarginLoss):
         check_undamped(loss)
         length = record_length(domain, loss)
         margin = _FARTHER if unbounded else loss.margin_bound(domain)

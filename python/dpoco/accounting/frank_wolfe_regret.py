@@ -34,7 +34,7 @@ from dpoco.accounting.generalized_gaussian import best_order, coordinate_varianc
 from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, stated_regret
 from dpoco.domains import Box, Domain, LpBall, Simplex, VertexSet
-from dpoco.losses import GlmLoss
+from dpoco.losses import MarginLoss
 from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.norms import smoothness_constant
 from dpoco.privacy.records import Description, limits
@@ -138,7 +138,7 @@ class Descent:
     def range(self) -> float:
         """More than which no loss can differ between two decisions: L D, or what margins allow."""
         largest = self._lipschitz * self.diameter
-        if isinstance(self.loss, GlmLoss):
+        if isinstance(self.loss, MarginLoss):
             largest = min(largest, _margin_range(self.loss, self.loss.margin_bound(self._geometry)))
         return largest
 
@@ -258,7 +258,7 @@ class _Geometry:
         return float(self.domain.max_norm(self.p if order is None else order))
 
 
-def _margin_range(loss: GlmLoss, margin: float) -> float:
+def _margin_range(loss: MarginLoss, margin: float) -> float:
     """Return the largest difference of a loss between margins of this size, for any label.
 
     It is monotone in the label, and the loss convex in the margin: ends decide, or the least loss.
@@ -327,7 +327,7 @@ def selection_error(
 def regret_fields(run: Descent, bound: RegretBound) -> dict[str, Any]:
     """Return what a guarantee says of the regret of a run: two of its fields."""
     still = run._lipschitz * run.reach
-    if isinstance(run.loss, GlmLoss):
+    if isinstance(run.loss, MarginLoss):
         still = min(still, float(run.loss.center_regret(run.domain)))
     said = stated_regret(bound.total, run.horizon * still, run.horizon * run.range)
     said["details"] |= {

@@ -58,7 +58,7 @@ from dpoco.accounting.release import (
 )
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, Loss, SquaredLoss
+from dpoco.losses import CustomLoss, LinearLoss, Loss, MarginLoss, SquaredLoss
 from dpoco.privacy.mechanisms.bounds import ClippedVector, GlmGradient, SecondMoments
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -311,7 +311,7 @@ def _summand(
     """Return what a round adds: a gradient, or the statistics of a squared loss."""
     if vector_scale is not None:
         return second_moments(domain, loss, vector_scale)
-    if isinstance(loss, GlmLoss):
+    if isinstance(loss, MarginLoss):
         slope = float(loss.derivative_bound(loss.margin_bound(domain)))
         return clipped(loss, slope).summand(domain)
     if isinstance(loss, LinearLoss):

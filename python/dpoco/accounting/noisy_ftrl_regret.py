@@ -41,7 +41,7 @@ from dpoco.accounting.regret_bounds import (
     stated_regret,
 )
 from dpoco.domains import Domain
-from dpoco.losses import GlmLoss
+from dpoco.losses import MarginLoss
 from dpoco.privacy.mechanisms.bounds import SecondMoments
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.records import Description, limits
@@ -266,7 +266,7 @@ class Run:
         n, slope, (last, mean) = self.dimension, self.lipschitz, self.deviations
         # The step of bound (a) while noise does not fill the domain.
         largest = self.radius / math.sqrt(slope**2 * self.horizon + n * last**2)
-        if isinstance(loss, GlmLoss):
+        if isinstance(loss, MarginLoss):
             margin = loss.margin_bound(domain)
             steepest = loss.derivative_bound(margin)
             smoothness = loss.curvature_bound(margin) * (slope / steepest) ** 2
@@ -440,9 +440,9 @@ def state_regret(domain: Domain, loss: Any, plan: LeaderPlan, lipschitz: float) 
     weight = summand.weight if isinstance(summand, SecondMoments) else None
     regret = bound_regret(domain, loss, run, weight, tuning.step_size, tuning.forgets)
     still, learned = run.lipschitz * run.radius, ""
-    if isinstance(loss, GlmLoss) and loss.reported != loss:
+    if isinstance(loss, MarginLoss) and loss.reported != loss:
         learned = ", of the loss with bounded slopes, not of the logistic loss"
-    elif isinstance(loss, GlmLoss):
+    elif isinstance(loss, MarginLoss):
         still = min(still, loss.center_regret(domain))
     # The total is at most that of any decisions.
     stated = stated_regret(regret.total, run.horizon * still)

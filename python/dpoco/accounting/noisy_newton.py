@@ -32,7 +32,7 @@ from dpoco.accounting.regret_bounds import stated_regret
 from dpoco.accounting.release import DEFAULT_NUMERICS, sum_of, with_noise
 from dpoco.accounting.statement import stated_delta
 from dpoco.domains import Domain
-from dpoco.losses import HuberLoss, LogisticLoss, Loss
+from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, Loss
 from dpoco.privacy.mechanisms.bounds import GradientAndCurvature
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.neighbours import CHANGES, Neighbours
@@ -98,7 +98,7 @@ def calibrate(
     Parameters
     ----------
     domain, loss
-        A domain, and a logistic or Huber loss.
+        A domain, and a logistic, Huber or tabulated loss.
     horizon : int or None
         Rounds; None means at most 10^9.
     budget : Budget or None
@@ -214,7 +214,7 @@ def guarantee(
     )
 
 
-def learned_loss(loss: Loss) -> LogisticLoss | HuberLoss:
+def learned_loss(loss: Loss) -> LogisticLoss | HuberLoss | GlmLoss:
     """Return the loss that is learned from: the logistic one with slopes of 1/2, if it says none.
 
     Raises
@@ -224,8 +224,11 @@ def learned_loss(loss: Loss) -> LogisticLoss | HuberLoss:
     """
     if isinstance(loss, LogisticLoss):
         return replace(loss, slope_bound=0.5) if loss.slope_bound is None else loss
-    if not isinstance(loss, HuberLoss):
-        raise TypeError(f"loss must be a LogisticLoss or a HuberLoss; got {type(loss).__name__}")
+    if not isinstance(loss, HuberLoss | GlmLoss):
+        raise TypeError(
+            "loss must be a LogisticLoss, a HuberLoss, or one of GlmLoss.from_functions; got "
+            f"{type(loss).__name__}"
+        )
     return loss
 
 

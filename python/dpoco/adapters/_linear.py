@@ -22,7 +22,7 @@ from dpoco.learners import LEARNERS, learner_of
 from dpoco.learning.choice import choose
 from dpoco.learning.participation import Participation
 from dpoco.learning.record_learner import RecordLearner
-from dpoco.losses import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import HuberLoss, LogisticLoss, MarginLoss, SquaredLoss
 
 _AUTO = "auto"
 _NAMED = {each.snake_name: each for each in LEARNERS if each.ball is not None}
@@ -115,7 +115,7 @@ class LinearProblem:
             radius = reach * spread / float(self.feature_bound)
         return LpBall(self.dimension + int(self.intercept), self._p, float(radius))
 
-    def family(self) -> GlmLoss:
+    def family(self) -> MarginLoss:
         """Return the loss with the bounds that its learner enforces."""
         bound = float(self.feature_bound) * _SLACK
         if self.intercept and self._p == 2.0:

@@ -13,12 +13,14 @@ import numpy as np
 
 from dpoco.accounting import Budget
 from dpoco.audit._family import quiet
-from dpoco.audit._playing import VERBS, find_plays
+from dpoco.audit._interval_records import count_interval
+from dpoco.audit._playing import VERBS, Playing, find_plays
 from dpoco.domains import Box, LpBall
 from dpoco.errors import StateError
 from dpoco.learners import learner_named
-from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, LogisticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, LinearLoss, LogisticLoss, MarginLoss, SquaredLoss
 from dpoco.random import Source
+from dpoco.statistics import Count, Mean
 
 ROUNDS = 24
 BUDGET = Budget(4.0, 1e-5)
@@ -26,19 +28,22 @@ ONLINE = ("records", "surface", "experts", "arms")
 RUNNING = (*ONLINE, "sums")  # play many rounds in one call
 STEPPED = (*ONLINE, *VERBS)
 EVERY = (*STEPPED, "batch")
+STARTED = (*STEPPED, "intervals")  # that have states and noise for many rounds
 
 # What callers use of a learner, by what it plays.
 _ONLINE_MEMBERS = ("decide", "observe", "round", "horizon", "guarantee")
 _MEMBERS = {
     "records": (*_ONLINE_MEMBERS, "domain", "loss"),
     "batch": ("fit", "guarantee", "domain", "loss"),
+    "intervals": ("add", "add_many", "release", "round", "horizon", "guarantee"),
     **{plays: (verb, "round", "horizon", "guarantee") for plays, verb in VERBS.items()},
 }
 
 BAD = (ValueError, TypeError)
 
 # What every constructor is called with.
-_MADE_WITH = ("budget", "horizon", "records", "source")
+_MADE_WITH = ("budget", "horizon", "records", "releases", "source")
+_SIZES = {"batch": "records", "intervals": "releases"}
 
 # A number that bad records are made of, and what of it must not be in any message.
 SECRET, MARK = 987654.25, "987654"
@@ -147,9 +152,8 @@ class Subject:
 
     def fresh(self, seed: int | None = 1, **changes: Any) -> Any:
         """Return an unstarted learner; without a seed, on entropy. Calibrated only if changed."""
-        size = "records" if self.plays == "batch" else "horizon"
         source = Source() if seed is None else Source.seeded(seed)
-        given = {size: ROUNDS, "source": source, **changes}
+        given = {self.size: ROUNDS, "source": source, **changes}
         if changes.keys() <= {"on_violation", "source"} and "plan" in arguments_of(self.kind):
             given["plan"] = self.first.plan
         with quiet():
@@ -179,6 +183,8 @@ class Subject:
         """Play a round and return its release."""
         if self.plays in VERBS:
             return getattr(learner, VERBS[self.plays])(*self.record(t))
+        if self.plays == "intervals":
+            return count_interval(learner, *self.record(t))
         decision = self.ask(learner, t)
         self.tell(learner, t, decision)
         return decision
@@ -201,6 +207,15 @@ class Subject:
         if self.plays != "batch":
             return self.play(learner)
         return [learner.fit(*self.part(0, ROUNDS)).theta]
+
+    @property
+    def size(self) -> str:
+        """The argument that says how many rounds there are."""
+        return _SIZES.get(self.plays, "horizon")
+
+    def plan(self, learner: Any) -> Any:
+        """Return the plan of a learner, in what is equal for equal plans."""
+        return learner.plan() if self.plays == "intervals" else learner.plan
 
     @property
     def runs(self) -> bool:
@@ -226,7 +241,7 @@ def _listed(name: str) -> Subject:
 
 def _subject(learner: Any, stream: Any) -> Subject:
     if isinstance(learner, str):
-        learner = learner_named(learner, EVERY).load()
+        learner = learner_named(learner, (*EVERY, "intervals")).load()
     make = _made_up(learner) if isinstance(learner, type) else learner
     first = _first(make)
     plays = find_plays(first)
@@ -246,10 +261,10 @@ def _subject(learner: Any, stream: Any) -> Subject:
 
 def _first(make: Callable[..., Any]) -> Any:
     with quiet():
-        try:
-            return make(horizon=ROUNDS, source=Source.seeded(1))
-        except TypeError:
-            return make(records=ROUNDS, source=Source.seeded(1))
+        for size in ("horizon", "records"):
+            with suppress(TypeError):
+                return make(**{size: ROUNDS}, source=Source.seeded(1))
+        return make(releases=ROUNDS, source=Source.seeded(1))
 
 
 def _made_up(kind: type) -> Callable[..., Any]:
@@ -260,6 +275,8 @@ def _made_up(kind: type) -> Callable[..., Any]:
         "bound": 1.0, "context_bound": 1.0, "reward_bound": 1.0, "sensitivity": 1.0,
     }  # fmt: skip
     names = arguments_of(kind)
+    if "every" in names:  # of a monitor
+        problem |= {"statistics": {"n": Count(), "x": Mean(-1.0, 1.0)}, "every": None}
     strange = [
         name
         for name, parameter in names.items()
@@ -271,7 +288,7 @@ def _made_up(kind: type) -> Callable[..., Any]:
             f"{', '.join(strange)}"
         )
     lacking = [name for name in ("budget", "source") if name not in names]
-    if not {"horizon", "records"} & set(names):
+    if not {"horizon", "records", "releases"} & set(names):
         lacking.append("horizon")
     if lacking:
         raise TypeError(f"the constructor of a {kind.__name__} must take {', '.join(lacking)}")
@@ -296,7 +313,7 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
         rows = rng.uniform(-0.9, 0.9, (n, learner.domain.dimension))
         if isinstance(learner.loss, LinearLoss):
             return (rows,)
-        if isinstance(learner.loss, GlmLoss):
+        if isinstance(learner.loss, MarginLoss):
             return rows, rng.uniform(-0.9, 0.9, n)
         raise ValueError("the records of this loss cannot be made up: pass a stream")
     if plays == "surface":
@@ -305,6 +322,9 @@ def _random_stream(learner: Any, plays: str) -> tuple[Any, ...]:
         return (rng.random((n, learner.experts)),)
     if plays == "arms":
         return rng.uniform(-0.5, 0.5, (n, learner.dimension)), rng.uniform(-1, 1, (n, learner.arms))
+    if plays == "intervals":
+        ((_, shape),) = Playing(learner).shapes().items()
+        return (rng.uniform(-0.5, 0.9, (n, *shape)),)
     p = learner.plan
     if plays == "queries":  # near the threshold, so that noise decides
         return (p.margin + p.query_noise_scale * rng.normal(size=n),)

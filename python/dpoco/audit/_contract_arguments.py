@@ -36,7 +36,7 @@ from dpoco.audit.replay import replay_audit
 from dpoco.domains import LpBall
 from dpoco.errors import BudgetExceeded, DpocoError
 from dpoco.learners import learner_of
-from dpoco.losses import GlmLoss
+from dpoco.losses import MarginLoss
 from dpoco.privacy.records import Description, written
 from dpoco.random import Source
 
@@ -228,7 +228,7 @@ def arguments_come_back(s: Subject) -> None:
     require(restored == learner.plan, "a plan does not survive to_dict()")
 
 
-@check(*EVERY)
+@check(*EVERY, "intervals")
 def reports_show_no_data(s: Subject) -> None:
     """`repr` shows parameters and guarantee, and nothing that playing changes."""
     learner = s.fresh()
@@ -240,10 +240,10 @@ def reports_show_no_data(s: Subject) -> None:
     require(repr(learner) == before, "repr() changes with the data")
 
 
-@check(*EVERY)
+@check(*EVERY, "intervals")
 def replays_move_no_more_than_stated(s: Subject) -> None:
     """A replaced record moves what the noise hides by no more than the guarantee states."""
-    s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, GlmLoss))
+    s.applies(getattr(s.first, "loss", None) is None or isinstance(s.first.loss, MarginLoss))
     if find_known_family(s.first) is None:
         # The library's own learners have a family unless they have no noise.
         s.applies(s.first.guarantee.private or learner_of(s.kind) is None)

@@ -21,7 +21,7 @@ from dpoco.audit._contract import (
     ROUNDS,
     RUNNING,
     SECRET,
-    STEPPED,
+    STARTED,
     Subject,
     check,
     equal,
@@ -61,7 +61,7 @@ def storable(s: Subject) -> None:
 # ---- states and copies ---------------------------------------------------------------------------
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def saved_states_go_on(s: Subject) -> None:
     """`dpoco.load` continues a saved learner bit for bit from any round, also one just asked."""
     storable(s)
@@ -75,7 +75,7 @@ def saved_states_go_on(s: Subject) -> None:
             loaded = load(here / "state")
             require(type(loaded) is s.kind, "another class was loaded")
             require(loaded.round == t, f"saved in round {t}, loaded in round {loaded.round}")
-            require(loaded.plan == learner.plan, "other parameters were loaded")
+            require(s.plan(loaded) == s.plan(learner), "other parameters were loaded")
             require(loaded.guarantee == learner.guarantee, "another guarantee was loaded")
             require(repr(loaded) == repr(learner), "the loaded learner has another repr")
             if s.plays in ONLINE:
@@ -117,7 +117,7 @@ def checkpoints_go_on(s: Subject) -> None:
         refused("a wrong progress", TypeError, s.run, s.fresh(), progress=3)
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def pickles_wait_for_resume(s: Subject) -> None:
     """A pickle of a started learner shares its noise: it refuses everything until `resume`."""
     storable(s)
@@ -139,7 +139,7 @@ def pickles_wait_for_resume(s: Subject) -> None:
     require(equal(s.play(twin, HALF), s.play(learner, HALF)), "a resumed copy differs")
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def unstarted_pickles_have_their_own_noise(s: Subject) -> None:
     """Pickles of an unstarted learner on entropy are independent; a seeded one keeps its seed."""
     storable(s)
@@ -150,7 +150,7 @@ def unstarted_pickles_have_their_own_noise(s: Subject) -> None:
     require(equal(s.play(twin), s.play(s.fresh())), "a seeded pickle has other noise")
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def copies_share_no_noise(s: Subject) -> None:
     """`copy` of a started learner raises `StateError`; of an unstarted one, it is a `clone`.
 
@@ -166,12 +166,12 @@ def copies_share_no_noise(s: Subject) -> None:
     for twin in (*twins, learner.clone()):
         require(twin.round == 0, "a clone has played")
         require(twin.get_params() == learner.get_params(), "a clone has other arguments")
-        require(twin.plan == learner.plan, "a clone has other parameters")
+        require(s.plan(twin) == s.plan(learner), "a clone has other parameters")
         mine, theirs = fingerprint(twin), fingerprint(s.fresh())
         require(mine[1] is None or mine != theirs, "a clone has the original's noise")
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def damaged_states_are_refused(s: Subject) -> None:
     """A state that was cut or changed, or of another size, raises `StateError`.
 
@@ -267,7 +267,7 @@ def runs_keep_other_threads_out(s: Subject) -> None:
     require(equal(got, s.run(s.fresh())), "another thread changed the run")
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def learners_share_nothing(s: Subject) -> None:
     """Learners in threads of their own play as they would alone."""
     want, released = s.play(s.fresh()), []
@@ -277,7 +277,7 @@ def learners_share_nothing(s: Subject) -> None:
     require(all(equal(each, want) for each in released), "learners in threads differ")
 
 
-@check(*STEPPED, needs="resume")
+@check(*STARTED, needs="resume")
 def forked_children_wait_for_resume(s: Subject) -> None:
     """A learner inherited through fork shares its noise: the child is refused until `resume`."""
     s.applies(hasattr(os, "fork"))

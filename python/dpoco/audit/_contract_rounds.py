@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpoco.audit._contract import (
     ROUNDS,
     RUNNING,
     SECRET,
+    STARTED,
     STEPPED,
     Subject,
     arguments_of,
@@ -34,7 +36,7 @@ from dpoco.learners import own_class
 # ---- order of calls ------------------------------------------------------------------------------
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def new_learners_have_not_played(s: Subject) -> None:
     """A new learner is in round 0, covers its horizon, and states a guarantee for it."""
     learner = s.fresh()
@@ -100,12 +102,12 @@ def runs_are_the_loop(s: Subject) -> None:
         require(equal([whole.last_decision], [loop.last_decision]), "last_decision differs")
 
 
-@check(*STEPPED)
+@check(*STARTED)
 def horizons_are_walls(s: Subject) -> None:
     """After the horizon every call raises `HorizonExceeded`, draws nothing and changes nothing."""
     for horizon in (1, 2, 5, ROUNDS):
         try:
-            learner = s.fresh() if horizon == ROUNDS else s.fresh(horizon=horizon, **_short(s))
+            learner = s.fresh() if horizon == ROUNDS else s.fresh(**{s.size: horizon}, **_short(s))
         except ValueError:  # what else was asked for needs more rounds
             continue
         runs = s.plays in RUNNING and s.runs and hasattr(learner, "run")
@@ -129,10 +131,11 @@ def _short(s: Subject) -> dict[str, Any]:
     """Return options that fit any horizon: what was planned for a longer one may not."""
     planned = getattr(s.first, "plan", None)
     planned = getattr(planned, "mechanism", planned)
-    return {"batch": 1} if getattr(planned, "batch", None) not in (None, 1) else {}
+    longer = getattr(planned, "batch", None) not in (None, 1)
+    return {"batch": 1} if longer and "batch" in signature(type(s.first)).parameters else {}
 
 
-@check(*EVERY)
+@check(*EVERY, "intervals")
 def seeds_repeat_releases(s: Subject) -> None:
     """A seeded source repeats all releases, and voids the guarantee; entropy gives other noise."""
     first, second, entropy = s.fresh(7), s.fresh(7), s.fresh(None)
@@ -195,7 +198,7 @@ def malformed_runs_are_refused(s: Subject) -> None:
             refused("a malformed stream", BAD, learner.run, *parts)
 
 
-@check(*STEPPED, arrays=True)
+@check(*STARTED, arrays=True)
 def missing_values_are_silent(s: Subject) -> None:
     """A record with a gap, or not finite, counts as a neutral one: no error tells of it."""
     if s.plays == "arms":
@@ -211,7 +214,7 @@ def missing_values_are_silent(s: Subject) -> None:
                 neutral[at][entry] = _lowest(s)
             else:
                 for part in neutral:
-                    part[t] = 0.0
+                    part[(t, 0) if s.plays == "intervals" else t] = 0.0  # of several records
         got, drawn = _play_parts(s, spoiled)
         want, meant = _play_parts(s, neutral)
         close = all(np.allclose(a, b, rtol=0.0, atol=1e-8) for a, b in zip(got, want, strict=True))
@@ -250,7 +253,7 @@ def _play_parts(s: Subject, parts: list[Any]) -> tuple[list[Any], Any]:
     return released, None if drawn is None else drawn()
 
 
-@check(*EVERY, arrays=True)
+@check(*EVERY, "intervals", arrays=True)
 def huge_values_are_silent(s: Subject) -> None:
     """Records of any size are clipped without a word, and releases stay finite."""
     huge = [p * 10.0 ** (300 * (np.arange(len(p)) % 3 - 1)).reshape(-1, *[1] * (p.ndim - 1))

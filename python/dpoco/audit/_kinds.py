@@ -14,6 +14,7 @@ from dpoco.audit._experts import Batches, ReleasedBatches, TrackedPaths, Tracker
 from dpoco.audit._family import Family, Scorer
 from dpoco.audit._fits import FitReleases, Fits
 from dpoco.audit._held import Held, describes, find_mechanisms
+from dpoco.audit._intervals import Intervals
 from dpoco.audit._playing import find_plays
 from dpoco.audit._selections import (
     DrawnSelections,
@@ -49,6 +50,7 @@ _AUDITORS: dict[tuple[type[Mechanism], str], Auditors] = {
     (GaussianSum, "surface"): (Losses, LedByWeights),
     (GaussianSum, "arms"): (Statistics, ReleasedStatistics),
     (GaussianSum, "batch"): (Fits, FitReleases),
+    (GaussianSum, "intervals"): (Intervals, ReleasedSums),
     (Selections, "scores"): (Selected, DrawnSelections),
     (Selections, "records"): (Records, Vertices),
     (Selections, "experts"): (Epochs, EpochTranscripts),

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpoco import learners
 from dpoco._validation import FloatArray, float_array
+from dpoco.audit._interval_records import count_interval, interval_shape
 from dpoco.losses import CustomLoss, QuadraticLoss
 
 Shapes = dict[str, tuple[int, ...]]  # of the parts of a record, by name
@@ -127,6 +128,8 @@ class Playing:
             return {"scores": (learner.plan.candidates,)}
         if self.plays == "queries":
             return {"excesses": ()}
+        if self.plays == "intervals":
+            return {"records": interval_shape(learner)}
         d = learner.domain.dimension
         if isinstance(learner.loss, CustomLoss):
             raise TypeError("a custom loss has no records to replace")
@@ -149,7 +152,7 @@ class Playing:
 
     def decide(self, learner: Any, record: tuple[Any, ...]) -> Any:
         """Return the decision of a round with that record; None of what answers to records."""
-        if self.plays in VERBS:
+        if self.plays in VERBS or self.plays == "intervals":
             return None
         if self.plays == "arms":
             return int(learner.decide(record[0]))
@@ -163,6 +166,8 @@ class Playing:
         if self.plays in VERBS:
             answer = getattr(learner, VERBS[self.plays])(*record)
             return answer if self.plays == "sums" else int(answer)
+        if self.plays == "intervals":
+            return count_interval(learner, *record)
         learner.observe(*((record[1][decision],) if self.plays == "arms" else record))
         return None
 

@@ -228,7 +228,7 @@ class Vectors(Sums):
         apart = (ours - theirs) - np.cumsum(moved, axis=0)
         scale = self.mechanism.scale
         steps = release_grid(scale) if scale > 0.0 else 0.0  # releases are rounded
-        sizes = self.mechanism.summand.bound + np.abs(ours).max(axis=1)
+        sizes = self.sensitivity + np.abs(ours).max(axis=1)
         slack = 2.0 * steps + 2.0 * self.grid + 1e-12 * sizes
         stray = np.flatnonzero(~(np.abs(apart).max(axis=1) <= slack))
         if len(stray):

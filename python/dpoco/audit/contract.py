@@ -87,7 +87,7 @@ def check_learner(
     for name in chosen:
         named("check", name, known)
     if isinstance(learner, str) and stream is None:
-        subject = _listed(learner_named(learner, EVERY).name)
+        subject = _listed(learner_named(learner, (*EVERY, "intervals")).name)
     else:
         subject = _subject(learner, stream)
     passed = []

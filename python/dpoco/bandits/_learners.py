@@ -389,7 +389,10 @@ class HighDimensionalBandit(BanditLearner):
     def _reward_range(self) -> tuple[float, float]:
         return high_dimensional_bandit.reward_range(self._plan.tuning)
 
-    @property
+    @staticmethod
+    def _sizes(arguments: Mapping[str, Any], plan: Any) -> tuple[int, int]:
+        return len(plan.mechanism.parts), arguments["domain"].dimension
+
     def _context_bound(self) -> float:
         return high_dimensional_bandit.record_bound(self._mechanism.parts[0])
 

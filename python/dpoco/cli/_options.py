@@ -71,16 +71,15 @@ def parse_range(name: str, text: str) -> tuple[float, float]:
 # What a problem or a budget is made of, and no option.
 _PROBLEM = {
     "domain", "loss", "lipschitz", "experts", "arms", "dimension", "horizon", "records", "budget",
-    "plan", "participation", "on_violation", "source", "start",
 }  # fmt: skip
 
 
 def own_options(entry: Learner) -> dict[str, Option]:
     """Return the options of a learner's constructor that commands take: those of calibration."""
     cls = entry.load()
-    known = constructor_options(cls)
-    taken = {*getattr(cls, "_options", known)} - _PROBLEM if issubclass(cls, Planned) else set()
-    return {name: each for name, each in known.items() if name in taken}
+    own = getattr(cls, "_options", SENTENCES)  # a planner that is called by name says none
+    taken = {*own} - _PROBLEM if issubclass(cls, Planned) else set()
+    return {name: each for name, each in constructor_options(cls).items() if name in taken}
 
 
 def takes_people(entry: Learner) -> bool:

@@ -24,10 +24,9 @@ from dpoco._validation import (
 )
 from dpoco.domains import Domain
 from dpoco.errors import DpocoError
-from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, QuadraticLoss, SquaredLoss
+from dpoco.losses import CustomLoss, GlmLoss, LinearLoss, MarginLoss, QuadraticLoss
 
-GlmLoss = SquaredLoss | LogisticLoss | HuberLoss
-Loss = GlmLoss | LinearLoss | QuadraticLoss | CustomLoss
+Loss = MarginLoss | LinearLoss | QuadraticLoss | CustomLoss
 
 # Logistic losses have no best constant when all labels are equal: beyond this margin a loss is
 # below 1e-13.
@@ -89,7 +88,7 @@ def best_fixed_decision(
     ----------
     domain : Domain
         The decision set.
-    loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss or CustomLoss
+    loss : MarginLoss, LinearLoss, QuadraticLoss or CustomLoss
         Records are clipped to its bounds exactly as a learner clips them. A `CustomLoss` has to
         have ``values`` and ``gradients``, and to be convex.
     features : array_like of shape (T, d)
@@ -164,12 +163,12 @@ def best_fixed_decision(
     return FixedDecision(decision, total, total / rounds, gap, iterations)
 
 
-def best_constant_prediction(loss: GlmLoss, labels: Any) -> ConstantPrediction:
+def best_constant_prediction(loss: MarginLoss, labels: Any) -> ConstantPrediction:
     """Return the margin z that minimises ``sum_t l(z, y_t)``, over all real z.
 
     Parameters
     ----------
-    loss : SquaredLoss, LogisticLoss or HuberLoss
+    loss : MarginLoss
         Labels are clipped to its range.
     labels : array_like of shape (T,)
         Labels; rounds with a non-finite one count as zero loss.
@@ -198,10 +197,11 @@ def best_constant_prediction(loss: GlmLoss, labels: Any) -> ConstantPrediction:
     def slope(margin: float) -> float:
         return float(engine.derivatives(np.full(targets.size, margin), targets).sum())
 
-    if isinstance(loss, LogisticLoss):
+    if loss.label_range == (0.0, 1.0):  # labels are probabilities, not margins
         low, high = -_LARGEST_MARGIN, _LARGEST_MARGIN
     else:
-        low, high = float(targets.min()), float(targets.max())
+        far = loss.reach if isinstance(loss, GlmLoss) else 0.0  # least anywhere
+        low, high = float(targets.min()) - far, float(targets.max()) + far
     # The slope never decreases: halve until the interval is as short as doubles allow.
     while low < (middle := low + (high - low) / 2.0) < high:
         if slope(middle) < 0.0:
@@ -217,7 +217,7 @@ def present_labels(features: FloatArray, labels: FloatArray) -> FloatArray:
     return np.where(np.isfinite(features).all(axis=1), labels, np.nan)
 
 
-def constant_losses(loss: GlmLoss, margin: float, labels: FloatArray) -> FloatArray:
+def constant_losses(loss: MarginLoss, margin: float, labels: FloatArray) -> FloatArray:
     """Losses of a constant margin, shape (T,); 0 where the label is not finite."""
     present = np.isfinite(labels)
     low, high = loss.label_range
@@ -233,7 +233,7 @@ def suboptimality(
 
     Parameters
     ----------
-    loss : SquaredLoss, LogisticLoss, HuberLoss or LinearLoss
+    loss : MarginLoss or LinearLoss
         Evaluated on raw records: nothing is clipped.
     decision, reference : array_like of shape (d,)
         The decision to evaluate, and the best one (a simulated stream's ``target``).
@@ -485,7 +485,7 @@ def _average_quadratic(factors: FloatArray, matrices: FloatArray, vectors: Float
 
 
 def _average_glm(
-    domain: Domain, loss: GlmLoss, features: FloatArray, labels: FloatArray
+    domain: Domain, loss: MarginLoss, features: FloatArray, labels: FloatArray
 ) -> _Average:
     factors = record_multipliers(domain, features, loss.feature_bound, loss.feature_bound_l2)
     kept, rounds = (factors > 0.0) & np.isfinite(labels), len(features)

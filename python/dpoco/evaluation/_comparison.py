@@ -153,22 +153,28 @@ class Comparison(Report):
         return text.getvalue()
 
     def to_table(self, measure: str = "average_loss", form: str = "markdown") -> str:
-        """Return a table of learners by budgets, with medians and the range over the runs.
+        """Return a table of learners by budgets.
 
         Parameters
         ----------
         measure : {"average_loss", "regret", "switches"}
             Measure to show; "-" where it was not measured.
         form : {"markdown", "latex"}
-            Markdown, or a ``tabular`` that needs no package.
+            Markdown has medians and ranges over the runs. LaTeX, for papers, has means and half
+            the width of their 95 % confidence intervals (Student's t), and the least mean of each
+            budget in bold; it needs the package ``booktabs``.
         """
         which, budgets = _MEASURED.index(choice("measure", measure, _MEASURED)), self._budgets()
         found = {(row.learner, _key(row.budget)): row for row in self.rows}
+        learners = list(dict.fromkeys(row.learner for row in self.rows))
+        table = [[found[learner, key] for key in budgets] for learner in learners]
+        measured = [[_measures(row)[which] for row in rows] for rows in table]
+        if choice("form", form, ("markdown", "latex")) == "latex":
+            return _latex_table(list(budgets), learners, measured)
         cells = [["learner", *budgets.values()]]
-        for learner in dict.fromkeys(row.learner for row in self.rows):
-            rows = [found[learner, key] for key in budgets]
-            cells.append([learner, *(_cell_text(row, _measures(row)[which]) for row in rows)])
-        return text_table(cells, form)
+        for learner, rows, values in zip(learners, table, measured, strict=True):
+            cells.append([learner, *map(_cell_text, rows, values)])
+        return text_table(cells)
 
     def _budgets(self) -> dict[tuple[float, float], str]:
         """Return what the budgets are called; with delta where there are several."""
@@ -198,6 +204,63 @@ def _cell_text(row: ComparisonRow, values: Sequence[float]) -> str:
     middle = f"{statistics.median(values):.4g}"
     spread = f" ({min(values):.4g} to {max(values):.4g})"
     return middle + spread if len(values) > 1 else middle
+
+
+_LATEX = str.maketrans(
+    {mark: f"\\{mark}" for mark in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+)
+
+
+def _latex_table(
+    budgets: Sequence[tuple[float, float]],
+    learners: Sequence[str],
+    measured: Sequence[Sequence[Sequence[float]]],
+) -> str:
+    """Return the table of a paper: a row a learner, a column a budget, values of all runs."""
+    head = ["learner"]
+    several = len({delta for epsilon, delta in budgets if epsilon < math.inf}) > 1
+    for epsilon, delta in budgets:
+        about = rf"$\varepsilon = {epsilon:g}$"
+        about += rf", $\delta = {delta:g}$" if several else ""
+        head.append("no privacy" if epsilon == math.inf else about)
+    least = [
+        min((statistics.fmean(values) for values in column if values), default=None)
+        for column in zip(*measured, strict=True)
+    ]
+    lines = [" & ".join(head)]
+    for learner, row in zip(learners, measured, strict=True):
+        cells = [learner.translate(_LATEX)]
+        for values, best in zip(row, least, strict=True):
+            cells.append(_mean_text(values, bold=bool(values) and statistics.fmean(values) == best))
+        lines.append(" & ".join(cells))
+    top, *body = (rf"{line} \\" for line in lines)
+    begin = rf"\begin{{tabular}}{{l{'r' * len(budgets)}}}"
+    rules = r"\toprule", r"\midrule", r"\bottomrule"
+    return "\n".join([begin, rules[0], top, rules[1], *body, rules[2], r"\end{tabular}"])
+
+
+def _mean_text(values: Sequence[float], *, bold: bool) -> str:
+    """Return a mean with half its 95 % confidence interval, rounded to two digits of it."""
+    if not values:
+        return "--"
+    mean, width = statistics.fmean(values), 0.0
+    if len(values) > 1:
+        # Of independent runs of a normal law; a later import, for it takes half a second.
+        from scipy.stats import t
+
+        width = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values)
+        width /= math.sqrt(len(values))
+    digits = 1 - math.floor(math.log10(width)) if width > 0.0 else 3 - _exponent(mean)
+    digits = max(digits, 0)
+    number = f"{mean:.{digits}f}"
+    return (rf"$\mathbf{{{number}}}" if bold else f"${number}") + (
+        rf" \pm {width:.{digits}f}$" if width > 0.0 else "$"
+    )
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(abs(value))) if value else 0
 
 
 def _key(budget: Mapping[str, float] | None) -> tuple[float, float]:
@@ -298,21 +361,18 @@ def compare(
         sources = noise_sources(root, range(1 if budget is None else count))
         tell = None if progress is None else partial(progress, name)
         seeded = partial(learners[name], budget)
-        if row.access == "offline":
-            _, fits, _ = playing.fit_each(seeded, sources, data, tell)
-            rows.append(replace(row, average_losses=fits))
-            continue
-        played = traces[name, index] = play_all(seeded, sources, data, tell, persons=persons)
+        played = play_all(seeded, sources, data, tell, persons=persons)
         losses = [playing.run_losses(trace) for trace in played]
         counted = counted_rounds(*data, experts=isinstance(played[0], ExpertTrace))
-        rows.append(
-            replace(
+        row = replace(row, average_losses=tuple(average_over(each, counted) for each in losses))
+        if row.access == "online":
+            traces[name, index] = played
+            row = replace(
                 row,
-                average_losses=tuple(average_over(each, counted) for each in losses),
                 regrets=tuple(float(np.sum(each)) - total for each in losses),
                 switches=tuple(len(playing.run_switches(trace)) for trace in played),
             )
-        )
+        rows.append(row)
     return Comparison(
         stream=dict(stream or {}),
         settings={

@@ -22,6 +22,7 @@ from dpoco.bandits import HighDimensionalBandit
 from dpoco.datasets import Stream
 from dpoco.domains import Domain
 from dpoco.evaluation import _comparators as hindsight
+from dpoco.losses import MarginLoss
 from dpoco.oco import LipschitzLearner
 from dpoco.random import Source
 from dpoco.trace import average_over, counted_rounds
@@ -141,7 +142,7 @@ def game_of_records(
     learner: Callable[..., Any],
     stream: Stream,
     domain: Domain,
-    loss: hindsight.GlmLoss,
+    loss: MarginLoss,
     *,
     horizon: int | None = None,
     persons: Sequence[Any] | None = None,
@@ -169,7 +170,7 @@ def game_of_records(
     Returns
     -------
     Game
-        For `compare_private`, or `compare_private_fit`. Its comparators are the best fixed decision
+        For `compare_private`. Its comparators are the best fixed decision
         and the best constant prediction.
 
     Raises

@@ -222,7 +222,9 @@ class TreeFrankWolfe(LeafLearner):
 
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
-        if problem.in_l2 and problem.plain and problem.loss.glm and problem.horizon is not None:
+        smooth = isinstance(problem.loss, losses.CustomLoss) or problem.loss.glm
+        fits = smooth and not isinstance(problem.loss, losses.GlmLoss)
+        if problem.in_l2 and problem.plain and fits and problem.horizon is not None:
             yield problem.candidate(cls, {"batch": max(1, problem.horizon // UPDATES)})
 
 

@@ -99,7 +99,7 @@ class SufficientStatistics(Calibrated):
     def __init__(
         self,
         domain: domains.Domain,
-        loss: losses.GlmLoss,
+        loss: losses.MarginLoss,
         *,
         budget: Budget | None,
         plan: SufficientStatisticsParameters | None = None,
@@ -120,14 +120,14 @@ class SufficientStatistics(Calibrated):
         domain, loss, source = (arguments[k] for k in ("domain", "loss", "source"))
         if not isinstance(domain, domains.Domain):
             raise TypeError(f"domain must be a dpoco domain; got {type(domain).__name__}")
-        if not isinstance(loss, losses.GlmLoss):
+        if not isinstance(loss, losses.MarginLoss):
             raise TypeError(
                 "loss must be a squared, logistic or Huber loss of dpoco.losses; got "
                 f"{type(loss).__name__}"
             )
         self._check_common(arguments)
         self._domain: domains.Domain = domain
-        self._loss: losses.GlmLoss = loss
+        self._loss: losses.MarginLoss = loss
         self._source: Source | None = source
         self._is_seeded = source is not None and source.is_seeded
         self._arguments = arguments
@@ -351,7 +351,7 @@ class SufficientStatistics(Calibrated):
         return self._domain
 
     @property
-    def loss(self) -> losses.GlmLoss:
+    def loss(self) -> losses.MarginLoss:
         """The loss family with its public bounds."""
         return self._loss
 

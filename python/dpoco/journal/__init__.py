@@ -10,9 +10,10 @@ from __future__ import annotations
 from dpoco.journal._executor import GroupCommitExecutor
 from dpoco.journal._journal import Journal
 from dpoco.journal._keys import KeyFile
+from dpoco.journal._monitored import MonitorStream
 from dpoco.journal._store import PostgresStore, SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Transaction, Work
 
-__all__ = ["GroupCommitExecutor", "Journal", "KeyFile", "PostgresStore", "SqliteStore", "Store",
-           "Stream", "Transaction", "Work"]  # fmt: skip
+__all__ = ["GroupCommitExecutor", "Journal", "KeyFile", "MonitorStream", "PostgresStore",
+           "SqliteStore", "Store", "Stream", "Transaction", "Work"]  # fmt: skip

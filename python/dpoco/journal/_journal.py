@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 from numpy.typing import NDArray
@@ -20,14 +21,16 @@ from dpoco.accounting.ledger import Ledger
 from dpoco.errors import JournalFenced, RoundOrderError, StateError
 from dpoco.journal._accounts import Accounts, check_forkable, checked_size, renew
 from dpoco.journal._keys import KeyFile, KeyRing, Mark, default_key, mark_path
+from dpoco.journal._monitored import MonitorStream
 from dpoco.journal._releases import alike, read_payload, restore_learner, round_number
 from dpoco.journal._rows import Rows
 from dpoco.journal._store import SqliteStore, Store
 from dpoco.journal._stream import Stream
 from dpoco.journal._transaction import Pipeline, Transaction
-from dpoco.learning.families import family_of, header_of
+from dpoco.learning.families import Intervals, family_of, header_of
 from dpoco.learning.state import Stateful
 from dpoco.learning.tickets import TicketBook
+from dpoco.statistics import Monitor
 
 
 class Journal:
@@ -285,6 +288,30 @@ class Journal:
             raise StateError("the learner has started: adopt() binds it to the journal")
         learner._check_active()
         return self._enroll(name, learner, "", group, size, same_unit, apart=given)
+
+    def open_monitor(
+        self,
+        name: str,
+        make: Callable[[], Monitor] | Monitor | None = None,
+        *,
+        check: bool = True,
+        group: str | None = None,
+        group_size: int | None = None,
+        same_unit: bool = False,
+    ) -> MonitorStream:
+        """Return the stream of a monitor; the first call makes, charges and stores it.
+
+        Arguments and errors as of `open`, and `TypeError` if the stream is of anything but a
+        `dpoco.statistics.Monitor`. Each call of the stream stores its releases, the sums of the
+        running interval, and the position in the input, in one commit.
+        """
+        made = make if make is None or isinstance(make, Monitor) else partial(_make_monitor, make)
+        stream = self.open(
+            name, made, check=check, group=group, group_size=group_size, same_unit=same_unit
+        )
+        if not isinstance(stream._family, Intervals):
+            raise TypeError(f"the stream {name!r} is not of a monitor")
+        return MonitorStream(self, stream)
 
     def adopt(
         self,
@@ -566,6 +593,13 @@ class Journal:
 
     def __repr__(self) -> str:
         return f"<dpoco.journal.Journal at {self._store.path or type(self._store).__name__}>"
+
+
+def _make_monitor(make: Callable[[], Any]) -> Monitor:
+    made = make()
+    if not isinstance(made, Monitor):
+        raise TypeError(f"make must return a Monitor; got {type(made).__name__}")
+    return made
 
 
 def _check_name(name: Any) -> None:

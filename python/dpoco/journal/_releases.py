@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpoco import _core
 from dpoco._validation import LARGEST_HORIZON, whole_number
 from dpoco.errors import StateError
-from dpoco.learning.families import continued, header_of
+from dpoco.learning.families import continued, family_of, header_of
 from dpoco.learning.state import FRAME_SIGNATURE, REPLACED_CLAIM, find_class, pack, unpack
 
 DIGEST_BYTES = 16
@@ -169,7 +169,7 @@ class StateRow:
 
 def read_payload(learner: Any) -> bytes:
     """Return the state of the engine; framed with the tickets, once some were issued."""
-    state: bytes = learner._engine.state()
+    state = family_of(learner).state(learner)
     book = getattr(learner, "_book", None)
     return state if book is None else pack({"tickets": book.to_record()}, state)
 

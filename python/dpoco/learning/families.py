@@ -72,6 +72,11 @@ class Family:
         """Return the record of a ticket, first axis one round; raises for a bad one."""
         return self.parts(learner, self.record(record))
 
+    def state(self, learner: Any) -> bytes:
+        """Return all that rounds change but the people who have come, in bytes."""
+        state: bytes = learner._engine.state()
+        return state
+
 
 class Vectors(Family):
     """Learners of generalised linear, linear and quadratic losses."""
@@ -189,6 +194,21 @@ class Answers(Family):
         return np.array([ask(*record) for record in zip(*parts, strict=True)], dtype=np.int64)
 
 
+class Intervals(Family):
+    """Monitors, whose rounds have any number of records: a journal has its own calls for them."""
+
+    answers = True
+
+    def parts(self, learner: Any, batch: tuple[Any, ...]) -> Parts:
+        """Refuse: a round is no record."""
+        raise TypeError("a monitor counts records: see Journal.open_monitor")
+
+    def state(self, learner: Any) -> bytes:
+        """Return the sums of the running interval, people and views too."""
+        state: bytes = learner._payload()
+        return state
+
+
 _SCORES = Answers(lambda learner: int(learner.plan.candidates))
 _QUERIES = Answers(lambda learner: None)
 _FAMILIES: dict[str, Family] = {
@@ -199,6 +219,7 @@ _FAMILIES: dict[str, Family] = {
     "sums": Sums(),
     "scores": _SCORES,
     "queries": _QUERIES,
+    "intervals": Intervals(),
 }
 
 

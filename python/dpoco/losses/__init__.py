@@ -15,14 +15,34 @@ from typing import Any
 
 from dpoco.losses._base import Loss
 from dpoco.losses._general import CustomLoss, LinearLoss, QuadraticLoss
-from dpoco.losses._glm import GlmLoss, HuberLoss, LogisticLoss, SquaredLoss, check_undamped
+from dpoco.losses._glm import GlmLoss
+from dpoco.losses._margin import HuberLoss, LogisticLoss, MarginLoss, SquaredLoss, check_undamped
 
-__all__ = ["CustomLoss", "GlmLoss", "HuberLoss", "LinearLoss", "LogisticLoss", "Loss",
-           "QuadraticLoss", "SquaredLoss", "check_undamped", "from_dict"]  # fmt: skip
+__all__ = [
+    "CustomLoss",
+    "GlmLoss",
+    "HuberLoss",
+    "LinearLoss",
+    "LogisticLoss",
+    "Loss",
+    "MarginLoss",
+    "QuadraticLoss",
+    "SquaredLoss",
+    "check_undamped",
+    "from_dict",
+]  # fmt: skip
 
 _KINDS: dict[str, type[Loss]] = {
     kind.__name__: kind
-    for kind in (SquaredLoss, LogisticLoss, HuberLoss, LinearLoss, QuadraticLoss, CustomLoss)
+    for kind in (
+        SquaredLoss,
+        LogisticLoss,
+        HuberLoss,
+        GlmLoss,
+        LinearLoss,
+        QuadraticLoss,
+        CustomLoss,
+    )
 }
 
 

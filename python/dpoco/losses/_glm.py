@@ -1,368 +1,243 @@
-"""Losses of one margin: what they share, and the squared, logistic and Huber loss."""
+"""Any generalised linear loss, by a table of the slopes of a function of one variable."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpoco import _core
-from dpoco._clipping import lp_norm, record_flags, record_multipliers
-from dpoco._validation import FloatArray, float_array, positive_float, real_float
+from dpoco import _literals as literals
+from dpoco._validation import (
+    FloatArray,
+    choice,
+    float_array,
+    positive_float,
+    positive_int,
+    real_float,
+)
 from dpoco.domains import Domain
-from dpoco.losses._base import Loss, products
+from dpoco.losses._margin import MarginLoss, checked_margin
 
-
-@dataclass(frozen=True)
-class GlmLoss(Loss):
-    """A loss ``l(<theta, x>, y)``, convex in the margin.
-
-    Records are clipped to ``||x||_q <= feature_bound`` (q dual to the domain's geometry) and, if
-    declared, ``||x||_2 <= feature_bound_l2``; labels to :attr:`label_range`.
-    """
-
-    glm: ClassVar[bool] = True
-    feature_bound: float
-
-    @property
-    @abstractmethod
-    def feature_bound_l2(self) -> float | None:
-        """The declared ``l_2`` bound of the features."""
-
-    @property
-    @abstractmethod
-    def label_range(self) -> tuple[float, float]:
-        """Interval to which labels are clipped."""
-
-    @property
-    def reported(self) -> GlmLoss:
-        """The loss whose values are reported: itself by default."""
-        return self
-
-    @abstractmethod
-    def derivative_bound(self, margin: float) -> float:
-        """Supremum of ``|dl/dz|`` over margins ``|z| <= margin`` and labels in range."""
-
-    @abstractmethod
-    def curvature_bound(self, margin: float) -> float:
-        """Supremum of ``d^2 l/dz^2`` over margins ``|z| <= margin`` and labels in range."""
-
-    @abstractmethod
-    def _special_scalar_bound(self, reach: float) -> float:
-        """Bound on ``|k l'(z_k) - (k-1) l'(z_{k-1})|`` if ``|k z_k - (k-1) z_{k-1}| <= reach``.
-
-        The margins themselves are at most `reach` too. Proofs: docs/privacy/leaf_bounds.md.
-        """
-
-    def leaf_scalar_bound(self, margin: float, step_scale: float = 1.0) -> float:
-        """Bound c on a round's leaf scalar ``k l'(z_k, y) - (k-1) l'(z_{k-1}, y)``.
-
-        Only for weights w_k = k. It is the smaller of a bound special to this loss and the general
-        ``sup|l'| + 2 step_scale margin sup l''``; ``docs/privacy/leaf_bounds.md`` proves both.
-
-        Parameters
-        ----------
-        margin
-            Bound a on every ``|<theta, x>|``, theta in the domain; see :meth:`margin_bound`.
-        step_scale
-            s > 0 of the Frank-Wolfe steps s/(k + s).
-        """
-        a, s = checked_margin(margin), positive_float("step_scale", step_scale)
-        general = self.derivative_bound(a) + 2.0 * s * a * self.curvature_bound(a)
-        return min(self._special_scalar_bound(max(1.0, 2.0 * s - 1.0) * a), general)
-
-    def margin_bound(self, domain: Domain) -> float:
-        """Bound on ``|<theta, x>|`` over `domain` and clipped x, by Hoelder's inequality.
-
-        ``feature_bound max||theta||_p``, or ``feature_bound_l2 max||theta||_2`` if declared and
-        smaller.
-        """
-        bound = self.feature_bound * domain.max_norm()
-        return (
-            bound
-            if self.feature_bound_l2 is None
-            else min(bound, self.feature_bound_l2 * domain.max_norm(2.0))
-        )
-
-    def center_regret(self, domain: Domain) -> float:
-        """Bound on a round's regret of the decision ``domain.center``, for any record.
-
-        By convexity, the bound is attained at the farthest margin and label. The margin moves as
-        far as the domain allows, or to the label, where the loss of a regression is least.
-        """
-        center, low = np.asarray(domain.center), self.label_range[0]
-        size, length = lp_norm(center, domain.p), lp_norm(center, 2.0)
-        start = self.feature_bound * size
-        reach = self.feature_bound * min(domain.diameter(), domain.max_norm() + size)
-        if self.feature_bound_l2 is not None:
-            start = min(start, self.feature_bound_l2 * length)
-            reach = min(reach, self.feature_bound_l2 * domain.radius_from_center())
-        ends = np.array([start, start - reach, max(start - reach, low)])
-        values = self.value(np.ones(1), ends[:, None], np.full(3, low))
-        return float(values[0] - min(values[1:]))
-
-    def lipschitz(self, domain: Domain) -> float:
-        """``sup|l'| feature_bound``, in the dual norm ``l_q``."""
-        return self.derivative_bound(self.margin_bound(domain)) * self.feature_bound
-
-    def smoothness(self, domain: Domain) -> float:
-        """``sup l'' feature_bound^2``, from ``l_p`` to ``l_q``."""
-        return self.curvature_bound(self.margin_bound(domain)) * self.feature_bound**2
-
-    def value(self, theta: Any, features: Any, label: Any = None) -> Any:
-        """Loss of a decision on raw records, without clipping; not private.
-
-        Parameters
-        ----------
-        theta
-            Decision, shape (d,).
-        features
-            One record, shape (d,), or many, shape (T, d).
-        label
-            A number for one record, shape (T,) for many.
-
-        Returns
-        -------
-        float or ndarray
-            A number for one record, shape (T,) for many.
-        """
-        single, _, margins, labels = _evaluate(theta, features, label)
-        values = self._glm_engine.values(margins, labels)
-        return float(values[0]) if single else values
-
-    def gradient(self, theta: Any, features: Any, label: Any = None) -> FloatArray:
-        """Gradient ``l'(<theta, x>, y) x`` on raw records: shape (d,), or (T, d) for many."""
-        single, rows, margins, labels = _evaluate(theta, features, label)
-        with np.errstate(over="ignore", invalid="ignore"):  # out of range is infinite, silently
-            gradients: FloatArray = self._glm_engine.derivatives(margins, labels)[:, None] * rows
-        return gradients[0] if single else gradients
-
-    def batch_values(
-        self, domain: Domain, theta: FloatArray, features: FloatArray, labels: FloatArray | None
-    ) -> FloatArray:
-        """Losses of one decision on many clipped records, shape (T,); see `Loss.batch_values`."""
-        rows = float_array("features", features, (None, domain.dimension))
-        targets = float_array("labels", labels, (rows.shape[0],))
-        factors = record_multipliers(domain, rows, self.feature_bound, self.feature_bound_l2)
-        factors[~np.isfinite(targets)] = 0.0
-        with np.errstate(invalid="ignore", over="ignore"):
-            margins = factors * products(rows, theta)
-        engine = self._glm_engine
-        values = engine.values(margins, engine.clip_labels(targets))
-        values[factors == 0.0] = 0.0
-        return values
-
-    def _flags(
-        self, domain: Domain, records: FloatArray, labels: FloatArray | None
-    ) -> dict[str, NDArray[np.bool_]]:
-        factors = record_multipliers(domain, records, self.feature_bound, self.feature_bound_l2)
-        targets = float_array("labels", labels, (records.shape[0],))
-        return record_flags(factors, targets, self.label_range)
-
-
-def check_undamped(loss: Any) -> None:
-    """Raise `ValueError` for a slope bound, which most learners do not support."""
-    if getattr(loss, "slope_bound", None) not in (None, 1.0):
-        raise ValueError("only NoisyFTRL and NoisyNewton take a slope_bound: others have no bounds")
-
-
-def checked_margin(value: float) -> float:
-    """Return a margin bound as a float, or raise."""
-    margin = real_float("margin", value)
-    if margin < 0.0:
-        raise ValueError(f"margin must be non-negative; got {margin!r}")
-    return margin
-
-
-def _evaluate(
-    theta: Any, features: Any, label: Any
-) -> tuple[bool, FloatArray, FloatArray, FloatArray]:
-    """Whether there is one record, the records as rows, their margins and labels."""
-    point = float_array("theta", theta, (None,))
-    single = np.ndim(features) == 1
-    shape = (point.shape[0],) if single else (None, point.shape[0])
-    rows = np.atleast_2d(float_array("features", features, shape))
-    if single:
-        labels = float_array("label", label, ())[None]
-    else:
-        labels = float_array("label", label, (rows.shape[0],))
-    return single, rows, np.ascontiguousarray(rows @ point), np.ascontiguousarray(labels)
-
-
-@dataclass(frozen=True)
-class _LabelledLoss(GlmLoss):
-    """A loss of a margin and a label whose absolute value is bounded."""
-
-    label_bound: float
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """``(-label_bound, label_bound)``."""
-        return -self.label_bound, self.label_bound
-
-
-@dataclass(frozen=True)
-class SquaredLoss(_LabelledLoss):
-    """``weight (<theta, x> - y)^2``.
-
-    Parameters
-    ----------
-    feature_bound
-        R: features are clipped to ``||x||_q <= R``.
-    label_bound
-        Y: labels are clipped to [-Y, Y].
-    weight
-        Factor; 1/2 gives the half squared loss.
-    feature_bound_l2
-        Optional R_2: features are also clipped to ``||x||_2 <= R_2``, which saves noise if the
-        geometry's own bound is loose (p > 2 with dense features).
-
-    Raises
-    ------
-    ValueError, TypeError
-        Unless all bounds are numbers in [1e-100, 1e100].
-    """
-
-    _: KW_ONLY
-    weight: float = 1.0
-    feature_bound_l2: float | None = None
-
-    def derivative_bound(self, margin: float) -> float:
-        """``2 weight (margin + label_bound)``."""
-        return 2.0 * self.weight * (checked_margin(margin) + self.label_bound)
-
-    def curvature_bound(self, margin: float) -> float:
-        """``2 weight``."""
-        return 2.0 * self.weight
-
-    def _special_scalar_bound(self, reach: float) -> float:
-        return 2.0 * self.weight * (reach + self.label_bound)
-
-    @property
-    def _glm_engine(self) -> _core.GlmLoss:
-        return _core.GlmLoss("squared", self.weight, 1.0, *self.label_range)
+_AGREE = 1e-2  # of the largest slope or value: derivatives that are off by more are wrong
+Function = Callable[[FloatArray], Any]
 
 
 @dataclass(frozen=True, repr=False)
-class LogisticLoss(GlmLoss):
-    """``log(1 + exp(<theta, x>)) - y <theta, x>`` with labels in [0, 1].
+class GlmLoss(MarginLoss):
+    """A generalised linear loss ``f(<theta, x> - y)``, or ``f`` of a signed margin, f convex.
 
-    Parameters
-    ----------
-    feature_bound
-        R: features are clipped to ``||x||_q <= R``. Labels are clipped to [0, 1].
-    feature_bound_l2
-        Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
-    slope_bound
-        Optional c in [1/2, 1], for `NoisyFTRL` and `NoisyNewton`. They then learn from another
-        convex loss, whose slope is ``v (q - y)``, q = sigmoid(margin), v = min(1, c / max(q, 1 -
-        q)), and hence at most c. This needs less noise but adds a bias where no decision fits the
-        probabilities of labels. 1 changes nothing. None (default) is 1, and 1/2 for `NoisyNewton`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Unless all bounds are numbers in [1e-100, 1e100], `slope_bound` in [1/2, 1].
-
-    Notes
-    -----
-    With a `slope_bound`, `gradient`, `lipschitz` and `smoothness` belong to the loss that is
-    learned from; `value`, and the losses of traces, belong to the logistic loss. If labels follow
-    probabilities, the excess of the logistic loss is at most 1/c times that of the other loss, at
-    every margin; see ``docs/privacy/noisy_newton.md``.
-    """
-
-    _: KW_ONLY
-    feature_bound_l2: float | None = None
-    slope_bound: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check all bounds."""
-        super().__post_init__()
-        if not 0.5 <= self._largest_slope <= 1.0:
-            raise ValueError(f"slope_bound must be in [1/2, 1]; got {self.slope_bound!r}")
-
-    def __repr__(self) -> str:
-        """Name the slope bound only if there is one."""
-        own = {name: value for name, value in self.to_dict().items() if name != "type"}
-        return f"LogisticLoss({', '.join(f'{name}={value!r}' for name, value in own.items())})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Parameters as a JSON-able dict, without a slope bound if there is none."""
-        said = super().to_dict().items()
-        return {name: value for name, value in said if (name, value) != ("slope_bound", None)}
-
-    @property
-    def _largest_slope(self) -> float:
-        return 1.0 if self.slope_bound is None else self.slope_bound
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """``(0, 1)``."""
-        return 0.0, 1.0
-
-    def derivative_bound(self, margin: float) -> float:
-        """``sigmoid(margin)``, attained by a confident wrong answer, or `slope_bound`."""
-        return min(self._largest_slope, 1.0 / (1.0 + math.exp(-checked_margin(margin))))
-
-    def curvature_bound(self, margin: float) -> float:
-        """1/4, attained at margin 0, or 1 - `slope_bound`, where slopes are bounded."""
-        return max(0.25, 1.0 - self._largest_slope)
-
-    def _special_scalar_bound(self, reach: float) -> float:
-        check_undamped(self)
-        return 0.5 + 0.25 * reach
-
-    @property
-    def reported(self) -> GlmLoss:
-        """The logistic loss itself."""
-        return replace(self, slope_bound=None)
-
-    @property
-    def _glm_engine(self) -> _core.GlmLoss:
-        return _core.GlmLoss("logistic", 1.0, 1.0, *self.label_range, self._largest_slope)
-
-
-@dataclass(frozen=True)
-class HuberLoss(_LabelledLoss):
-    """With r = <theta, x> - y: ``r^2/2`` for |r| <= threshold, ``threshold (|r| - threshold/2)``.
+    `from_functions` makes one. The derivative of f is linear between equally spaced knots, so f is
+    quadratic there, and convex exactly. Only `NoisyFTRL` and `NoisyNewton` take it: their
+    guarantees rest on bounds of slope and curvature, which hold whatever the table says.
 
     Parameters
     ----------
     feature_bound
         R: features are clipped to ``||x||_q <= R``.
+    slopes
+        f' at equally spaced knots of [-reach, reach], at least two, finite, not decreasing. Beyond
+        the knots f goes on linearly.
+    reach
+        Largest knot.
+    at_zero
+        f(0).
+    variable : {"residual", "margin"}
+        "residual": the loss is ``f(<theta, x> - y)``. "margin": ``y f(z) + (1 - y) f(-z)`` with
+        ``z = <theta, x>`` and y in [0, 1]; f decreases for a classifier.
     label_bound
-        Y: labels are clipped to [-Y, Y].
-    threshold
-        Residual beyond which the loss grows linearly.
+        Y: labels are clipped to [-Y, Y]; for "margin" to [0, 1] instead.
     feature_bound_l2
         Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
 
     Raises
     ------
     ValueError, TypeError
-        Unless all bounds are numbers in [1e-100, 1e100].
+        Unless slopes are as stated, and all bounds are numbers in [1e-100, 1e100].
+
+    Examples
+    --------
+    The squared hinge loss with slopes of at most 1, learned with Newton steps:
+
+    >>> import numpy as np, dpoco
+    >>> hinge = dpoco.losses.GlmLoss.from_functions(
+    ...     lambda t: np.where(t < 0.5, 0.75 - t, np.maximum(1 - t, 0) ** 2),
+    ...     lambda t: -np.minimum(2 * np.maximum(1 - t, 0), 1.0),
+    ...     variable="margin", feature_bound=1.0)
+    >>> learner = dpoco.oco.NoisyNewton(dpoco.domains.LpBall(3, 2.0, 4.0), hinge,
+    ...     horizon=100_000, budget=dpoco.Budget(epsilon=1.0, delta=1e-6))
+    >>> learner.observe([0.5, -0.2, 0.1], 1.0)
     """
 
     _: KW_ONLY
-    threshold: float = 1.0
+    slopes: Sequence[float]
+    reach: float
+    at_zero: float = 0.0
+    variable: literals.Variable = "residual"
+    label_bound: float = 1.0
     feature_bound_l2: float | None = None
 
+    @classmethod
+    def from_functions(
+        cls,
+        value: Function,
+        derivative: Function,
+        second_derivative: Function | None = None,
+        *,
+        feature_bound: float,
+        variable: literals.Variable = "residual",
+        label_bound: float = 1.0,
+        reach: float = 32.0,
+        pieces: int = 2048,
+        feature_bound_l2: float | None = None,
+    ) -> GlmLoss:
+        """Return the loss of a convex function f of one variable.
+
+        Parameters
+        ----------
+        value, derivative : callable
+            f and f', functions of arrays of shape (n,). At a kink any subgradient will do.
+        second_derivative : callable, optional
+            f'', which is only compared with f'.
+        feature_bound
+            R: features are clipped to ``||x||_q <= R``.
+        variable : {"residual", "margin"}
+            "residual": the loss is ``f(<theta, x> - y)``. "margin": ``y f(z) + (1 - y) f(-z)`` with
+            ``z = <theta, x>`` and y in [0, 1].
+        label_bound
+            Y: labels are clipped to [-Y, Y]; for "margin" to [0, 1] instead.
+        reach, pieces
+            f' is read at ``pieces + 1`` points of [-reach, reach] and is linear between them; f
+            goes on linearly beyond. Take a reach of the largest margin and label or more.
+        feature_bound_l2
+            Optional R_2: features are also clipped to ``||x||_2 <= R_2``.
+
+        Returns
+        -------
+        GlmLoss
+            A value without functions: it is pickled, and stored in states, as any loss.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If f is not finite or not convex, or the functions do not belong together.
+        """
+        far, count = positive_float("reach", reach), positive_int("pieces", pieces, maximum=10**6)
+        knots, step = np.linspace(-far, far, count + 1), 2.0 * far / count
+        values = _evaluate("value", value, knots)
+        slopes = _evaluate("derivative", derivative, knots)
+        if np.any(np.diff(slopes) < -1e-9 * np.abs(slopes).max()):
+            raise ValueError("derivative decreases somewhere: the loss must be convex")
+        slopes = np.maximum.accumulate(slopes)
+        _check_integral("derivative", "value", slopes, values, step)
+        if second_derivative is not None:
+            bends = _evaluate("second_derivative", second_derivative, knots)
+            _check_integral("second_derivative", "derivative", bends, slopes, step)
+        at_zero = float(_evaluate("value", value, np.zeros(1))[0])
+        return cls(
+            feature_bound, slopes=slopes.tolist(), reach=far, variable=variable, at_zero=at_zero,
+            label_bound=label_bound, feature_bound_l2=feature_bound_l2,
+        )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        """Check slopes and bounds."""
+        slopes = float_array("slopes", self.slopes, (None,))
+        choice("variable", self.variable, ("residual", "margin"))
+        if len(slopes) < 2 or not np.isfinite(slopes).all() or np.any(np.diff(slopes) < 0.0):
+            raise ValueError("slopes must be at least two finite numbers that do not decrease")
+        if not np.any(slopes):
+            raise ValueError("slopes must not all be 0: the loss would be constant")
+        for name in ("feature_bound", "reach", "label_bound", "feature_bound_l2"):
+            if getattr(self, name) is not None:
+                self._set(**{name: positive_float(name, getattr(self, name))})
+        self._set(slopes=tuple(slopes.tolist()), at_zero=real_float("at_zero", self.at_zero))
+
+    def __repr__(self) -> str:
+        """Name the knots, not their slopes."""
+        return (
+            f"GlmLoss({self.variable!r}, {len(self.slopes)} knots to {self.reach:g}, "
+            f"feature_bound={self.feature_bound!r})"
+        )
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """``(-label_bound, label_bound)``, or ``(0, 1)`` for margins."""
+        bound = self.label_bound
+        return (-bound, bound) if self.variable == "residual" else (0.0, 1.0)
+
     def derivative_bound(self, margin: float) -> float:
-        """``min(threshold, margin + label_bound)``."""
-        return min(self.threshold, checked_margin(margin) + self.label_bound)
+        """Largest ``|f'|`` of what margins and labels reach."""
+        return float(np.abs(np.interp(self._ends(margin), self._knots, self.slopes)).max())
 
     def curvature_bound(self, margin: float) -> float:
-        """1 (almost everywhere: the derivative is 1-Lipschitz)."""
-        return 1.0
+        """Largest ``f''`` of what margins and labels reach."""
+        knots, (low, high) = self._knots, self._ends(margin)
+        met = (knots[1:] >= low) & (knots[:-1] <= high)
+        return float(np.max(np.diff(self.slopes)[met] / np.diff(knots)[met], initial=0.0))
 
     def _special_scalar_bound(self, reach: float) -> float:
-        return reach + self.label_bound
+        return math.inf
+
+    def center_regret(self, domain: Domain) -> float:
+        """Bound on a round's regret of the decision ``domain.center``, for any record."""
+        ends = np.array(self._ends(self.margin_bound(domain)))
+        points = np.concatenate([ends, self._knots, [self._lowest()]])
+        points = points[(points >= ends[0]) & (points <= ends[1])]
+        return float(np.ptp(self._function(points)))
+
+    @property
+    def _knots(self) -> FloatArray:
+        return np.linspace(-self.reach, self.reach, len(self.slopes))
+
+    def _lowest(self) -> float:
+        """Return where f is least, at a knot if its slope is never 0."""
+        slopes = np.asarray(self.slopes)
+        above = int(np.searchsorted(slopes, 0.0))
+        if above in (0, len(slopes)):
+            return -self.reach if above == 0 else self.reach
+        left, right = slopes[above - 1], slopes[above]
+        step = 2.0 * self.reach / (len(slopes) - 1)
+        return float(self._knots[above - 1] - step * left / (right - left))
+
+    def _ends(self, margin: float) -> tuple[float, float]:
+        far = checked_margin(margin)
+        far += self.label_bound if self.variable == "residual" else 0.0
+        return -far, far
+
+    def _function(self, points: FloatArray) -> FloatArray:
+        """Return f at points, shape (n,)."""
+        engine = self._table(residual=True, labels=(0.0, 0.0))
+        values: FloatArray = engine.values(np.ascontiguousarray(points), np.zeros(len(points)))
+        return values
+
+    def _table(self, *, residual: bool, labels: tuple[float, float]) -> _core.GlmLoss:
+        slopes = np.array(self.slopes)
+        return _core.GlmLoss.from_table(slopes, self.reach, self.at_zero, residual, *labels)
 
     @property
     def _glm_engine(self) -> _core.GlmLoss:
-        return _core.GlmLoss("huber", 1.0, self.threshold, *self.label_range)
+        return self._table(residual=self.variable == "residual", labels=self.label_range)
+
+
+def _evaluate(name: str, function: Function, knots: FloatArray) -> FloatArray:
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of an array; got {type(function).__name__}")
+    values = float_array(f"the result of {name}", function(knots.copy()), knots.shape)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite on [-reach, reach]: take a smaller reach")
+    return values
+
+
+def _check_integral(
+    inner: str, outer: str, slopes: FloatArray, values: FloatArray, step: float
+) -> None:
+    """Refuse a derivative that does not belong to its function."""
+    differences = 0.5 * step * (slopes[1:] + slopes[:-1])
+    gap = np.abs(np.cumsum(differences) - (values[1:] - values[0])).max()
+    # A jump of the inner function within a piece is met only to half of it.
+    scale = float(np.ptp(values)) + step * float(np.abs(slopes).max())
+    if gap > _AGREE * scale + step * float(np.ptp(slopes)):
+        raise ValueError(f"{inner} is not the derivative of {outer}")

@@ -72,7 +72,7 @@ class NoisyFTRL(RecordLearner):
     ----------
     domain : LpBall, Box, Simplex or Polytope
         The decision set.
-    loss : SquaredLoss, LogisticLoss, HuberLoss, LinearLoss or CustomLoss
+    loss : SquaredLoss, LogisticLoss, HuberLoss, GlmLoss, LinearLoss or CustomLoss
         The family of losses and the public bounds of its data, enforced by clipping.
     horizon : int or None
         Number of rounds, at most 1e12. None: unknown, at most 1e9 rounds, at the price of noise
@@ -328,13 +328,13 @@ class NoisyNewton(RecordLearner):
     centre by the distance that the noise alone moves a step. Batches grow with the number of rounds
     before them. The whole sequence of decisions is (epsilon, delta)-differentially private for
     replacing one round's data, even if the stream is chosen adaptively. Use it for logistic and
-    Huber losses.
+    Huber losses, and for convex losses of your own with bounded slopes.
 
     Parameters
     ----------
     domain : LpBall, Box, Simplex or Polytope
         The decision set.
-    loss : LogisticLoss or HuberLoss
+    loss : LogisticLoss, HuberLoss or GlmLoss
         The loss and the public bounds of its data, enforced by clipping. A `LogisticLoss` without
         ``slope_bound`` is learned with slopes of at most 1/2; from epsilon 8 on, 3/4 is better.
     horizon : int or None
@@ -488,5 +488,7 @@ class NoisyNewton(RecordLearner):
 
     @classmethod
     def _candidates(cls, problem: RecordProblem) -> Iterator[Candidate]:
-        if problem.sums_matrices and type(problem.loss) in (losses.LogisticLoss, losses.HuberLoss):
+        if problem.sums_matrices and type(problem.loss) in (
+            losses.LogisticLoss, losses.HuberLoss, losses.GlmLoss,
+        ):  # fmt: skip
             yield problem.candidate(cls)

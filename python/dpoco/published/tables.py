@@ -21,7 +21,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from dpoco._validation import choice
 from dpoco.accounting.budget import Budget
 
 __all__ = ["ExpertTableEntry", "NoiseTableEntry", "RegretTableEntry", "expert_table",
@@ -185,23 +184,10 @@ def format_markdown(
     return text_table([names, *rows]).replace("e+0", "e")
 
 
-_LATEX = str.maketrans(
-    {mark: f"\\{mark}" for mark in "&%$#_{}"}
-    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
-)
-
-
-def text_table(cells: Sequence[Sequence[str]], form: str = "markdown") -> str:
-    """Return rows of texts, the head first, as a table in "markdown" or "latex"."""
-    choice("form", form, ("markdown", "latex"))
-    columns = len(cells[0])
-    if form == "latex":
-        rows = (" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in cells)
-        head, *body = rows
-        begin = rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}"
-        return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"])
+def text_table(cells: Sequence[Sequence[str]]) -> str:
+    """Return rows of texts, the head first, as a Markdown table."""
     head, *body = (f"| {' | '.join(row)} |" for row in cells)
-    return "\n".join([head, "|" + "---|" * columns, *body])
+    return "\n".join([head, "|" + "---|" * len(cells[0]), *body])
 
 
 def _noise_entry(horizon: int, epsilon: float) -> NoiseTableEntry:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from array import array
+import json
+import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -38,6 +39,7 @@ from dpoco.statistics._views import HalfLife, Last, View, parse_view, view_name
 
 __all__ = ["Monitor"]
 
+_TEXT = struct.Struct("<I")  # length of what a state says in JSON
 _BUFFERED = 4096  # records of `add` that are added up at once
 _CLIPPED = "The program clips every record to its declared ranges and categories."
 _ARRIVAL = (
@@ -164,7 +166,7 @@ class Monitor(Stateful):
             if total.summand != summand or total.pushes != self._horizon:
                 raise StateError("state is corrupt: it describes another sum")
         self._mechanism = total
-        self._guarantee = self._stated(budget, seeded)
+        self._guarantee = self._state_guarantee(budget, seeded)
         if budget is not None:
             self._guarantee.require(budget)
         require_memory(sum_entries(total))
@@ -187,14 +189,14 @@ class Monitor(Stateful):
         people: Participation | None = self._arguments["participation"]
         if people is None:
             if self._arguments["records_per_interval"] != 1:
-                raise ValueError("records_per_interval is for people: pass participation, too")
+                raise ValueError("records_per_interval is for people: pass participation")
             return Neighbours(relation)
         instance("participation", people, Participation, "a dpoco.Participation or None")
         people.check(self._horizon)
         most = people.largest(self._horizon)
         return Neighbours(relation, rounds=most, separation=people.separation)
 
-    def _stated(self, budget: Budget | None, seeded: bool) -> Guarantee:
+    def _state_guarantee(self, budget: Budget | None, seeded: bool) -> Guarantee:
         people: Participation | None = self._arguments["participation"]
         ends = "clock" if self._clock else "caller" if self._every is None else "records"
         names = ", ".join(name for name, _ in self._layout.statistics)
@@ -222,8 +224,12 @@ class Monitor(Stateful):
         widths = [view.intervals for view in self._views if isinstance(view, Last)]
         self._past: deque[FloatArray] = deque(maxlen=max(widths, default=1))
         self._faded = {v: np.zeros(size) for v in self._views if isinstance(v, HalfLife)}
-        self._numbers = array("d")
-        self._codes: list[int] = []
+        quick = self._every is None and self._part.limiter is None
+        self._recorder = self._part.reader.recorder(_BUFFERED if quick else 0)
+        self._take = self._recorder.take
+        self._untimed = self._clock is None
+        self._stamps: tuple[type, ...] = ()  # types of times that `_ending` is compared with
+        self._ending: Any = None
         self._people: list[Person] = []
         self.position: Any = None
 
@@ -264,19 +270,28 @@ class Monitor(Stateful):
         HorizonExceeded
             If the record lies behind the last interval; nothing is counted or drawn.
         """
+        # Most records: of plain types, in the running interval, of nobody who is limited.
+        if (
+            person is None
+            and (self._untimed if time is None else self._is_running(time))
+            and not self._suspended
+            and self._take(record)
+        ):
+            return []
         numbers, code = self._part.reader.record(record)
         self._part.check_person(person is not None)
         if self._part.limiter is not None:
             self._part.limiter.check(person)
-        interval = self._interval_of(time)
+        interval = self._find_interval(time)
         ended = self._close(interval)
-        self._numbers.extend(numbers)
-        self._codes.append(code)
+        if self._recorder.size >= _BUFFERED:
+            self._flush()
+        self._recorder.enter(numbers, code)
+        if self._clock is not None and not self._stamps:
+            self._stamps, self._ending = self._clock.end(self.round, time)
         if person is not None:
             self._people.append(person)
-        if len(self._codes) >= _BUFFERED:
-            self._flush()
-        if self._every is not None and self._part.records + len(self._codes) >= self._every:
+        if self._every is not None and self._part.records + self._recorder.size >= self._every:
             ended.append(self._end())
         return ended
 
@@ -307,7 +322,7 @@ class Monitor(Stateful):
             count = length_of(records, time, person)
             columns, group = self._part.reader.table(records, count)
             digests = self._part.digests(records, person, count)
-            intervals = self._intervals_of(records, time, count)
+            intervals = self._find_intervals(records, time, count)
             return self._play(columns, group, digests, intervals)
 
     def _play(
@@ -396,18 +411,25 @@ class Monitor(Stateful):
 
     # -- intervals --------------------------------------------------------------------------------
 
-    def _interval_of(self, time: Any) -> int:
+    def _find_interval(self, time: Any) -> int:
         """Return the interval that a record of `add` counts in, or raise if none is left."""
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
         interval = self.round
-        if self._clock is not None:
+        if self._clock is not None and not self._is_running(time):
             found = int(self._clock.intervals(self._clock.times([time]))[0])
             interval = max(interval, found)
         self._check_left(interval)
         return interval
 
-    def _intervals_of(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
+    def _is_running(self, time: Any) -> bool:
+        """Return whether a time is seen at a glance to lie in the running interval, or before."""
+        try:
+            return time.__class__ in self._stamps and bool(time < self._ending)
+        except TypeError:  # times with a zone among times without: refused elsewhere
+            return False
+
+    def _find_intervals(self, records: Any, time: Any, count: int) -> NDArray[np.int64]:
         """Return the interval of each record, not decreasing, shape (count,)."""
         if (time is None) != (self._clock is None):
             raise TypeError("time is for intervals by the clock, which need it")
@@ -419,11 +441,15 @@ class Monitor(Stateful):
                 raise ValueError(f"time must have shape ({count},); got {times.shape}")
             found = np.maximum.accumulate(np.maximum(self._clock.intervals(times), first))
         elif self._every is not None:
-            done = self._part.records + len(self._codes)
+            done = self._part.records + self._recorder.size
             found = first + (done + np.arange(count)) // self._every
         if count:
             self._check_left(int(found[-1]))
         return found
+
+    def _check_active(self) -> None:
+        super()._check_active()
+        self._engine.check_process()  # before records are added to sums that a child has a copy of
 
     def _check_left(self, interval: int) -> None:
         self._check_active()
@@ -438,38 +464,65 @@ class Monitor(Stateful):
 
     def _flush(self) -> None:
         """Add up the records that `add` has taken."""
-        count = len(self._codes)
+        count = self._recorder.size
         if count == 0:
             return
         digests = b""
         if self._part.limiter is not None:
             digests = self._part.limiter.digests(self._people, count)
-        rows = np.frombuffer(self._numbers, dtype=np.float64).reshape(count, -1)
-        columns = [np.ascontiguousarray(column) for column in rows.T]
-        codes = np.array(self._codes, dtype=np.int32) if self._layout.by else None
+        columns, codes = self._recorder.flush()
         self._part.add(self.round, columns, codes, digests, count)
-        self._numbers, self._codes, self._people = array("d"), [], []
+        self._people = []
 
-    def _end(self) -> Release:
-        """End the running interval."""
-        self._check_left(self.round)
-        self._flush()
-        interval = self.round
-        cells = self._part.tally(interval).cells
-        np.clip(cells, -self._limit, self._limit, out=cells)
-        total: FloatArray = self._engine.push(cells * self._layout.grid)
-        vectors = {view_name(view): self._seen(view, total) for view in self._views}
-        self._past.append(total)
-        begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
-        if self._clock is not None:
-            self._clock.forget(interval)
+    def _sibling(self, claim: _core.Claim) -> Monitor:
+        sibling = type(self).__new__(type(self))
+        sibling.__dict__.update({**self.__dict__, "_taken": None})
+        sibling._set_intervals(self._arguments["every"], None)  # a state brings its start
+        sibling._build(claim)
+        return sibling
+
+    def _write_row(self, release: Release) -> FloatArray:
+        """Return a release as one row of doubles, for journals."""
+        return np.concatenate([release.vectors[view_name(view)] for view in self._views])
+
+    def _read_row(self, interval: int, row: FloatArray) -> Release:
+        """Return the release of a row, with the begin and end that the clock gives it."""
+        parts = np.split(row, len(self._views))
+        vectors = {view_name(view): part for view, part in zip(self._views, parts, strict=True)}
+        if self._clock is None:
+            return self._release(interval, vectors, None, None)
+        return self._release(interval, vectors, *self._clock.again().bounds(interval))
+
+    def _release(
+        self,
+        interval: int,
+        vectors: dict[str, FloatArray],
+        begin: str | None,
+        end: str | None,
+    ) -> Release:
         deviations = {
             view_name(view): planning.deviation(self._mechanism, view, interval + 1)
             for view in self._views
         }
         return Release(interval, begin, end, vectors, deviations, self._layout)
 
-    def _seen(self, view: View, total: FloatArray) -> FloatArray:
+    def _end(self) -> Release:
+        """End the running interval."""
+        self._check_left(self.round)
+        self._flush()
+        interval = self.round
+        total: FloatArray = self._engine.push(self._part.end(interval, self._limit))
+        self._stamps = ()
+        if interval + 1 >= self._horizon:
+            self._recorder.close()
+        vectors = {view_name(view): self._compute_view(view, total) for view in self._views}
+        self._past.append(total)
+        begin, end = (None, None) if self._clock is None else self._clock.bounds(interval)
+        if self._clock is not None:
+            self._clock.forget(interval)
+        return self._release(interval, vectors, begin, end)
+
+    def _compute_view(self, view: View, total: FloatArray) -> FloatArray:
         """Return a view of the total that is about to be released."""
         if view == "total":
             return total
@@ -517,12 +570,17 @@ class Monitor(Stateful):
 
     # -- state ------------------------------------------------------------------------------------
 
+    def resume(self) -> None:
+        """Activate an unpickled copy, or one inherited through fork: see `Stateful.resume`."""
+        super().resume()
+        self._recorder.adopt()
+
     def clone(self) -> Monitor:
         """Return an unstarted monitor with the same arguments and its own noise."""
         return type(self)(**self._arguments)
 
     def _is_started(self) -> bool:
-        return self.round > 0 or self._part.records > 0 or bool(self._codes)
+        return self.round > 0 or self._part.records > 0 or self._recorder.size > 0
 
     def _header(self) -> dict[str, Any]:
         a = self._arguments
@@ -566,42 +624,46 @@ class Monitor(Stateful):
         return int(sum(header["mechanism"]["summand"]["cells"]))
 
     def _payload(self) -> bytes:
-        import json
-
         self._flush()
-        clock = None if self._clock is None else self._clock.state()
-        words = {"records": self._part.records, "position": self.position, "clock": clock}
-        size, limiter = self._mechanism.summand.size, self._part.limiter
-        arrays = {
-            "engine": np.frombuffer(self._engine.state(), dtype=np.uint8),
-            "people": np.frombuffer(b"" if limiter is None else limiter.state(), dtype=np.uint8),
-            "words": np.frombuffer(json.dumps(words).encode(), dtype=np.uint8),
-            "cells": self._part.cells,
-            "past": np.array(self._past).reshape(len(self._past), size),
-            "faded": np.array(list(self._faded.values())).reshape(len(self._faded), size),
+        limiter = self._part.limiter
+        parts = {
+            "engine": self._engine.state(),
+            "people": b"" if limiter is None else limiter.state(),
+            "cells": self._part.cells.astype("<i8").tobytes(),
+            "past": np.array(self._past, dtype="<f8").tobytes(),
+            "faded": np.array(list(self._faded.values()), dtype="<f8").tobytes(),
         }
-        out = io.BytesIO()
-        np.savez(out, **arrays)  # type: ignore[arg-type]
-        return out.getvalue()
+        words = {
+            "records": self._part.records,
+            "position": self.position,
+            "clock": None if self._clock is None else self._clock.state(),
+            "lengths": [len(part) for part in parts.values()],
+        }
+        text = json.dumps(words).encode()
+        return b"".join((_TEXT.pack(len(text)), text, *parts.values()))
 
     def _go_on(self, payload: bytes) -> None:
-        import json
-
         try:
-            with np.load(io.BytesIO(payload), allow_pickle=False) as found:
-                arrays = {name: found[name] for name in found.files}
-            words = json.loads(arrays["words"].tobytes())
-            self._engine.restore(arrays["engine"].tobytes())
+            start = _TEXT.size + _TEXT.unpack_from(payload)[0]
+            words = json.loads(payload[_TEXT.size : start])
+            ends = np.cumsum([start, *words["lengths"]]).tolist()
+            if ends[-1] != len(payload) or len(ends) != 6 or min(words["lengths"]) < 0:
+                raise StateError("state is corrupt: its parts have other lengths")
+            engine, people, *rest = (payload[a:b] for a, b in pairwise(ends))
+            cells, past, faded = (np.frombuffer(part, dtype="<i8") for part in rest)
+            self._engine.restore(engine)
             if self._part.limiter is not None:
-                self._part.limiter.restore(arrays["people"].tobytes())
+                self._part.limiter.restore(people)
             if self._clock is not None:
                 self._clock.restore(words["clock"])
-            tally = Tally(self.round, arrays["cells"], int(words["records"]))
-            self._part.merge(tally)
-            self._past.extend(arrays["past"])
-            for view, row in zip(self._faded, arrays["faded"], strict=True):
-                self._faded[view] = row
+            self._part.merge(Tally(self.round, cells, int(words["records"])))
+            size = self._mechanism.summand.size
+            self._past.extend(past.view(np.float64).reshape(-1, size))
+            rows = faded.view(np.float64).reshape(len(self._faded), size)
+            self._faded = dict(zip(self._faded, rows, strict=True))
             self.position = words["position"]
+            if self.round >= self._horizon:
+                self._recorder.close()
         except StateError:
             raise
         except Exception as error:
@@ -615,6 +677,9 @@ def _checked_views(views: Sequence[View], releases: int | None) -> tuple[View, .
     )
     if not found or not known or len(set(found)) < len(found):
         raise ValueError("views must be 'interval', 'total', Last(n) or HalfLife(n), each once")
+    longest = max((view.intervals for view in found if isinstance(view, Last)), default=0)
+    if releases is not None and longest > releases:
+        raise ValueError(f"the view 'last {longest}' is longer than all {releases} intervals")
     if releases is None and "total" in found:
         raise ValueError("the noise of totals grows without end: pass releases, or another view")
     return found  # type: ignore[return-value]

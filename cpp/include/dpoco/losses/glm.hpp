@@ -1,13 +1,81 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <vector>
 
 #include "dpoco/simd/elementary.hpp"
 
 namespace dpoco::losses {
 
-enum class GlmKind : std::uint8_t { squared, logistic, huber };
+enum class GlmKind : std::uint8_t { squared, logistic, huber, table };
+
+// A convex function f of one variable, f(0) = `at_zero`. Its derivative is linear between equally
+// spaced knots of [-reach, reach] and constant beyond, so f, f' and f'' belong together exactly.
+class OneVariableTable {
+ public:
+  // slopes: f' at the knots, at least two, finite, not decreasing. Throws std::invalid_argument.
+  OneVariableTable(std::span<const double> slopes, double reach, double at_zero)
+      : slopes_(slopes.begin(), slopes.end()), values_(slopes.size()), reach_(reach) {
+    const bool convex = std::is_sorted(slopes_.begin(), slopes_.end());
+    if (slopes_.size() < 2 || !convex || !(reach > 0.0) || !std::isfinite(reach) ||
+        !std::isfinite(slopes_.front()) || !std::isfinite(slopes_.back())) {
+      throw std::invalid_argument("slopes must be finite and must not decrease");
+    }
+    width_ = 2.0 * reach / static_cast<double>(slopes_.size() - 1);
+    for (std::size_t i = 1; i < values_.size(); ++i) {
+      values_[i] = values_[i - 1] + 0.5 * width_ * (slopes_[i - 1] + slopes_[i]);
+    }
+    const double shift = at_zero - value(0.0);
+    for (double& each : values_) each += shift;
+  }
+
+  double value(double t) const noexcept {
+    const Place at = find(t);
+    const double bend = 0.5 * (slopes_[at.knot + 1] - slopes_[at.knot]) * at.part;
+    const double inside = values_[at.knot] + at.part * width_ * (slopes_[at.knot] + bend);
+    return inside + (t - std::clamp(t, -reach_, reach_)) * (t < 0.0 ? lowest() : highest());
+  }
+  double derivative(double t) const noexcept {
+    const Place at = find(t);
+    return slopes_[at.knot] + at.part * (slopes_[at.knot + 1] - slopes_[at.knot]);
+  }
+  double curvature(double t) const noexcept {
+    if (!(std::fabs(t) <= reach_)) return 0.0;
+    const Place at = find(t);
+    return (slopes_[at.knot + 1] - slopes_[at.knot]) / width_;
+  }
+  double lowest() const noexcept { return slopes_.front(); }
+  double highest() const noexcept { return slopes_.back(); }
+  double largest_curvature() const noexcept {
+    double most = 0.0;
+    for (std::size_t i = 1; i < slopes_.size(); ++i) {
+      most = std::fmax(most, (slopes_[i] - slopes_[i - 1]) / width_);
+    }
+    return most;
+  }
+
+ private:
+  struct Place {
+    std::size_t knot;  // the last one that is not above
+    double part;       // of the way to the next, in [0, 1]
+  };
+  Place find(double t) const noexcept {
+    const double last = static_cast<double>(slopes_.size() - 1);
+    const double steps = std::fmax(0.0, std::fmin((t + reach_) / width_, last));  // NaN: a knot
+    const double knot = std::fmin(std::floor(steps), last - 1.0);
+    return {static_cast<std::size_t>(knot), steps - knot};
+  }
+
+  std::vector<double> slopes_;
+  std::vector<double> values_;
+  double reach_;
+  double width_ = 0.0;
+};
 
 // Loss weight * l(z, y) of a margin z = <theta, x> and a label y. Data never raise: for any y,
 // clip_label(y) is a finite label in range and label_multiplier(y) says whether the round counts.
@@ -18,6 +86,9 @@ struct GlmLoss {
   double threshold = 1.0;
   double label_low = -1.0;
   double label_high = 1.0;
+  // Table: l = f(z - y) or, for labels in [0, 1], y f(z) + (1 - y) f(-z).
+  std::shared_ptr<const OneVariableTable> table = {};
+  bool residual = true;
 
   // squared (z - y)^2; logistic log(1 + e^z) - y z; Huber r^2/2, then linear.
   double value(double z, double y) const noexcept {
@@ -27,6 +98,8 @@ struct GlmLoss {
         return weight * (r * r);
       case GlmKind::logistic:
         return weight * (elementary::softplus(z) - y * z);
+      case GlmKind::table:
+        return residual ? table->value(r) : y * table->value(z) + (1.0 - y) * table->value(-z);
       case GlmKind::huber:
         break;
     }
@@ -50,6 +123,9 @@ struct GlmLoss {
         return weight * (2.0 * r);
       case GlmKind::logistic:
         return weight * (damping(z) * (elementary::sigmoid(z) - y));
+      case GlmKind::table:
+        return residual ? table->derivative(r)
+                        : y * table->derivative(z) - (1.0 - y) * table->derivative(-z);
       case GlmKind::huber:
         break;
     }
@@ -67,6 +143,9 @@ struct GlmLoss {
         // sigmoid(-z) instead of 1 - s, which cancels for large z
         return weight * (damping(z) * (s * elementary::sigmoid(-z)));
       }
+      case GlmKind::table:
+        return residual ? table->curvature(z - y)
+                        : y * table->curvature(z) + (1.0 - y) * table->curvature(-z);
       case GlmKind::huber:
         break;
     }
@@ -85,6 +164,8 @@ struct GlmLoss {
         const double low = std::isinf(margin) ? 0.0 : elementary::sigmoid(-margin);
         return weight * std::fmin(threshold, std::fmax(high - label_low, label_high - low));
       }
+      case GlmKind::table:
+        return std::fmax(std::fabs(table->lowest()), std::fabs(table->highest()));
       case GlmKind::huber:
         break;
     }
@@ -92,6 +173,7 @@ struct GlmLoss {
   }
   double largest_curvature() const noexcept {
     if (kind == GlmKind::logistic) return 0.25 * weight;
+    if (kind == GlmKind::table) return table->largest_curvature();
     return kind == GlmKind::squared ? 2.0 * weight : weight;
   }
 
