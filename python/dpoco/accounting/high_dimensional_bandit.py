@@ -386,7 +386,8 @@ def guarantee(
         If the plan says "paper" and the published claim is false for it.
     """
     whole, tuning, view = plan.mechanism, plan.tuning, L1Geometry(domain)
-    part, n, forced = whole.parts[0], tuning.horizon, whole.forced or 0
+    n, forced = tuning.horizon, whole.forced or 0
+    part: Any = whole.parts[0]
     if whole != Parts("one_of", (part,) * arms, "high_dimensional_bandit", forced) or forced > n:
         raise ValueError(f"the plan is not for {arms} arms that are alike, and such a horizon")
     clock, bound = arm_horizon(arms, n, forced), record_bound(part)
@@ -450,7 +451,8 @@ def fixed_options(plan: BanditPlan) -> dict[str, Any]:
     whole, tuning = plan.mechanism, plan.tuning
     if not isinstance(whole, Parts) or not isinstance(tuning, ArmsTuning):
         raise TypeError("plan must be one of a high-dimensional bandit")
-    part, tree = whole.parts[0], isinstance(whole.parts[0], GaussianSum)
+    part: Any = whole.parts[0]
+    tree = isinstance(part, GaussianSum)
     return {
         "arms": len(whole.parts),
         "horizon": tuning.horizon,

@@ -235,7 +235,7 @@ def _regret_entry(horizon: int, dimension: int, budget: Budget) -> RegretTableEn
     return RegretTableEntry(
         horizon=horizon,
         dimension=dimension,
-        ftrl=noisy_ftrl.calibrate(ball, linear, **options).regret_bound / horizon,
+        ftrl=noisy_ftrl.calibrate(ball, linear, **options).forecast.regret_bound / horizon,
         leader=leader(ball, smooth, **options).regret_bound / horizon,
         leader_glm=leader(ball, logistic, **options).regret_bound / (slope * horizon),
         weights=weights(ball, linear, **options).regret_bound / horizon,
