@@ -192,6 +192,8 @@ MODULES = (
     "dpoco.accounting.generalized_gaussian", "dpoco.audit", "dpoco.bandits", "dpoco.domains",
     "dpoco.experts", "dpoco.frank_wolfe", "dpoco.local", "dpoco.losses", "dpoco.mechanisms",
     "dpoco.oco", "dpoco.privacy.mechanisms.bounds", "dpoco.privacy.mechanisms.gaussian_sum",
+    "dpoco.privacy.mechanisms.selections", "dpoco.accounting.tree_frank_wolfe",
+    "dpoco.accounting.noisy_ftrl_regret",
 )  # fmt: skip
 
 
