@@ -75,7 +75,7 @@ def test_a_bandit_that_was_chosen_asks_for_the_bounds_on_its_data():
         with pytest.raises(TypeError, match="bound"):
             each.make()
         wide = each.make(context_bound=2.0, reward_bound=5.0)
-        assert (wide.plan.context_bound, wide.plan.reward_bound) == (2.0, 5.0)
+        assert (wide._context_bound(), wide._reward_range()) == (2.0, (-5.0, 5.0))
 
 
 @quiet

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import chisquare, norm
+from tests.plans import arms as arms_of
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit
@@ -61,7 +62,7 @@ CASES = [
 def test_without_noise_it_is_the_reference(index):
     domain, options = CASES[index]
     learner = make(domain=domain, **options)
-    reference = Bandit(learner.plan, domain)
+    reference = Bandit(arms_of(learner.plan), domain)
     clocks = []
     for t in range(T):
         arm = learner.decide(X[t])
