@@ -25,6 +25,12 @@ ACCOUNTANTS = {
 }  # fmt: skip
 
 
+def accountant_for(kind):
+    """Return the module with the planner of a learner."""
+    name = ACCOUNTANTS.get(kind.__name__)
+    return kind._accountant if name is None else getattr(accounting, name)
+
+
 def planned(accountant, *problem, calibration="tight", **options):
     """Return calibrated parameters, or those of the paper: "paper" or "corrected"."""
     if calibration == "tight":
@@ -39,7 +45,8 @@ def built(kind, *problem, calibration="tight", source=None, budget=None, **optio
     """Return a learner of these options; as printed whatever its parameters spend."""
     if calibration == "tight":
         return kind(*problem, source=source, budget=budget, **options)
-    accountant = getattr(accounting, ACCOUNTANTS.get(kind.__name__, ""), None) or kind._accountant
-    parameters = planned(accountant, *problem, calibration=calibration, budget=budget, **options)
+    parameters = planned(
+        accountant_for(kind), *problem, calibration=calibration, budget=budget, **options
+    )
     own = {name: options[name] for name in ("horizon", "lipschitz") if name in options}
     return kind(*problem, source=source, budget=None, plan=parameters, **own)

@@ -6,7 +6,7 @@ import inspect
 import json
 
 import pytest
-from tests.published import FUNCTIONS, built, planned
+from tests.published import accountant_for, FUNCTIONS, built, planned
 
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, oco
@@ -46,16 +46,16 @@ def options(kind):
 
 
 def test_all_functions_are_tried():
-    assert {kind._accountant for kind in CASES} == FUNCTIONS.keys()
+    assert {accountant_for(kind) for kind in CASES} == FUNCTIONS.keys()
 
 
 @pytest.mark.parametrize("calibration", ["paper", "corrected"])
 @pytest.mark.parametrize("kind", CASES)
 def test_a_learner_takes_them_beside_their_budget_if_they_keep_to_it(kind, calibration):
     problem, own = CASES[kind], options(kind)
-    p = planned(kind._accountant, *problem, calibration=calibration, budget=BUDGET, **own)
+    p = planned(accountant_for(kind), *problem, calibration=calibration, budget=BUDGET, **own)
     free = kind(*problem, budget=None, plan=p, source=Source.seeded(1), **own)
-    printed = "corrected" not in inspect.signature(FUNCTIONS[kind._accountant]).parameters
+    printed = "corrected" not in inspect.signature(FUNCTIONS[accountant_for(kind)]).parameters
     assert free.guarantee.calibration == ("paper" if printed else calibration)
     if kind in OVERSPENT and (printed or calibration == "paper"):
         assert free.guarantee.claimed[0] == pytest.approx(1.0)

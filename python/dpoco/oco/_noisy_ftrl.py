@@ -476,7 +476,7 @@ class NoisyNewton(RecordLearner):
             "step_size": own.step_size,
             "step_share": STEP_SHARE,
             "shrinkage": own.shrinkage,
-            "deviations": noisy_newton.deviations(self._mechanism).tolist(),
+            "deviations": noisy_newton.deviations(self.plan.mechanism).tolist(),
         }
         loss = learned_loss(self._loss)._glm_engine
         return _core.NoisyNewton(self._domain._engine, loss, self._mechanism, tuning, claim)
