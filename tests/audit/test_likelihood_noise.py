@@ -52,7 +52,8 @@ def test_an_engine_of_another_law_is_caught(name, factors, runs):
 
     def change(p):
         if isinstance(p, dpoco.Plan):
-            return changed(p, **{key: factor * number(p, key) for key, factor in factors.items()})
+            own = {{"noise_scale": "scale"}.get(key, key): each for key, each in factors.items()}
+            return changed(p, **{key: factor * number(p, key) for key, factor in own.items()})
         return replace(p, **{key: factor * getattr(p, key) for key, factor in factors.items()})
 
     report = likelihood_audit(cases.rebuilt(make, change), stream, neighbour, runs or trials)

@@ -6,7 +6,7 @@ import inspect
 import json
 
 import pytest
-from tests.published import accountant_for, FUNCTIONS, built, planned
+from tests.published import FUNCTIONS, accountant_for, built, planned
 
 import dpoco
 from dpoco import bandits, experts, frank_wolfe, oco
