@@ -124,7 +124,7 @@ def calibrate(
     near = release.people_of(choice("relation", relation, CHANGES), participation, n, budget)
     if sum_method in (None, "auto"):
         known = None if horizon is None else pushes
-        method = continual_sum.choose_method(known, noise, near, batch)
+        method = continual_sum.choose_method(known, near, batch)
     else:
         name = choice("sum_method", sum_method or "", continual_sum.METHODS)
         method = continual_sum.planned(name, pushes, near, batch)
