@@ -57,7 +57,8 @@ def experts_command(
     if as_json:
         records = [
             {
-                "learner": plan.name, "regret_bound": plan.plan.regret_bound, "scope": plan.scope,
+                "learner": plan.name, "regret_bound": plan.plan.forecast.regret_bound,
+                "scope": plan.scope,
                 "useful": plan.useful, "parameters": plan.plan.to_dict(),
                 "guarantee": plan.guarantee.to_dict(),
             }
@@ -69,11 +70,12 @@ def experts_command(
         ("learner", "worst-case regret", "a round", "holds for", "epsilon", "delta", "noise")
     )
     for plan in plans:
+        bound = plan.plan.forecast.regret_bound
         shown.add_row(
-            plan.name, f"{plan.plan.regret_bound:.6g}{'' if plan.useful else ' (says nothing)'}",
-            f"{plan.plan.regret_bound / horizon:.4g}", f"{plan.scope} losses",
+            plan.name, f"{bound:.6g}{'' if plan.useful else ' (says nothing)'}",
+            f"{bound / horizon:.4g}", f"{plan.scope} losses",
             f"{plan.guarantee.epsilon:.4g}", f"{plan.guarantee.delta:.4g}",
-            str(getattr(plan.plan, "noise", "")),
+            str(getattr(plan.plan.mechanism, "law", "")),
         )  # fmt: skip
     shell.console().print(shown)
     shell.say()
