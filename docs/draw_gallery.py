@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import matplotlib
+
 DOCS = Path(__file__).resolve().parent
 
 
@@ -24,6 +26,7 @@ def draw(folder: Path) -> list[str]:
     before = Path.cwd()
     os.chdir(folder)
     try:
+        matplotlib.rcParams["svg.hashsalt"] = "dpoco"
         for snippet in snippets:
             exec(compile(snippet, "plotting.md", "exec"), namespace)
     finally:
@@ -43,10 +46,11 @@ def first_run(folder: Path) -> str:
     axes = plotting.plot_loss(
         RunReport.from_dict(record), ax=plotting.new_figure((7.0, 4.4)).subplots()
     )
-    axes.figure.savefig(folder / "first_run.png", dpi=90)
-    return "first_run.png"
+    axes.figure.savefig(folder / "first_run.svg")
+    return "first_run.svg"
 
 
 if __name__ == "__main__":
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same figure is the same file
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "figures"
     print("\n".join([first_run(target), *draw(target)]))

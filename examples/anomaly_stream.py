@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 import warnings
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.evaluation import SeedTree, prequential
-from dpoco.plotting import plot_noise, plot_prequential
+from dpoco.plotting import STYLE, new_figure, plot_noise, plot_prequential
 
 BUDGETS = {
     "epsilon = 0.1": dpoco.Budget(0.1, 1e-6),
@@ -45,6 +46,7 @@ def false_alarms(margins, labels):
 MEASURES = {"anomalies_caught": anomalies_caught, "false_alarms": false_alarms}
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=49_097)
@@ -54,8 +56,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     runs = 2 if options.quick else options.runs
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
-
-    from matplotlib.figure import Figure
 
     stream = dpoco.datasets.load("shuttle").take(8000 if options.quick else options.rounds)
     share = float(stream.labels.mean())
@@ -79,8 +79,9 @@ def main(arguments: list[str] | None = None) -> None:
         )
         print(f"{name:18}{wrong:8.2%}{caught:8.0%}{false:14.2%}{loss:10.3f}")
     print(f"\nfor each budget as for this one:\n{build(stream, BUDGETS['epsilon = 1']).guarantee}")
-    figure = Figure(figsize=(14.0, 4.4), layout="constrained")
-    errors, caught, noise = figure.subplots(1, 3)
+    figure = new_figure((8.4, 7.6))
+    (errors, caught), (noise, empty) = figure.subplots(2, 2)
+    empty.remove()
     plot_prequential(results, measure="error", ax=errors)
     errors.axhline(share, color="k", linewidth=0.8)
     errors.set_ylim(0.0, 3.0 * share)
@@ -90,7 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
     private = {name: build(stream, budget) for name, budget in BUDGETS.items() if budget}
     plot_noise(private, per_round=True, ax=noise)
     noise.set_title("noise in the mean gradient", loc="left")
-    figure.savefig(options.output, dpi=65)
+    figure.savefig(options.output)
     print(f"\nwrote {options.output}")
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import warnings
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.environments import LinearWorld
+from dpoco.plotting import STYLE, new_figure
 from dpoco.random import Source
 
 # Arms, dimension, coefficients that are not zero, rounds.
@@ -60,6 +62,7 @@ def regret(name: str, world: LinearWorld, seed: int) -> float:
     return float(trace.pseudo_regret(world.means)[-1]) / world.horizon
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=len(ROWS))
@@ -69,8 +72,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     rows, runs = (1, 1) if options.quick else (options.rows, options.worlds)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
-
-    from matplotlib.figure import Figure
 
     means = []
     print("| " + " | ".join(["K", "d", "not zero", "T", *PLAYERS]) + " |")
@@ -82,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
         means.append(np.mean(all_runs, axis=0))
         shown = ["-" if np.isnan(x) else f"{x:.2g}" for x in means[-1]]
         print("| " + " | ".join([f"{arms} | {d} | {sparsity} | {rounds:,}", *shown]) + " |")
-    figure = Figure(figsize=(9.0, 1.6 + 0.45 * len(means)), layout="constrained")
+    figure = new_figure((8.4, 1.8 + 0.45 * len(means)))
     axes = figure.subplots()
     for name, values, (marker, colour) in zip(PLAYERS, np.transpose(means), LOOKS, strict=True):
         fill = "none" if name in LINUCB else colour
@@ -93,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     axes.set(xlabel="mean regret per round", ylim=(len(means) - 0.5, -0.5))
     axes.grid(True, color="#DDDDDD")
     figure.legend(loc="outside lower center", ncols=3, frameon=False)
-    figure.savefig(options.output, dpi=80)
+    figure.savefig(options.output)
     print(f"{build('epsilon = 1', worlds[0]).guarantee}\nwrote {options.output}")
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import warnings
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.environments import Recorded, SwitchingStochastic, play
 from dpoco.evaluation import best_expert, best_switching_sequence, repeat
 from dpoco.experts import BatchShare, ObliviousTracker, ShiftDetector
-from dpoco.plotting import plot_decisions, plot_regret
+from dpoco.plotting import STYLE, new_figure, plot_decisions, plot_regret
 
 SWITCHES = 5
 BUDGETS = {"epsilon = 1": 1.0, "epsilon = 8": 8.0, "no privacy": None}
@@ -42,6 +43,7 @@ class Scripted:
     def observe(self, losses: np.ndarray) -> None: ...
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=100_000)
@@ -53,12 +55,10 @@ def main(arguments: list[str] | None = None) -> None:
         options.rounds, options.repeats = 60_000, 3
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
 
-    from matplotlib.figure import Figure
-
     world = SwitchingStochastic(10, options.rounds, switches=SWITCHES, gap=0.4, seed=1)
     streams = {"pollsters": dpoco.datasets.pollster_losses(), "switching world": world.matrix()}
-    figure = Figure(figsize=(17.0, 14.5), layout="constrained")
-    panels = figure.subplots(4, 3, gridspec_kw={"height_ratios": [3, 1.1, 3, 1.6]})
+    figure = new_figure((8.4, 13.0))
+    panels = figure.subplots(4, 2, gridspec_kw={"height_ratios": [3, 1.1, 3, 1.6]})
     for row, (stream, losses) in enumerate(streams.items()):
         (rounds, experts), best = losses.shape, best_switching_sequence(losses, SWITCHES)
         blind = np.random.default_rng(0).integers(experts, size=rounds)
@@ -87,12 +87,14 @@ def main(arguments: list[str] | None = None) -> None:
                 top = max(top, 1.4 * regret)  # the budgets of a stream share a scale
                 bound = build(None).plan.regret_bound
                 print(f"{name:19}{title:12} {regret:9.0f} {bound:9.0f} {switches:9.0f}")
+            if epsilon is None:  # only printed
+                continue
             upper, lower = panels[2 * row][column], panels[2 * row + 1][column]
             plot_regret(runs | fixed, comparator=best, ax=upper)
             upper.set(ylim=(-0.03 * top, top), title=f"{stream}, {title}")
             plot_decisions(runs["tracker"][0], comparator=best, ax=lower)
             lower.set_title("one run of the tracker; behind: best sequence", loc="left")
-    figure.savefig(options.output, dpi=60)
+    figure.savefig(options.output)
     print(f"\n{promise}\nwrote {options.output}")
 
 

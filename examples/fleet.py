@@ -17,10 +17,12 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
+from dpoco.plotting import STYLE, new_figure
 
 HOURS, DELTA = 24, 1e-6
 BUDGETS = {"epsilon = 1": 1.0, "epsilon = 4": 4.0, "without privacy": None}
@@ -77,6 +79,7 @@ def played(folder, epsilon, keys, records, failed, days):
     return losses_of(np.concatenate(decisions), records, failed), promise
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--machines", type=int, default=30)
@@ -86,8 +89,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     machines, days = (6, 40) if options.quick else (options.machines, options.days)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
-
-    from matplotlib.figure import Figure
 
     keys, records, failed = reports(machines, days, seed=0)
     found = {}
@@ -102,7 +103,7 @@ def main(arguments: list[str] | None = None) -> None:
     rate = np.clip(failed.mean(), 1e-3, 1.0 - 1e-3)
     found["the rate of failures"] = -np.log(np.where(failed == 1.0, rate, 1.0 - rate))
 
-    axes = Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    axes = new_figure((6.4, 4.4)).subplots()
     parts = np.array_split(np.arange(len(keys)), 8)
     print(f"{'average loss':34}   first eighth  last eighth")
     for name, losses in found.items():
@@ -110,9 +111,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{name:34}{means[0]:15.3f}{means[-1]:13.3f}")
         axes.plot(np.arange(1, 9) * days / 8, means, marker="o", label=name)
     axes.set(xlabel="days", ylabel="average loss of an eighth", title=f"{machines} machines")
-    axes.legend(frameon=False)
+    axes.figure.legend(loc="outside lower center", ncols=2)
     print(f"\n{stated}\nwrote {options.output}")
-    axes.figure.savefig(options.output, dpi=65)
+    axes.figure.savefig(options.output)
 
 
 if __name__ == "__main__":

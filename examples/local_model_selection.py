@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import warnings
 
+import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
 import dpoco
 from dpoco.local import DistributionLearner, Hypotheses, simulate
+from dpoco.plotting import STYLE, new_figure
 from dpoco.published.sima_local import PublishedDistributionLearner
 
 PRIVATE = {"learner": "hedge", "protect": "label_and_context"}
@@ -69,6 +70,7 @@ def published(table: np.ndarray, labels: np.ndarray, seed: int, **build: float) 
     return losses
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="local_model_selection.png")
@@ -76,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     repeats, limit = (1, 600) if options.quick else (3, 10_000)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # of bounds, not of results
-    figure, loads = Figure(figsize=(13.0, 5.5), layout="constrained"), (photographs, shuttle)
+    figure, loads = new_figure((8.4, 5.2)), (photographs, shuttle)
     for panel, load in zip(figure.subplots(1, 2), loads, strict=True):
         (features, labels), groups = load(), GROUPS[load.__name__]
         trained = 310 if load is photographs else 2000
@@ -104,9 +106,10 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{name:34} {excess[-1]:8.0f}")
             panel.plot(rounds + 1, excess, look, lw=5.0 if look == "k-" else 1.5, label=name)
         panel.set(xlabel="devices", ylabel="loss above best model's, nats", title=load.__name__)
-        panel.legend(frameon=False, loc="upper left", fontsize=9)
     print(DistributionLearner(Hypotheses(table), epsilon=4.0, horizon=10_000).guarantee)
-    figure.savefig(options.output, dpi=65)
+    lines, names = panel.get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=2)
+    figure.savefig(options.output)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ import argparse
 from functools import partial
 from typing import Any
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.evaluation import best_fixed_decision, repeat
+from dpoco.plotting import STYLE, new_figure
 
 LEADER, FTRL = dpoco.oco.CoupledRegularizedLeader, dpoco.oco.NoisyFTRL
 WEIGHTS = dpoco.oco.ContinuousMultiplicativeWeights
@@ -61,6 +63,7 @@ def problems(rounds: int) -> list[tuple[Any, ...]]:
     ]
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=50_000)
@@ -71,10 +74,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.quick:
         options.rounds = 1001
 
-    from matplotlib.figure import Figure
-
-    figure, cases = Figure(figsize=(15.0, 4.8), layout="constrained"), problems(options.rounds)
-    for axes, case in zip(figure.subplots(1, len(cases)), cases, strict=True):
+    figure, cases = new_figure((8.4, 11.4)), problems(options.rounds)
+    for axes, case in zip(figure.subplots(len(cases), 1), cases, strict=True):
         title, domain, loss, features, labels, learners = case
         rounds = len(features)
         budget = dpoco.Budget(options.epsilon, 1.0 / (10.0 * rounds))
@@ -97,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
         promise = learners[0][1](domain, loss, horizon=rounds, budget=budget).guarantee
         dpoco.plotting.plot_regret(runs, comparator=best, bounds=bounds, per_round=True, ax=axes)
         axes.set_title(title, fontsize=10)
-    figure.savefig(options.output, dpi=70)
+    figure.savefig(options.output)
     print(f"\n{promise}\nwrote {options.output}")
 
 

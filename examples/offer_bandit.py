@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import warnings
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.bandits import HighDimensionalBandit, LinUCB
 from dpoco.domains import LpBall
 from dpoco.environments import LinearWorld, play_bandit
-from dpoco.plotting import plot_regret
+from dpoco.plotting import STYLE, new_figure, plot_regret
 
 OFFERS, TRAITS = 5, 20
 PLAYERS = {
@@ -65,6 +66,7 @@ def play(name: str, world: LinearWorld, run: int):
     return build(name, world, source).run(world.contexts, world.rewards)
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=100_000)
@@ -75,8 +77,6 @@ def main(arguments: list[str] | None = None) -> None:
     runs, rounds = (1, 10_000) if options.quick else (options.runs, options.rounds)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
 
-    from matplotlib.figure import Figure
-
     table = {name: [] for name in PLAYERS}
     horizons = sorted({max(100, rounds // part) for part in (100, 30, 10, 3, 1)})
     for horizon in horizons:
@@ -85,8 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
         for name, played in traces.items():
             ends = [trace.pseudo_regret(world.means)[-1] for trace in played]
             table[name].append(np.median(ends) / horizon)
-    figure = Figure(figsize=(12.0, 5.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = new_figure((8.4, 9.4))
+    left, right = figure.subplots(2, 1)
     plot_regret(traces, comparator=lambda trace: trace.pseudo_regret(world.means), ax=left)
     print(f"{'regret per visitor':32}" + "".join(f"{horizon:>10,}" for horizon in horizons))
     for name, line in zip(PLAYERS, left.get_lines(), strict=False):
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
     right.set(xlabel="visitors in all", ylabel="regret per visitor", title="smaller shops")
     right.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     print(f"{build('sparse bandit, epsilon = 1', world).guarantee}\nwrote {options.output}")
-    figure.savefig(options.output, dpi=65)
+    figure.savefig(options.output)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ from __future__ import annotations
 import argparse
 import warnings
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.accounting import gaussian
 from dpoco.evaluation import SeedTree
+from dpoco.plotting import STYLE, new_figure
 
 PEOPLE, DAYS, DIMENSION, DELTA = 1000, 20, 5, 1e-6
 
@@ -81,6 +83,7 @@ def compare(features, labels, who, rule, epsilons, runs):
     return found, zero
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 2.0, 4.0])
@@ -91,10 +94,8 @@ def main(arguments: list[str] | None = None) -> None:
     epsilons, runs = ([2.0, 4.0], 2) if options.quick else (options.epsilon, options.runs)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
 
-    from matplotlib.figure import Figure
-
     found, zero = compare(*visits(0), dpoco.Participation(10, 1000), epsilons, runs)
-    axes = Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    axes = new_figure((6.4, 4.4)).subplots()
     for name, points in found.items():
         asked, real, loss, low, high = np.transpose(points)
         spread = np.array([loss - low, high - loss])
@@ -110,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     axes.set_xlabel("epsilon that a person really has; at the points: epsilon asked for")
     axes.set_ylabel("average loss; line: predicting zero")
     axes.legend()
-    axes.figure.savefig(options.output, dpi=80)
+    axes.figure.savefig(options.output)
     print(f"\nwrote {options.output}")
 
 

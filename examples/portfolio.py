@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 
+import matplotlib
 import numpy as np
 
 import dpoco
-from dpoco.plotting import plot_switches
+from dpoco.plotting import STYLE, new_figure, plot_switches
 
 COST, YEAR, N = 0.001, 252, len(dpoco.datasets.STOCKS)
 LARGEST = 0.2  # public: 0.5 is a day without change; one of more than 4 percent counts as 4
@@ -51,6 +52,7 @@ def log_wealth(weights, losses):
     return np.cumsum(np.log1p((weights * (0.1 - 0.2 * losses)).sum(axis=1) - COST * traded))
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
@@ -59,9 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     runs, factors = (3, (1, 4)) if options.quick else (options.runs, (1, 4, 16, 64))
 
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.0, 6.2), layout="constrained")
+    figure = new_figure((8.4, 5.6))
     grid = figure.add_gridspec(2, 2, height_ratios=[3, 1.1])
     wealth, growth = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[:, 1])
     days, points = dpoco.datasets.stock_losses(), {name: [] for name in PLAYERS}
@@ -81,8 +81,10 @@ def main(arguments: list[str] | None = None) -> None:
             trades = np.median([len(trace.switches) for trace in traces[name]] or [0])
             print(f"{name:28}{points[name][-1][2]:13.1f}%{trades:8.0f}")
             if factor == 1:
-                wealth.fill_between(range(len(days)), *np.exp(spread[::2]), fc=colour, alpha=0.1)
-                wealth.plot(np.exp(spread[1]), color=colour, linestyle=style)
+                low, middle, high = np.exp(spread[:, ::4])  # every fourth day
+                drawn = np.arange(0, len(days), 4)
+                wealth.fill_between(drawn, low, high, fc=colour, alpha=0.1)
+                wealth.plot(drawn, middle, color=colour, linestyle=style)
         if factor == 1:
             plot_switches({k: traces[k] for k in LEARNERS}, ax=figure.add_subplot(grid[1, 0]))
     for name, (colour, style, _) in PLAYERS.items():
@@ -91,8 +93,9 @@ def main(arguments: list[str] | None = None) -> None:
         growth.plot(years, middle, color=colour, linestyle=style, marker="o", label=name)
     wealth.set(xlabel="day", ylabel="wealth", xlim=(0, len(days)), title="five years")
     growth.set(xlabel="years", ylabel="growth a year, percent", xscale="log", title="more years")
-    growth.legend(frameon=False)
-    figure.savefig(options.output, dpi=65)
+    lines, names = growth.get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=3)
+    figure.savefig(options.output)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import warnings
 
+import matplotlib
 import numpy as np
 from offer_bandit import OFFERS, Random
 
@@ -21,6 +22,7 @@ import dpoco
 from dpoco.accounting import gaussian
 from dpoco.bandits import LinUCB
 from dpoco.environments import LinearWorld, play_bandit
+from dpoco.plotting import STYLE, new_figure
 
 TRAITS, VISITS, EPSILON, DELTA = 5, 20, 2.0, 1e-6
 MOST = 10  # visits of a person that are used
@@ -56,6 +58,7 @@ def recommender(unit, world, source=None):
     return LinUCB(OFFERS, TRAITS, source=source, **kept, **common)
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=300_000)
@@ -65,8 +68,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     runs, most = (1, 20_000) if options.quick else (options.runs, options.rounds)
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
-
-    from matplotlib.figure import Figure
 
     horizons = sorted({max(1000, most // part) for part in (30, 10, 3, 1)})
     units = ("a visit", "a group", "a person", "no privacy")
@@ -93,13 +94,13 @@ def main(arguments: list[str] | None = None) -> None:
         if name in units[:3]:
             promise = f"{recommender(name, world).guarantee.epsilon_at(DELTA):.2f}"
         print(f"{name:14}{promise:>22}  " + " ".join(f"{value:8.4f}" for value in regrets))
-    axes = Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    axes = new_figure((6.4, 4.4)).subplots()
     for name, regrets in table.items():
         axes.loglog(horizons, regrets, marker="o", label=name)
     axes.set(xlabel="visits in all", ylabel="regret per visit", title="epsilon = 2 for ...")
     axes.legend(frameon=False)
     print(f"\n{recommender('a person', world).guarantee}\nwrote {options.output}")
-    axes.figure.savefig(options.output, dpi=65)
+    axes.figure.savefig(options.output)
 
 
 if __name__ == "__main__":

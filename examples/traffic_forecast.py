@@ -16,10 +16,12 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 
 import dpoco
 from dpoco.accounting.ledger import Ledger
+from dpoco.plotting import STYLE, new_figure
 
 TRIPS, DRIVERS, FASTEST = 150, 5000, 130.0  # trips an hour; people; km/h, public
 RULE = dpoco.Participation(20, 500)
@@ -70,6 +72,7 @@ def published(stream, features, speeds, drivers, crash):
     return (np.array(forecasts) + 1.0) / 2.0 * FASTEST
 
 
+@matplotlib.rc_context(STYLE)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weeks", type=int, default=8)
@@ -79,15 +82,13 @@ def main(arguments: list[str] | None = None) -> None:
     weeks = 2 if options.quick else options.weeks
     warnings.simplefilter("ignore", dpoco.NoiseDominatesWarning)  # the figure shows it
 
-    from matplotlib.figure import Figure
-
     hours, drivers, speeds = trips(weeks, seed=0)
     features = shape_of(hours)
     truth = (speeds.reshape(-1, TRIPS).mean(axis=1) + 1.0) / 2.0 * FASTEST
-    figure = Figure(figsize=(11.0, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = new_figure((8.4, 7.0))
+    left, right = figure.subplots(2, 1)
     last = slice(-168, None)
-    left.plot(truth[last], color="0.7", label="speed")
+    left.plot(truth[last], color="k", linestyle=":", linewidth=1.0, zorder=4, label="speed")
     print(
         f"{'error of the forecast, km/h':28}"
         + "".join(f"{f'week {w + 1}':>9}" for w in range(weeks))
@@ -108,9 +109,11 @@ def main(arguments: list[str] | None = None) -> None:
         right.plot(range(1, weeks + 1), errors, marker="o", label=name)
     left.set(xlabel="hour of the last week", ylabel="km/h", title="forecast for the next hour")
     right.set(xlabel="week", ylabel="mean error, km/h", yscale="log", title="error")
-    right.legend(frameon=False)
+    for label in (right.yaxis.set_major_formatter, right.yaxis.set_minor_formatter):
+        label("{x:g}")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     print(f"{model(BUDGETS['epsilon = 2'], len(speeds)).guarantee}\nwrote {options.output}")
-    figure.savefig(options.output, dpi=65)
+    figure.savefig(options.output)
 
 
 if __name__ == "__main__":

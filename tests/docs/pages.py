@@ -20,6 +20,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib
+
 ROOT = Path(__file__).parents[2]
 # All pages of the site, and of the repository.
 DOCUMENTS = [
@@ -116,6 +118,8 @@ def rewrite(page: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write what snippets print into their pages.")
     parser.add_argument("pages", nargs="+", type=Path)
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same figure is the same file
+    matplotlib.rcParams["svg.hashsalt"] = "dpoco"
     for page in parser.parse_args().pages:
         rewrite(page.resolve())
         print(f"wrote {page}")

@@ -54,7 +54,7 @@ def test_the_researcher_brings_a_learner_and_a_loss(run, tmp_path):
     page = (ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8")
     (tmp_path / "mine.py").write_text("\n".join(each.code for each in snippets(page)))
     assert run("mine.py") == "".join(each.shown or "" for each in snippets(page))
-    assert (tmp_path / "own_learner.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (tmp_path / "own_learner.svg").read_bytes()
     verdict = run("-m", "dpoco", "verify", "guarantee.json", code=5)
     assert verdict.startswith("guarantee.json: only if ")
     assert "PROMISED, not enforced" in run("-m", "dpoco", "explain", "guarantee.json", "--plain")

@@ -7,9 +7,8 @@ from dpoco.mechanisms._mechanisms import (
     ContinualSum,
     NoisyMax,
     clipper_of,
-    continual_sum_settings,
     sum_entries,
 )
 
-__all__ = ["AboveThreshold", "ContinualSum", "NoisyMax", "clipper_of", "continual_sum_settings",
+__all__ = ["AboveThreshold", "ContinualSum", "NoisyMax", "clipper_of",
            "sum_entries"]  # fmt: skip

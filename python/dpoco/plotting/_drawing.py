@@ -32,7 +32,22 @@ STYLES = ("-", (0, (6, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)),
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 BOUND_STYLE = (0, (8, 4))  # of what was proven, thinner than what was measured
 GREY = "#999999"
-_LARGEST_SHOWN = 2000
+# How figures of several learners look: ``matplotlib.rcParams.update(dpoco.plotting.STYLE)``.
+STYLE: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.prop_cycle": f"cycler(color={list(COLOURS)}, ls=['-', '--', ':', '-.', '-', '--', ':'])",
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": "medium",
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "svg.hashsalt": "dpoco",  # the same figure is the same file
+}
+_LARGEST_SHOWN = 400
 _LARGEST_MARKED = 50
 _PLACES: MutableMapping[Any, dict[str, int]] = WeakKeyDictionary()  # figure -> label -> look
 _STRETCH = 3.0  # how far above the lines a bound may lie and still be drawn
@@ -134,7 +149,7 @@ def common_length(grouped: Mapping[str, Sequence[AnyTrace]]) -> int:
 
 
 def sample_rounds(length: int) -> NDArray[np.int64]:
-    """Return at most 2000 of the rounds 1..length, dense enough for both kinds of axes."""
+    """Return at most 400 of the rounds 1..length, dense enough for both kinds of axes."""
     half = _LARGEST_SHOWN // 2
     both = np.concatenate([np.linspace(1, length, half), np.geomspace(1, length, half)])
     return np.unique(both.round()).astype(np.int64)

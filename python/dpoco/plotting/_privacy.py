@@ -260,7 +260,7 @@ def plot_noise(
 
     Notes
     -----
-    With batches, the noise before the first update is 0 and not shown. If there are more than 2000
+    With batches, the noise before the first update is 0 and not shown. If there are more than 400
     rounds, a sample is shown.
     """
     if not sources:

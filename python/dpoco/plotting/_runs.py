@@ -302,7 +302,7 @@ def _draw_shares(axes: Axes, played: Sequence[IntArray], experts: int, length: i
     starts = np.searchsorted(column, np.arange(columns + 1)).astype(np.float64)
     axes.pcolormesh(
         starts, edges, np.ma.masked_invalid(rows), cmap=drawing.shades("#DCEBF5"), vmin=0.0,
-        vmax=1.0, zorder=3,
+        vmax=1.0, zorder=3, rasterized=True,  # or a vector file has a path for every cell
     )  # fmt: skip
 
 
@@ -398,7 +398,7 @@ def _draw_row(axes: Axes, row: int, shares: Any, densest: float, length: int) ->
     edges = np.linspace(0.0, length, shares.shape[1] + 1)
     axes.pcolormesh(
         edges, [row - 0.35, row + 0.35], shares, cmap=drawing.shades("#FFFFFF"),
-        norm=PowerNorm(0.5, vmin=0.0, vmax=densest),
+        norm=PowerNorm(0.5, vmin=0.0, vmax=densest), rasterized=True,
     )  # fmt: skip
 
 
