@@ -63,7 +63,7 @@ def test_always_draws_afresh_at_every_batch():
 def test_an_endless_stream():
     learner = make(None, horizon=None, budget=dpoco.Budget(1.0, 1e-6), share_rate=0.01)
     assert learner.horizon == 10**12
-    assert learner.plan.horizon is None
+    assert learner.plan.mechanism.horizon is None
     assert learner.guarantee.epsilon <= 1.0
     learner.run(LOSSES)
     twin = ObliviousTracker._from_bytes(learner._to_bytes())
@@ -100,7 +100,7 @@ def test_the_engine_refuses_what_it_cannot_do():
 
     def build(description, problem):
         claim = {"key": bytes(32), "stream": 0}
-        return _core.ObliviousTracker(description, problem, learner.plan.switches, claim)
+        return _core.ObliviousTracker(description, problem, learner.plan.tuning.switches, claim)
 
     for name, value in (
         ("learning_rate", 0.0), ("learning_rate", np.nan), ("share_rate", 0.9),
