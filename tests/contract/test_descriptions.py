@@ -62,7 +62,7 @@ def test_engines_read_every_field_or_refuse(name):
         learner = _listed(name).first
     whole, claim = learner._mechanism, {"key": bytes(32), "stream": 1}
     found = list(descriptions(whole))
-    assert len(found) > 1
+    assert found
     for path, part in found:
         learner._mechanism = with_part(whole, path, with_field(part))
         with pytest.raises(TypeError, match="hint is not enforced"):
