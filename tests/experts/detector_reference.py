@@ -78,8 +78,8 @@ def transcript_law(losses, p, *, restart_at_the_alarm=False):
     """P of every (decisions, alarms) for two experts, the first decision being expert 0."""
     losses = np.asarray(losses, dtype=float)
     rounds = len(losses)
-    own, tests, (law_of_scores, scale) = p.tuning, find_tests(p), find_noise(p.mechanism)
-    offsets, slopes = own.window_lines()
+    tuning, tests, (law_of_scores, scale) = p.tuning, find_tests(p), find_noise(p.mechanism)
+    offsets, slopes = tuning.window_lines()
     law = {}
 
     def fresh(t, own):
@@ -100,7 +100,7 @@ def transcript_law(losses, p, *, restart_at_the_alarm=False):
             "excesses": instance["excesses"],
         }
         q = statistic(history, offsets, slopes if slopes else None)
-        return q - own.threshold * own.threshold_scale, sums if due else None, after
+        return q - tuning.threshold * tuning.threshold_scale, sums if due else None, after
 
     def branch(weight, decisions, alarms, t, own, instance, sums):
         """Go on with round t + 1, selecting first if `sums` says so."""

@@ -40,8 +40,8 @@ def test_scales_of_the_noises():
     assert batch_share.noise_scale(10, "laplace", MIXED) == 10.0
     for epsilon in (0.1, 0.3, 0.7, 1.1, 3.0, 49.0):  # never a rounding below what is needed
         for noise in ("knorm", "laplace"):
-            parameters = calibrate(3, horizon=50, budget=Budget(epsilon, 0.0), noise=noise)
-            found = guarantee(changed(parameters, batch=1))
+            budget = Budget(epsilon, 0.0)
+            found = guarantee(calibrate(3, horizon=50, budget=budget, noise=noise, batch=1))
             assert 0.999999 * epsilon < found.epsilon <= epsilon
             found.require(Budget(epsilon, 0.0))
 
@@ -151,7 +151,7 @@ def test_schedules_reach_the_table(row):
             adversary=adversary,
         )  # fmt: skip
         knorm, gauss = TABLE[row][column], TABLE[row][2 + column]
-        assert auto.noise == ("knorm" if knorm < gauss else "gaussian")
+        assert auto.mechanism.law == ("knorm" if knorm < gauss else "gaussian")
 
 
 def test_schedules_are_optimal():
@@ -216,7 +216,7 @@ def test_gaussian_guarantees_pay_for_one_truncated_release(n):
         found.require(Budget(0.9, 1e-6))
     with pytest.raises(dpoco.CalibrationError):
         calibrate(n, horizon=100, budget=Budget(1.0, 1e-19), noise="gaussian")
-    assert calibrate(n, horizon=100, budget=Budget(1.0, 1e-19)).mechanism.law == "knorm"
+    assert calibrate(n, horizon=100, budget=Budget(1.0, 1e-19), batch=1).mechanism.law == "knorm"
 
 
 def test_the_paper_claims_n_times_too_little():

@@ -75,9 +75,9 @@ def test_regret_bounds_hold():
     ):
         options = {"windows": windows, "calibration": calibration, "expected_shifts": shifts}
         p = planned(accountant, 3, horizon=30_000, budget=budget, **options)
-        bound = accountant.regret_bound(3, p, switches=shifts)
-        assert bound == p.regret_bound
-        assert p.regret_scope == "shifting"
+        bound = accountant.regret_bound(p, switches=shifts)
+        assert bound == p.forecast.regret_bound
+        assert p.forecast.regret_scope == "shifting"
         regrets = []
         for seed in range(5):
             rows, best = shifting(3, 30_000, shifts, gap, seed)
@@ -86,7 +86,7 @@ def test_regret_bounds_hold():
         assert max(regrets) <= bound
         if windows == "tangent":
             assert bound < 0.6 * 30_000
-    bounds = [accountant.regret_bound(3, p, switches=s) for s in range(4)]
+    bounds = [accountant.regret_bound(p, switches=s) for s in range(4)]
     assert bounds == sorted(bounds)
 
 

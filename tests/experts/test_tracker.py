@@ -210,8 +210,9 @@ def test_weights_below_what_sharing_leaves_are_refused():
 def test_a_small_file_cannot_ask_for_much_memory():
     learner = make("", switches=1, prior="at_most", learning_rate=0.5)
     header, payload = _state.unpack(learner._to_bytes())
-    for record in (header["object"]["arguments"], header["object"]["plan"]):
-        record.update(switches=2**26, horizon=10**12)
+    plan = header["object"]["plan"]
+    header["object"]["arguments"].update(switches=2**26, horizon=10**12)
+    plan["tuning"]["switches"], plan["mechanism"]["horizon"] = 2**26, 10**12
     bad = _state.pack(header, payload)
     with pytest.raises(dpoco.StateError, match="header and payload differ"):
         ObliviousTracker._from_bytes(bad)

@@ -10,7 +10,7 @@ import pytest
 
 from dpoco.accounting import oblivious_tracker
 from dpoco.accounting.oblivious_tracker import TrackerTuning
-from dpoco.accounting.plan import Forecast
+from dpoco.accounting.plan import Forecast, Plan
 from dpoco.experts import ObliviousTracker
 from dpoco.random import Source
 
@@ -39,7 +39,7 @@ SETTINGS = [
 def planned(setting, **changed):
     """A plan whose forecast is wrong; nobody believes it."""
     drawn = replace(setting.description, **changed)
-    return dpoco.Plan(drawn, TrackerTuning(setting.switches), Forecast(0.0, "oblivious"))
+    return Plan(drawn, TrackerTuning(setting.switches), Forecast(0.0, "oblivious"))
 
 
 def tracker_of(setting, **changed):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dpoco._validation import (
     LARGEST_HORIZON,
@@ -81,8 +82,10 @@ def guarantee(
         "Fresh draws have exact tails (races of exponential variates), and the grid of the "
         "coins' uniform variates is accounted for.",
     )
+    said: dict[str, Any] = {}
     if drawn.draws.constant:
         conditions = ("No release depends on the losses: there is nothing to learn from.",)
+        said["delta"] = 0.0
     return expert_guarantee(
         drawn,
         drawn.experts,
@@ -97,6 +100,7 @@ def guarantee(
         reference="coin and draws of bounded range, composed by Renyi divergences; "
         "docs/privacy/tracker_accounting.md",
         conditions=conditions,
+        **said,
     )
 
 
