@@ -266,7 +266,11 @@ def test_next_to_no_noise_is_a_finding_and_no_warning(name):
 
     def quiet(source):
         learner = make(source)
-        p = replace(learner.plan, scale=1e-9 * learner.plan.scale)
+        p = learner.plan
+        if isinstance(p, dpoco.Plan):
+            p = changed(p, scale=1e-9 * number(p, "scale"))
+        else:
+            p = replace(p, scale=1e-9 * p.scale)
         cases.tampered(learner, p)
         learner._engine = learner._build_engine({"key": source._key, "stream": 1})
         learner._guarantee = honest

@@ -138,7 +138,7 @@ def the_tracker() -> Any:
 
 def faster(factor: float) -> Any:
     def plant(subject: Any) -> Any:
-        rate = subject.make.honest().plan.learning_rate
+        rate = subject.make.honest().plan.mechanism.learning_rate
         return remade(learning_rate=factor * rate)(subject)
 
     return plant
