@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "dpoco/core/batch_sum.hpp"
+#include "dpoco/experts/expert_learner.hpp"
 #include "dpoco/losses/record.hpp"
+#include "dpoco/mechanisms/above_threshold.hpp"
 #include "dpoco/mechanisms/continual_sum.hpp"
+#include "dpoco/mechanisms/noisy_max.hpp"
+#include "dpoco/mechanisms/switch_rule.hpp"
 #include "fields.hpp"
 
 namespace dpoco::bindings {
@@ -24,6 +31,13 @@ Batches read_batches(Fields& from);
 // A clipped_vector, or the features of what is made of vectors: what brings them into their bounds.
 losses::RecordClipper read_vector(Fields& summand);
 losses::RecordClipper read_features(Fields& summand);
+
+// A clipped_vector, which has no slope, or a glm_gradient.
+struct Leaf {
+  losses::RecordClipper clipper;
+  double slope = 0.0;
+};
+Leaf read_leaf(Fields& summand);
 
 // A gaussian_sum without its summand. A sum that is never released has an engine of one round.
 struct GaussianSum {
@@ -44,6 +58,74 @@ auto read_gaussian_sum(const py::object& description, Read read_summand) {
   auto rest = read_whole(std::move(summand), read_summand);
   from.finish();
   return std::pair(std::move(sum), std::move(rest));
+}
+
+// experts, rounds, low, high: the sizes of a problem of experts, no description.
+experts::ExpertSettings read_experts(const py::object& problem);
+
+// Whether this is the description "nothing". Throws std::invalid_argument if it is, but decisions
+// do depend on data.
+bool read_nothing(const py::object& description, bool independent);
+
+// The parts of a description that says `how` and by which lemma.
+std::vector<py::object> read_parts(const py::object& description, const char* how,
+                                   const char* lemma);
+
+// selections without their scores, all with noise of one scale.
+struct Selections {
+  mechanisms::SelectionNoise noise;
+  double scale;
+  std::uint64_t rounds;
+};
+// A whole selections; `read_scores` reads the fields of its scores.
+template <class Read>
+Selections read_selections(const py::object& description, Read read_scores) {
+  using mechanisms::SelectionNoise;
+  Fields from(description, "selections");
+  from.expect_kind("selections");
+  Fields scores = from.open("scores", "the scores of selections");
+  read_scores(scores);
+  scores.finish();
+  const Selections own{
+      .noise = from.read_name<SelectionNoise>("law", {{"exponential", SelectionNoise::exponential},
+                                                      {"gumbel", SelectionNoise::gumbel},
+                                                      {"laplace", SelectionNoise::laplace}}),
+      .scale = from.read<double>("scale"),
+      .rounds = from.read<std::uint64_t>("rounds")};
+  if (from.read<double>("exponent") != 0.0)
+    throw std::invalid_argument("the scale must not change");
+  from.finish();
+  return own;
+}
+
+// A whole threshold_tests, of queries that one record moves by up to `moved`, and any two of them
+// apart by as much; 0 for what the caller promises.
+mechanisms::AboveThresholdSettings read_threshold_tests(const py::object& description,
+                                                        double moved);
+
+// A coupled_draws; `read_draw` reads the law of a fresh decision. How a decision outlives a block
+// has the numbers that its kind is about, and zeros.
+struct CoupledDraws {
+  mechanisms::SwitchSettings rule;
+  Index dimension = 0;
+  double lipschitz = 0.0;
+  double smoothness = 0.0;
+  std::string keep;
+  double high = 0.0;
+  double low = 0.0;
+  double span = 0.0;
+};
+CoupledDraws read_coupled_draws(Fields& from);
+template <class Read>
+CoupledDraws read_coupled_draws(const py::object& description, Read read_draw) {
+  return read_whole({description, "coupled draws"}, [&](Fields& from) {
+    from.expect_kind("coupled_draws");
+    read_whole(from.open("draw", "the law of a decision"), [&](Fields& draw) {
+      read_draw(draw);
+      return true;
+    });
+    return read_coupled_draws(from);
+  });
 }
 
 }  // namespace dpoco::bindings

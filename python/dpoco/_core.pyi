@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.learning.tickets import Ticket
+from dpoco.privacy.mechanisms.base import Mechanism
+from dpoco.privacy.mechanisms.coupled_draws import CoupledDraws
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import Description
 
@@ -134,7 +136,6 @@ def best_switching_sequence(
     losses: FloatArray, switches: int
 ) -> tuple[FloatArray, NDArray[np.int64]]: ...
 def interval_regret(own_losses: FloatArray, losses: FloatArray, allowance: float) -> float: ...
-def described(engine: object) -> dict[str, Any]: ...
 
 class Source:
     def __init__(self, key: bytes, stream: int) -> None: ...
@@ -214,66 +215,6 @@ class Claim(TypedDict):
     key: bytes
     stream: int
 
-class SumSettings(Claim):
-    dimension: int
-    horizon: int
-    order: float
-    scale: float
-    grid: float
-    limit: float
-    method: str
-    omega: NotRequired[list[float]]
-    decay: NotRequired[list[float]]
-    ends: NotRequired[list[int]]
-    levels: NotRequired[list[float]]
-
-class NoisyMaxSettings(Claim):
-    candidates: int
-    largest: bool
-    horizon: int
-    noise: str
-    scale: float
-
-class ThresholdSettings(TypedDict):
-    threshold_scale: float
-    query_scale: float
-    noise: str
-    alarms: int
-
-class AboveThresholdSettings(ThresholdSettings, Claim):
-    horizon: int
-
-class CoupledSettings(Claim):
-    rounds: int
-    lipschitz: float
-    smoothness: float
-    block: int
-    forced_switch: float
-    max_switches: int | None
-    coupling: str
-    clip_high: float
-    clip_low: float
-
-class GibbsSettings(CoupledSettings):
-    inverse_temperature: float
-    regularization: float
-    exact_only: bool
-    sampler_tolerance: float
-    chain: NotRequired[str]
-    most_planes: NotRequired[int]
-    most_proposals: NotRequired[int]
-    factor_range: float
-    anchors: int
-    clip_error: float
-
-class LeaderSettings(CoupledSettings):
-    step_size: float
-    noise_scale: float
-    noise_growth: bool
-    barrier_weight: float
-    strong_convexity: float
-
-# What engines need for post-processing, besides a description.
 class LeaderTuning(TypedDict):
     rounds: int
     step_size: NotRequired[float | None]
@@ -310,17 +251,6 @@ class ExpertSettings(TypedDict):
     low: float
     high: float
 
-class SelectionSettings(TypedDict):
-    candidates: int
-    noise: str
-    scale: float
-    largest: bool
-
-class EpochSettings(ExpertSettings, Claim):
-    selection: SelectionSettings
-    first: int | None
-    longest: int
-
 class BiasSettings(TypedDict):
     log_union: float
     noise: float
@@ -332,36 +262,6 @@ class StatisticSettings(TypedDict):
     offsets: list[float]
     slopes: list[float]
     reach: int
-
-class ShiftSettings(ExpertSettings, Claim):
-    selection: SelectionSettings
-    first: int | None
-    bias: BiasSettings
-    detects: bool
-    test: ThresholdSettings
-    threshold: float
-    statistic: StatisticSettings
-
-class ShareSettings(ExpertSettings, Claim):
-    batch: int
-    noise: str
-    noise_scale: float
-    grid: float
-    learning_rate: float
-    share_rate: float
-    floor: float
-
-class PathSettings(TypedDict):
-    experts: int
-    prior: str
-    switches: int
-    share_rate: float
-    learning_rate: float
-
-class TrackerSettings(PathSettings, ExpertSettings, Claim):
-    forced_switch: float
-    block: int
-    max_resamples: int | None
 
 class RecordClipper:
     def __init__(self, dimension: int, bound: float, order: float, bound_l2: float) -> None: ...
@@ -417,7 +317,9 @@ class ContinualSum:
     def restore(self, state: bytes) -> None: ...
 
 class NoisyMax:
-    def __init__(self, settings: NoisyMaxSettings) -> None: ...
+    def __init__(
+        self, mechanism: Mechanism, candidates: int, horizon: int, largest: bool, claim: Claim
+    ) -> None: ...
     def select(self, scores: FloatArray) -> int: ...
     def check_process(self) -> None: ...
     @property
@@ -428,7 +330,7 @@ class NoisyMax:
     def restore(self, state: bytes) -> None: ...
 
 class AboveThreshold:
-    def __init__(self, settings: AboveThresholdSettings) -> None: ...
+    def __init__(self, mechanism: Mechanism, horizon: int, claim: Claim) -> None: ...
     def test(self, excess: float) -> bool: ...
     def check_process(self) -> None: ...
     @property
@@ -486,7 +388,7 @@ class CoupledLearner(RecordLearner):
     def nonprivate_point(self) -> FloatArray: ...
 
 class SufficientStatistics:
-    def __init__(self, loss: GlmLoss, clipper: RecordClipper, settings: dict[str, Any]) -> None: ...
+    def __init__(self, loss: GlmLoss, mechanism: Mechanism, claim: Claim) -> None: ...
     def add(self, features: FloatArray, labels: FloatArray) -> None: ...
     def release(self) -> FloatArray: ...
     def nonprivate_sum(self) -> FloatArray: ...
@@ -497,8 +399,9 @@ class FrankWolfe(RecordLearner):
         self,
         domain: Domain,
         loss: GlmLoss,
-        clipper: RecordClipper,
-        settings: dict[str, Any],
+        mechanism: Mechanism,
+        tuning: object,
+        claim: Claim,
         start: FloatArray,
     ) -> None: ...
     def previous_decision(self) -> FloatArray: ...
@@ -544,14 +447,26 @@ class NoisyNewton(RecordLearner):
     def nonprivate_sum(self) -> FloatArray: ...
 
 class ContinuousMultiplicativeWeights(CoupledLearner):
-    def __init__(self, domain: Domain, losses: dict[str, Any], settings: GibbsSettings) -> None: ...
+    def __init__(
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        mechanism: CoupledDraws,
+        tuning: object,
+        claim: Claim,
+    ) -> None: ...
     def nonprivate_log_factor(self) -> float: ...
     def nonprivate_log_change(self) -> float: ...
     def nonprivate_anchor_mean(self) -> FloatArray: ...
 
 class CoupledRegularizedLeader(CoupledLearner):
     def __init__(
-        self, domain: Domain, losses: dict[str, Any], settings: LeaderSettings
+        self,
+        domain: Domain,
+        losses: dict[str, Any],
+        mechanism: CoupledDraws,
+        tuning: object,
+        claim: Claim,
     ) -> None: ...
     @property
     def grid(self) -> float: ...
@@ -587,6 +502,7 @@ class ExpertLearner:
         workers: int,
     ) -> None: ...
     def nonprivate_violations(self) -> int: ...
+    def nonprivate_memory(self) -> bytes: ...
     def variates_drawn(self) -> list[int]: ...
     def check_process(self) -> None: ...
     def adopt(self) -> None: ...
@@ -595,7 +511,7 @@ class ExpertLearner:
     def restore(self, state: bytes) -> None: ...
 
 class SwitchingPaths:
-    def __init__(self, settings: dict[str, Any]) -> None: ...
+    def __init__(self, mechanism: Mechanism, rounds: int, switches: int) -> None: ...
     @property
     def round(self) -> int: ...
     def learn(self, losses: FloatArray) -> None: ...
@@ -607,7 +523,9 @@ class SwitchingPaths:
     def restore(self, state: bytes) -> None: ...
 
 class ObliviousTracker(ExpertLearner):
-    def __init__(self, settings: TrackerSettings) -> None: ...
+    def __init__(
+        self, mechanism: Mechanism, problem: ExpertSettings, switches: int, claim: Claim
+    ) -> None: ...
     @property
     def resamples(self) -> int: ...
     def nonprivate_state(self) -> tuple[int, int]: ...
@@ -639,11 +557,30 @@ class PrefixHedge(ExpertLearner):
     def nonprivate_sum(self) -> FloatArray: ...
 
 class EpochSelector(ExpertLearner):
-    def __init__(self, settings: EpochSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        first: int | None,
+        longest: int,
+        claim: Claim,
+    ) -> None: ...
+    def nonprivate_sums(self) -> FloatArray: ...
 
 class ShiftDetector(ExpertLearner):
-    def __init__(self, settings: ShiftSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        first: int | None,
+        threshold: float,
+        bias: BiasSettings,
+        statistic: StatisticSettings,
+        claim: Claim,
+    ) -> None: ...
     def alarms(self) -> list[int]: ...
+    def nonprivate_sums(self) -> FloatArray: ...
+    def nonprivate_rows(self) -> FloatArray: ...
 
 class ShiftStatistic:
     def __init__(self, settings: StatisticSettings) -> None: ...
@@ -651,7 +588,16 @@ class ShiftStatistic:
     def reset(self) -> None: ...
 
 class BatchShare(ExpertLearner):
-    def __init__(self, settings: ShareSettings) -> None: ...
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        problem: ExpertSettings,
+        batch: int,
+        learning_rate: float,
+        share_rate: float,
+        floor: float,
+        claim: Claim,
+    ) -> None: ...
     def weights(self) -> FloatArray: ...
     def released(self) -> FloatArray: ...
     def nonprivate_input(self) -> FloatArray: ...
@@ -707,8 +653,9 @@ class HighDimensionalBandit(BanditLearner):
         self,
         domain: Domain,
         loss: GlmLoss,
-        clipper: RecordClipper,
-        settings: dict[str, Any],
+        mechanism: Mechanism,
+        tuning: object,
+        claims: list[Claim],
         start: FloatArray,
     ) -> None: ...
     def coefficients(self) -> FloatArray: ...
@@ -875,6 +822,22 @@ class Tally:
         records: int,
         cells: NDArray[np.int64],
     ) -> None: ...
+    def take(self, cells: NDArray[np.int64], limit: int, grid: float) -> FloatArray: ...
+
+class Recorder:
+    def __init__(
+        self,
+        columns: list[tuple[str, dict[Any, int] | None]],
+        by: list[tuple[str, dict[Any, int]]],
+        room: int,
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    def adopt(self) -> None: ...
+    def close(self) -> None: ...
+    def take(self, record: object) -> bool: ...
+    def enter(self, row: list[float], group: int) -> None: ...
+    def flush(self) -> tuple[list[FloatArray], NDArray[np.int32] | None]: ...
 
 class Participants:
     def __init__(self, rounds: int, separation: int, largest: int) -> None: ...

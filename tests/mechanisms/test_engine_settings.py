@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.descriptions import unchecked
 
 from dpoco import Budget, _core, bandits, learners, oco
 from dpoco.audit import contract_checks
 from dpoco.audit._contract import _listed
 from dpoco.domains import LpBall
 from dpoco.losses import CustomLoss, LinearLoss, QuadraticLoss, SquaredLoss
+from dpoco.privacy.mechanisms.selections import PromisedScores, Selections
 from dpoco.random import Source
 
 BALL, CROSS, SQUARED = LpBall(2, 2.0), LpBall(2, 1.0), SquaredLoss(1.0, 1.0)
@@ -99,15 +101,8 @@ def test_every_field_is_read_and_no_other_is_taken(name, monkeypatch):
             less = replaced(
                 arguments, path, lambda old, gone=field: {k: old[k] for k in old if k != gone}
             )
-            # Without "sum", the engine looks for the other rule, a "selection".
-            missing = "selection" if field == "sum" and engine is _core.FrankWolfe else field
-            if field == "sum" and name == "high-dimensional-bandit":
-                missing = "selection"
-            if field in ("chain", "most_planes", "most_proposals"):  # engines have defaults
+            with pytest.raises(TypeError, match=f"field {field} is missing"):
                 engine(*less)
-            else:
-                with pytest.raises(TypeError, match=f"field {missing} is missing"):
-                    engine(*less)
             wrong = replaced(arguments, (*path, field), lambda _: object())
             with pytest.raises(TypeError, match=f"field {field} is of the wrong type|a dict or"):
                 engine(*wrong)
@@ -124,7 +119,7 @@ def test_frozen_descriptions_are_read_like_dicts(name, monkeypatch):
         assert np.array_equal(a.decision(), b.decision())
     elif engine is _core.SufficientStatistics:
         for each in (a, b):
-            records = arguments[-1]["records"]
+            records = arguments[1].batch
             each.add(np.zeros((records, 3)), np.zeros(records))
         assert np.array_equal(a.release(), b.release())
     else:
@@ -136,15 +131,16 @@ def frozen(fields: dict[str, Any]) -> Any:
 
 
 def test_messages_hold_no_values():
-    settings = {"candidates": 3, "scale": "a secret", "noise": "gumbel", "largest": True}
+    scores, claim = PromisedScores(1.0, one_way=False), {"key": bytes(32), "stream": 1}
+    good = Selections(law="gumbel", scores=scores, scale=1.0, rounds=1, exponent=0.0)
     with pytest.raises(TypeError) as caught:
-        _core.NoisyMax(settings)
+        _core.NoisyMax(unchecked(good, scale="a secret"), 3, 1, True, claim)
     assert "secret" not in str(caught.value)
-    with pytest.raises(ValueError, match="unknown noise") as refused:
-        _core.NoisyMax({**settings, "scale": 1.0, "noise": "a secret"})
+    with pytest.raises(ValueError, match="unknown law") as refused:
+        _core.NoisyMax(unchecked(good, law="a secret"), 3, 1, True, claim)
     assert "secret" not in str(refused.value)
     with pytest.raises(TypeError, match="a dict or a dataclass"):
-        _core.NoisyMax(["a secret"])
+        _core.NoisyMax(["a secret"], 3, 1, True, claim)
 
 
 def halved(description: Any) -> Any:
@@ -159,11 +155,11 @@ def halved(description: Any) -> Any:
 
 
 HALVED = {
-    "quadratic": ("NoisyFtrl", lambda: oco.NoisyFTRL(
-        BALL, SQUARED, statistics="quadratic", sum_method="blt", **SOME)),
-    "gradient": ("NoisyFtrl", lambda: oco.NoisyFTRL(BALL, SQUARED, sum_method="blt", **SOME)),
-    **{arm: ("HighDimensionalBandit", lambda arm=arm: bandits.HighDimensionalBandit(
-        2, CROSS, arm_learner=arm, context_bound=1.0, reward_bound=1.0, **SOME))
+    "quadratic": lambda: oco.NoisyFTRL(
+        BALL, SQUARED, statistics="quadratic", sum_method="blt", **SOME),
+    "gradient": lambda: oco.NoisyFTRL(BALL, SQUARED, sum_method="blt", **SOME),
+    **{arm: lambda arm=arm: bandits.HighDimensionalBandit(
+        2, CROSS, arm_learner=arm, context_bound=1.0, reward_bound=1.0, **SOME)
         for arm in ("polyhedral", "tree")},
 }  # fmt: skip
 
@@ -171,24 +167,18 @@ HALVED = {
 @pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 @pytest.mark.parametrize("name", HALVED)
 def test_engines_clip_to_the_bounds_of_their_description(name, monkeypatch):
-    engine, make = HALVED[name]
+    make = HALVED[name]
     accountant = make()._accountant
     original = accountant.mechanism_of
-    seen: list[tuple[Any, ...]] = []
-    built = getattr(_core, engine)
-    monkeypatch.setattr(_core, engine, lambda *told: seen.append(told) or built(*told))
     first = make()
     monkeypatch.setattr(accountant, "mechanism_of", lambda *problem: halved(original(*problem)))
     second = make()
     edge = np.array([[1.0, 0.0]])
-    if engine == "NoisyFtrl":
+    if name in ("quadratic", "gradient"):
         at = -edge[0]  # where slopes are largest
         large, small = (each._engine.leaf(at, at, 9.0 * edge[0], 9.0) for each in (first, second))
         assert np.abs(large).max() > 0.0
         assert small == pytest.approx(0.25 * large)
         return
-    (_, _, clipper, settings, *_), (_, _, clipper2, settings2, *_) = seen
-    assert clipper.multipliers(edge) == pytest.approx([1.0])
-    assert clipper2.multipliers(edge) == pytest.approx([0.5])
-    models = [each["models"][1] for each in (settings, settings2)]
-    assert models[1]["leaf_scalar_bound"] == 0.5 * models[0]["leaf_scalar_bound"] > 0.0
+    large, small = (each._engine.leaf(1, 9.0 * edge[0], 9.0) for each in (first, second))
+    assert 0.0 < np.abs(small).max() <= 0.5 * np.abs(large).max()

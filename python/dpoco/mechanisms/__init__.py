@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dpoco.accounting.above_threshold import AboveThresholdParameters
-from dpoco.accounting.noisy_max import NoisyMaxParameters
 from dpoco.mechanisms._mechanisms import (
     AboveThreshold,
     ContinualSum,
     NoisyMax,
     clipper_of,
-    continual_sum_settings,
     sum_entries,
 )
 
-__all__ = ["AboveThreshold", "AboveThresholdParameters", "ContinualSum",
-           "NoisyMax", "NoisyMaxParameters", "clipper_of",
-           "continual_sum_settings", "sum_entries"]  # fmt: skip
+__all__ = ["AboveThreshold", "ContinualSum", "NoisyMax", "clipper_of",
+           "sum_entries"]  # fmt: skip
