@@ -1,7 +1,7 @@
 """The noise of a million parameters: time of a step, and memory.
 
-Times are CPU milliseconds, interleaved with NumPy's Gaussian draw of the same size. It runs on Linux
-and writes its table into docs/comparison.md.
+Times are CPU milliseconds, interleaved with NumPy's Gaussian draw of the same size. It runs on
+Linux and writes its table into docs/comparison.md.
 """
 
 from __future__ import annotations
