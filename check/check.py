@@ -722,11 +722,43 @@ def root_column(pushes: int, rounds: int, separation: int) -> arb:
     return total_of(x * x for x in column).sqrt()
 
 
+def banded(factor: Any) -> tuple[list[arb], list[arb]]:
+    """Return norms of columns in window j, w_j = max(K - j, 1)^eta, and draws (banded.md).
+
+    Column t has the norm of its first coefficients over its level, which is that norm over w_j.
+    """
+    n, band, windows, c, squares = factor.pushes, factor.band, factor.windows, arb(1), [arb(1)]
+    known = band <= min(n, 1000) and windows <= n <= 10**4 and factor.tilt <= 0.25
+    covered(known, "such a band")
+    weights = [arb(max(windows - j, 1)) ** factor.tilt for j in range(-(-n // band))]
+    for i in range(1, band):
+        c *= (i - 1 + arb("0.57")) / i
+        squares.append(squares[-1] + c * c)
+    draws = [squares[min(band, n - t) - 1].sqrt() / weights[t // band] for t in range(n)]
+    return weights, draws
+
+
+def banded_column(factor: Any, batch: int, rounds: int, separation: int) -> arb:
+    """Return the norm of a person's rounds in a band, from those that share no row."""
+    weights, draws = banded(factor)
+
+    def spaced(k: int, b: int) -> arb:
+        k = min(k, -(-factor.pushes // b))
+        ways = min(k, -(-factor.band // b))
+        own = [weights[x * ways * b // factor.band] for x in range(-(-k // ways))]
+        return ways * dot(own, own).sqrt()
+
+    return reduce(arb.max, draws) * placed(spaced, batch, rounds, separation)
+
+
 def column(factor: Any, pushes: int, batch: int, rounds: int, separation: int) -> arb:
     """Return the largest norm that |C| makes of a person's rounds, `batch` to a push."""
     k = min(rounds, -(-pushes * batch // separation))
     if factor.kind == "tree":
         return tree_column(pushes, batch, k, separation)
+    if factor.kind == "banded":
+        covered(pushes <= factor.pushes, "more pushes than a band is for")
+        return banded_column(factor, batch, k, separation if k > 1 else batch)
     separation = separation if k > 1 else batch
     if factor.kind == "square_root":
         covered(separation % batch == 0, "batches that do not divide a separation, in such a sum")
@@ -860,6 +892,9 @@ def rounding(own: Any) -> arb:
     factor, pushes = own.factorisation, own.pushes
     if factor.kind in ("tree", "square_root"):
         return 8 * own.grid * arb(pushes).sqrt() * (factor.kind == "square_root")
+    if factor.kind == "banded":
+        draws = banded(factor)[1]
+        return 2 * own.grid * reduce(arb.max, draws) * total_of(1 / x**2 for x in draws).sqrt()
     buffers = Buffers(factor, pushes)
     buffers.require_lattice(pushes)
     return buffers.path(pushes, own.grid, own.scale)
@@ -1224,7 +1259,8 @@ residual_statistics: dimension n, features, arms n, bins n, weight, mark;
 clipped_vectors: dimension n, bound, count n;
 interval_totals: cells N, units X, records n;
 net_differences: sides X, counts N, transform s, lipschitz, enforced b; blt: decay X, weights X;
-blt_normalised: decay X, weights X, pushes n; tree:; square_root:; gaussian_sum: summand
+blt_normalised: decay X, weights X, pushes n; banded: pushes n, band n,
+windows n, tilt x0; tree:; square_root:; gaussian_sum: summand
 d, factorisation d, pushes n0, batch n, scale x0, order, grid x0, limit n0, growth s-?;
 batch_release: experts n, law s, scale x0, batch n, grid x0; smooth_losses: dimension n, lipschitz,
 smoothness x0i, rank n0, enforced b; scheduled:; density_ratio: forced x0, high x0, low x0;

@@ -62,6 +62,11 @@ else
   "$python" integers/counters.py || fail integers/counters.py
 fi
 python3 integers/trees.py || fail integers/trees.py
+if ! python3 -c 'import scipy.signal' 2>/dev/null; then
+  skip scipy "norms of banded sums"
+else
+  python3 integers/bands.py || fail integers/bands.py
+fi
 
 if [ -n "$skipped" ]; then
   echo "SKIPPED: not everything was checked, for want of:$skipped" >&2

@@ -71,6 +71,14 @@ void read_factorisation(Fields from, mechanisms::SumSettings& sum) {
     from.read<std::uint64_t>("pushes");
     sum.blt.ends = from.derive<std::vector<std::uint64_t>>("ends");
     sum.blt.levels = from.derive<std::vector<double>>("levels");
+  } else if (kind == "banded") {
+    sum.factorisation = Factorisation::banded;
+    from.read<std::uint64_t>("pushes");
+    from.read<std::uint64_t>("band");
+    from.read<std::uint64_t>("windows");
+    from.read<double>("tilt");
+    sum.band.coefficients = from.derive<std::vector<double>>("coefficients");
+    sum.band.levels = from.derive<std::vector<double>>("levels");
   } else {
     throw std::invalid_argument("unknown factorisation");
   }

@@ -201,10 +201,10 @@ def test_price_of_an_unknown_horizon(t, factor):
 
 def test_the_choice_is_the_best_at_its_cost():
     for n in (1, 2, 3, 5, 10, 100, 4096, 10**6, 10**9, 10**12):
-        for noise in continual_sum.NOISES:
-            allowed = [m for m in continual_sum.METHODS if m != "toeplitz" or n <= 4096]
-            assert max_error(choose_method(n, noise), n) == min(max_error(m, n) for m in allowed)
-    assert choose_method(1000, "gaussian") == "blt_normalised"
+        limits = {"toeplitz": 4096, "banded": 0}  # bands are for people who come back
+        allowed = [m for m in continual_sum.METHODS if n <= limits.get(m, n)]
+        assert max_error(choose_method(n), n) == min(max_error(m, n) for m in allowed)
+    assert choose_method(1000) == "blt_normalised"
     assert choose_method(None) == "blt"
 
 
@@ -230,7 +230,6 @@ def test_scales_and_draws():
         (lambda: row_norm("tree", 4, 3), ValueError),
         (lambda: row_norm("tree", [1, 4], 3), ValueError),
         (lambda: row_norm("tree", 1.5, 3), TypeError),
-        (lambda: choose_method(10, "laplace"), ValueError),
         (lambda: noise_sigma("tree", 10, 0.0, 1.0), ValueError),
         (lambda: continual_sum.blt_parameters(0), ValueError),
     ],

@@ -14,7 +14,7 @@ import pytest
 
 import dpoco
 from dpoco.accounting import continual_sum
-from dpoco.adapters._workload import choose_factorisation, view_noise
+from dpoco.adapters._workload import choose_factorisation, view_error
 from dpoco.adapters.gradients import NoisyGradients
 from dpoco.errors import CalibrationError, HorizonExceeded, StateError
 from dpoco.privacy.mechanisms.factorisations import Buffered
@@ -99,12 +99,12 @@ def test_noise_in_a_view_is_that_of_matrices(life):
     kept = 1.0 if life == math.inf else 2.0 ** (-1.0 / life)
     for near in (ONCE, OFTEN):
         expected = dense_view_noise(factor, 40, near, kept)
-        assert view_noise(factor, 40, near, life) == pytest.approx(expected, rel=1e-9)
+        assert view_error(factor, 40, near, life) == pytest.approx(expected, rel=1e-9)
 
 
 def test_sums_of_all_steps_are_near_the_bound_of_any_factorisation():
     factor = choose_factorisation(1000, ONCE, math.inf)
-    ratio = view_noise(factor, 1000, ONCE, math.inf) / continual_sum.lower_bound(1000)
+    ratio = view_error(factor, 1000, ONCE, math.inf) / continual_sum.lower_bound(1000)
     assert 1.0 < ratio <= 1.04
 
 
@@ -115,14 +115,14 @@ def test_a_workload_decides_over_noise_and_not_over_privacy():
     """
     short, long = noisy(steps=200, workload=5.0), noisy(steps=200)
     assert short.guarantee.mu == pytest.approx(long.guarantee.mu, rel=1e-6)
-    other = view_noise(continual_sum.factorisation("blt", 200), 200, ONCE, 5.0) / view_noise(
+    other = view_error(continual_sum.factorisation("blt", 200), 200, ONCE, 5.0) / view_error(
         short.mechanism.factorisation, 200, ONCE, 5.0
     )
     assert other > 1.1
     near = Neighbours("zero_out", rounds=10, separation=30)
     usual = continual_sum.factorisation(continual_sum.choose_buffers(300, near), 300)
     chosen = choose_factorisation(300, near, math.inf)
-    better = view_noise(usual, 300, near, math.inf) / view_noise(chosen, 300, near, math.inf)
+    better = view_error(usual, 300, near, math.inf) / view_error(chosen, 300, near, math.inf)
     assert better >= 1.02
 
 

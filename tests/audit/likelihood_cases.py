@@ -98,7 +98,7 @@ def hedge(numerics):
 SUMS = {
     **{
         f"ContinualSum, {m}": sums(m, "float")
-        for m in ("blt", "blt_normalised", "tree", "toeplitz")
+        for m in ("blt", "blt_normalised", "banded", "tree", "toeplitz")
     },
     "ContinualSum, lattice": sums("blt", "lattice"),
     "TreeFrankWolfe": (

@@ -18,7 +18,7 @@ cases = sys.modules["audit_likelihood_cases"]
 pytestmark = pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
 
 
-@pytest.mark.parametrize("method", ["blt", "blt_normalised", "tree", "toeplitz"])
+@pytest.mark.parametrize("method", ["blt", "blt_normalised", "banded", "tree", "toeplitz"])
 def test_noise_maps_have_the_row_norms_of_the_accounting(method):
     from dpoco.accounting.continual_sum import factorisation, row_norm
 

@@ -129,6 +129,11 @@ std::unique_ptr<mechanisms::NoiseProcess> process(const std::string& method) {
   const mechanisms::NoiseLaw law{2.0, 1.5};
   if (method == "tree") return mechanisms::make_tree(kDimension, kRounds, law);
   if (method == "toeplitz") return mechanisms::make_toeplitz(kDimension, kRounds, law);
+  if (method == "banded") {
+    std::vector<double> levels(kRounds, 0.9);
+    levels[0] = 1.0;
+    return mechanisms::make_banded(kDimension, law, {{1.0, 0.5, 0.3}, std::move(levels)});
+  }
   return mechanisms::make_blt(kDimension, law, {{0.01, 0.2}, {0.03, 0.1}});
 }
 
@@ -143,7 +148,7 @@ double largest(const std::vector<double>& values) {
 }  // namespace
 
 TEST_CASE("mutated states of continual sums") {
-  for (const char* method : {"tree", "toeplitz", "blt"}) {
+  for (const char* method : {"tree", "toeplitz", "blt", "banded"}) {
     attack<ContinualSum>(
         method,
         [&] {

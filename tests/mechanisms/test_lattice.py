@@ -15,13 +15,14 @@ from dpoco import _core
 from dpoco.accounting import lattice
 from dpoco.accounting.continual_sum import column_norm, factorisation, release_grid
 from dpoco.mechanisms import ContinualSum
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.bounds import ClippedVector
 from dpoco.privacy.mechanisms.factorisations import Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.random import Source
 
-METHODS = ("blt", "blt_normalised", "tree", "toeplitz")
+METHODS = ("blt", "blt_normalised", "banded", "tree", "toeplitz")
 PEOPLE = dpoco.Participation(4, 7, enforced=False)
 BUDGET = dpoco.Budget(1.0, 1e-6)
 
@@ -115,7 +116,7 @@ def test_released_noise_does_not_depend_on_the_data_at_all():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_sums_are_those_of_python_integers(method):
-    rounds, d = (2000, 5) if method == "toeplitz" else (1_000_000, 1)
+    rounds, d = (2000, 5) if method in ("toeplitz", "banded") else (1_000_000, 1)
     rng = np.random.default_rng(4)
     values = rng.uniform(-1.0, 1.0, (rounds, d)) * 10.0 ** rng.integers(-9, 0, (rounds, 1))
     total = make(method, d=d, horizon=rounds, bound=2.0 * math.sqrt(d))  # nothing is clipped
@@ -155,7 +156,7 @@ def test_overflow_is_refused_and_vectors_beyond_the_limit_are_cut():
 
 # Parameters of the table, and those that are searched for where people come back.
 CORRELATED = [(method, None) for method in ("blt", "blt_normalised", "toeplitz")]
-CORRELATED += [("blt", PEOPLE), ("blt_normalised", PEOPLE)]
+CORRELATED += [("blt", PEOPLE), ("blt_normalised", PEOPLE), ("banded", None), ("banded", PEOPLE)]
 
 
 @pytest.mark.parametrize(("method", "people"), CORRELATED)
@@ -193,7 +194,7 @@ def levels_of(total):
     own = total._mechanism.factorisation
     if isinstance(own, Normalised):
         return np.repeat(own.levels, np.diff(own.ends, prepend=0))
-    return np.ones(total.horizon)
+    return np.array(own.levels) if isinstance(own, Banded) else np.ones(total.horizon)
 
 
 def rows_behind(p, n, grid, noise):
@@ -208,9 +209,17 @@ def rows_behind(p, n, grid, noise):
                 past += coefficients[t - j] * rows[j]
             rows[t] = noise[t] - np.rint(past)
         return rows
+    steps = np.diff(noise, axis=0, prepend=0.0)
+    if own.kind == "banded":
+        for t in range(n):
+            past = np.zeros(noise.shape[1])
+            for lag in range(1, min(t, own.band - 1) + 1):
+                share = own.coefficients[lag] * (own.levels[t] / own.levels[t - lag])
+                past += share * steps[t - lag]
+            rows[t] = steps[t] + np.rint(past)
+        return rows
     unit = 2.0 ** (math.frexp(p.scale)[1] - 1 - 43) / grid
     held = np.zeros((5, noise.shape[1]))
-    steps = np.diff(noise, axis=0, prepend=0.0)
     scales = np.full(n, p.scale / grid)
     if own.kind == "blt_normalised":
         scales *= np.repeat(own.levels, np.diff(own.ends, prepend=0))

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Normalised, SquareRoot, Tree
 
 __all__ = ["gram", "growing_lengths", "histories", "patterns", "worst"]
@@ -55,7 +56,10 @@ def gram(method, n: int) -> FloatArray:
         for row, (h, i) in zip(table, nodes, strict=True):
             row[i << h : (i + 1) << h] = 1.0
         return table.T @ table
-    if isinstance(method, SquareRoot):
+    if isinstance(method, Banded):
+        c = [math.prod((i - 0.43) / i for i in range(1, r + 1)) for r in range(method.band)]
+        c += [0.0] * (n - method.band)
+    elif isinstance(method, SquareRoot):
         c = [math.comb(2 * i, i) / 4.0**i for i in range(n)]
     else:
         pairs = list(zip(method.decay, method.weights, strict=True))
@@ -63,6 +67,8 @@ def gram(method, n: int) -> FloatArray:
     table = np.array([[c[i - j] if i >= j else 0.0 for j in range(n)] for i in range(n)])
     if isinstance(method, Normalised):
         table = table / np.repeat(method.levels, np.diff(method.ends, prepend=0))[:n]
+    if isinstance(method, Banded):
+        table = table / np.array(method.levels)[:n]
     return table.T @ table
 
 

@@ -39,6 +39,11 @@ std::unique_ptr<NoiseProcess> make_process(const SumSettings& settings) {
         throw std::invalid_argument("the last block must end with the horizon");
       }
       break;
+    case Factorisation::banded:
+      if (settings.band.levels.size() != settings.horizon) {
+        throw std::invalid_argument("a band has a level for every round of the horizon");
+      }
+      return make_banded(settings.dimension, law, settings.band);
   }
   return make_blt(settings.dimension, law, settings.blt);
 }

@@ -195,16 +195,25 @@ class Toeplitz final : public NoiseProcess {
   std::vector<double> history_;
 };
 
+bool operator==(const BltParameters& one, const BltParameters& other) {
+  return one.decay == other.decay && one.omega == other.omega && one.ends == other.ends &&
+         one.levels == other.levels;
+}
+
+bool operator==(const BandParameters& one, const BandParameters& other) {
+  return one.coefficients == other.coefficients && one.levels == other.levels;
+}
+
 // Processes of one description, as the learners of a pool have, hold it once: the blocks of a long
 // horizon are some hundred.
-std::shared_ptr<const BltParameters> shared(BltParameters own) {
+template <class Parameters>
+std::shared_ptr<const Parameters> shared(Parameters own) {
   static std::mutex guard;
-  static std::weak_ptr<const BltParameters> last;
+  static std::weak_ptr<const Parameters> last;
   const std::lock_guard lock(guard);
-  std::shared_ptr<const BltParameters> known = last.lock();
-  if (!known || known->decay != own.decay || known->omega != own.omega || known->ends != own.ends ||
-      known->levels != own.levels) {
-    known = std::make_shared<const BltParameters>(std::move(own));
+  std::shared_ptr<const Parameters> known = last.lock();
+  if (!known || !(*known == own)) {
+    known = std::make_shared<const Parameters>(std::move(own));
     last = known;
   }
   return known;
@@ -312,6 +321,78 @@ class BufferedToeplitz final : public NoiseProcess {
   std::vector<double> total_;
 };
 
+// Increments w of the noise solve C w = z, where w over its level is what the coefficients apply
+// to. The last ones are kept, each in the place of the one that leaves the band.
+class Banded final : public NoiseProcess {
+ public:
+  Banded(Index dimension, NoiseLaw law, BandParameters parameters)
+      : d_(checked(dimension, 1)),
+        draws_(dimension, law),
+        held_(shared(std::move(parameters))),
+        parameters_(*held_),
+        kept_(d_ * parameters_.coefficients.size(), 0.0),
+        past_(d_, 0.0),
+        total_(d_, 0.0) {
+    const auto fits = [](double x) { return x > 0.0 && x <= 1.0; };
+    const auto& [coefficients, levels] = parameters_;
+    if (coefficients.empty() || coefficients[0] != 1.0 || levels.size() < coefficients.size() ||
+        !std::ranges::all_of(coefficients, fits) || !std::ranges::all_of(levels, fits)) {
+      throw std::invalid_argument("a band has coefficients from 1 on, and levels up to 1");
+    }
+  }
+
+  void advance(std::uint64_t t, std::uint64_t rounds, Source& source, double* out) override {
+    for (std::uint64_t r = 0; r < rounds; ++r, out += d_) step(t + r - 1, source, out);
+  }
+  Correlation correlation() const override {
+    return {Factorisation::banded, draws_.law(), {}, parameters_};
+  }
+  void write(Archive& archive) const override {
+    archive.reals(kept_.data(), kept_.size());
+    archive.reals(total_.data(), total_.size());
+  }
+  void read(ArchiveReader& archive, std::uint64_t) override {
+    read_noise(archive, kept_, draws_.unit());
+    read_noise(archive, total_, draws_.unit());
+  }
+  bool matches(std::uint64_t round, const Source& source) const override {
+    return draws_.account_for(round, source);
+  }
+
+ private:
+  double* row(std::size_t t) { return kept_.data() + t % parameters_.coefficients.size() * d_; }
+
+  // On a lattice what is taken back is rounded.
+  void step(std::size_t t, Source& source, double* out) {
+    const auto& [coefficients, levels] = parameters_;
+    if (t >= levels.size()) throw std::logic_error("a round behind the last level");
+    const double lowered = draws_.lower(levels[t]);
+    const double scale = draws_.on_lattice() ? 1.0 : lowered;
+    draws_.next(source, 1, out);
+    std::fill(past_.begin(), past_.end(), 0.0);
+    const std::size_t lags = std::min(coefficients.size() - 1, t);
+    for (std::size_t lag = 1; lag <= lags; ++lag) {
+      const double share = coefficients[lag] * (levels[t] / levels[t - lag]);
+      simd::kernels().axpy(share, row(t - lag), d_, past_.data());
+    }
+    if (draws_.on_lattice()) std::ranges::transform(past_, past_.begin(), nearest_integer);
+    double* kept = row(t);
+    for (std::size_t i = 0; i < d_; ++i) {
+      kept[i] = scale * out[i] - past_[i];
+      total_[i] += kept[i];
+      out[i] = total_[i];
+    }
+  }
+
+  std::size_t d_;
+  Draws draws_;
+  std::shared_ptr<const BandParameters> held_;
+  const BandParameters& parameters_;
+  std::vector<double> kept_;
+  std::vector<double> past_;
+  std::vector<double> total_;
+};
+
 class Silence final : public NoiseProcess {
  public:
   explicit Silence(Index dimension) : d_(checked(dimension, 1)) {}
@@ -340,6 +421,11 @@ std::unique_ptr<NoiseProcess> make_toeplitz(Index dimension, std::uint64_t horiz
 
 std::unique_ptr<NoiseProcess> make_blt(Index dimension, NoiseLaw law, BltParameters parameters) {
   return std::make_unique<BufferedToeplitz>(dimension, law, std::move(parameters));
+}
+
+std::unique_ptr<NoiseProcess> make_banded(Index dimension, NoiseLaw law,
+                                          BandParameters parameters) {
+  return std::make_unique<Banded>(dimension, law, std::move(parameters));
 }
 
 std::unique_ptr<NoiseProcess> make_silence(Index dimension) {

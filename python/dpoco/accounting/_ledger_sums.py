@@ -40,6 +40,7 @@ from dpoco.errors import CalibrationError, StateError
 from dpoco.privacy.losses.combined import UNKNOWN, Together, group, least, together, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import ORDERS, UP, Loss, Pure, Zcdp, pure_renyi, sum_up
+from dpoco.privacy.special import special_functions
 
 __all__ = ["CURRENCIES", "WAYS", "Cost", "Exact", "Filter", "Repeated", "Spent", "fixed_epsilon",
            "largest_fitting", "make_filter", "pure_mu", "with_gaussian"]  # fmt: skip
@@ -58,8 +59,7 @@ _STORED: dict[str, type[Loss]] = {"mu": Gaussian, "rho": Zcdp, "pure": Pure}
 
 def pure_mu(epsilon: float) -> float:
     """Return the smallest mu such that every `epsilon`-private mechanism is mu-GDP, rounded up."""
-    from scipy.special import ndtri
-
+    ndtri = special_functions().ndtri
     if epsilon > 600.0:
         # Phi(-x) <= e^(-x^2 / 2) / 2, which is e^-eps / 2 <= 1 / (1 + e^eps) at x = sqrt(2 eps).
         return 2.0 * math.sqrt(2.0 * epsilon) * (1.0 + 1e-14)

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpoco.accounting.gaussian import least
+from dpoco.privacy.special import special_functions
 
 
 def share_log_prior(experts: int, rounds: int, switches: int, share_rate: float) -> float:
@@ -71,8 +72,7 @@ def log_class_size(experts: int, rounds: int, switches: int) -> float:
     """
     if experts == 1:
         return 0.0
-    from scipy.special import betaln
-
+    betaln = special_functions().betaln
     moves = rounds - 1
     most = min(switches, moves)
     # The terms are a binomial law's, with mean moves (N - 1) / N.

@@ -12,6 +12,9 @@ For "blt", the encoder C is Toeplitz with c_0 = 1, c_i = sum_j omega_j (1 - s_j)
 B has coefficients b_t = b_0 + sum_j gamma_j (1 - g_j)^t. Any parameters are safe: they only decide
 the accuracy.
 
+For "banded", columns hold few coefficients, so that the rounds of a person who comes back move
+disjoint rows: ``docs/privacy/banded.md``. Rows are computed one by one, for at most 10^4 pushes.
+
 For "blt_normalised", column i of the same C is divided by the level of its block, which is at least
 (norm of column i)/(norm of the first): draws become smaller as fewer sums are left. Norms are those
 of the first draw's scale: `column_norm` is that of "blt", and rows are shorter.
@@ -24,18 +27,19 @@ Toeplitz, 2023); Dvijotham et al. (BLT, 2024).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpoco._validation import FloatArray, MissingHorizonError, choice, positive_float, positive_int
 from dpoco.accounting.continual_sum_rates import SHIPPED, searched, shipped
+from dpoco.privacy.mechanisms.banded import LONGEST_BANDED, WIDEST_BAND, Banded
 from dpoco.privacy.mechanisms.factorisations import (
     SQUARE_ROOT_LIMIT,
-    AnyFactorisation,
     Buffered,
     Normalised,
     Rates,
@@ -44,30 +48,35 @@ from dpoco.privacy.mechanisms.factorisations import (
     decoder_rate,
     square_root_norms,
 )
+from dpoco.privacy.mechanisms.gaussian_sum import AnyFactorisation
 from dpoco.privacy.mechanisms.participation import geometric, most_rounds
 from dpoco.privacy.neighbours import ONE, Neighbours
 
-__all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON",
-           "BLTParameters", "Method", "blt_parameters", "choose_buffers",
-           "choose_method", "column_norm", "decoder", "factorisation", "known_horizon",
-           "lower_bound",
-           "max_error", "name_of", "noise_sigma", "planned", "rated", "release_grid",
-           "resolve_horizon", "rises", "root_mean_square_row", "row_norm",
-           "worst_round", "worst_row_norm"]  # fmt: skip
+__all__ = ["METHODS", "NOISES", "TOEPLITZ_LIMIT", "UNBOUNDED_HORIZON", "BLTParameters", "Method",
+           "bands", "blt_parameters", "choose", "choose_buffers", "choose_method", "column_norm",
+           "factorisation", "known_horizon", "lower_bound", "max_error", "mean_error", "name_of",
+           "noise_sigma", "planned", "rated", "release_grid", "resolve_horizon", "rises",
+           "root_mean_square_row", "row_norm", "worst_round", "worst_row_norm"]  # fmt: skip
 
 Method = str | AnyFactorisation  # a name, or a factorisation for as many pushes
+M = TypeVar("M")
 
-METHODS = ("blt", "tree", "toeplitz", "blt_normalised")
+METHODS = ("blt", "tree", "toeplitz", "blt_normalised", "banded")
+# Methods whose noise falls at times, so that the last sum need not be the noisiest.
+FALLING = ("blt_normalised", "banded")
 _BUFFERED = ("blt", "blt_normalised")
 # Methods whose noise grows with every round, exactly, but for falls that bounds count: rows of a
 # Toeplitz factor.
-GROWING = ("blt", "toeplitz", "blt_normalised")
+GROWING = ("blt", "toeplitz", *FALLING)
 NOISES = ("gaussian", "generalized_gaussian")
 TOEPLITZ_LIMIT = SQUARE_ROOT_LIMIT
 # What `horizon=None` stands for. At earlier rounds the noise is 1.1 to 1.6 times that of a sum
 # planned for them; no doubling scheme does better.
 UNBOUNDED_HORIZON = 10**9
 _FOLLOWED = 10**4  # rounds of a person
+# How much longer early columns of a band are: the more, the less is the mean square noise of many
+# rounds, and the more that of the worst sum. The one of a band that is asked for by name is second.
+_TILTS = (0.0, 0.05, 0.15)
 
 
 def resolve_horizon(horizon: int | None) -> int:
@@ -82,7 +91,7 @@ def known_horizon(horizon: int | None) -> int:
     return positive_int("horizon", horizon)
 
 
-def factorisation(method: Method, pushes: int) -> Buffered | Normalised | SquareRoot | Tree:
+def factorisation(method: Method, pushes: int) -> AnyFactorisation:
     """Return the factorisation of this name, with the shipped parameters for so many pushes."""
     n = _checked(method, pushes)
     if not isinstance(method, str):
@@ -90,6 +99,8 @@ def factorisation(method: Method, pushes: int) -> Buffered | Normalised | Square
     if method in _BUFFERED:
         plain = SHIPPED[shipped(n)]
         return plain if method == "blt" else Normalised(plain.decay, plain.weights, n)
+    if method == "banded":
+        return _banded(n, n, 1)
     return SquareRoot() if method == "toeplitz" else Tree()
 
 
@@ -103,10 +114,16 @@ def name_of(method: Method) -> str:
 
 
 def rated(method: str, rates: Rates | None, pushes: int) -> Method:
-    """Return a method with these rates and weights, one after the other; its name for None."""
+    """Return a method with these rates and weights, one after the other; its name for None.
+
+    For "banded" with this band, windows and tilt.
+    """
     if rates is None:
         return method
-    if choice("method", method, METHODS) not in _BUFFERED or len(rates) % 2:
+    if choice("method", method, METHODS) == "banded":
+        band, windows, tilt = rates
+        return Banded(pushes, round(band), round(windows), tilt)
+    if method not in _BUFFERED or len(rates) % 2:
         raise ValueError("rates are for sums with buffers, and as many as weights")
     decay, weights = rates[: len(rates) // 2], rates[len(rates) // 2 :]
     return Buffered(decay, weights) if method == "blt" else Normalised(decay, weights, pushes)
@@ -114,11 +131,25 @@ def rated(method: str, rates: Rates | None, pushes: int) -> Method:
 
 def planned(method: str, pushes: int, near: Neighbours, batch: int = 1) -> Method:
     """Return a method with parameters for people who come in several rounds, `batch` to a push."""
-    if method not in _BUFFERED or most_rounds(near.rounds, near.separation, pushes * batch) == 1:
+    if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
         return method
     crowd = min(near.rounds, -(-batch // near.separation))  # of hers in one push
-    found = searched(pushes, -(-near.rounds // crowd), max(1, near.separation // batch))
+    times, apart = -(-near.rounds // crowd), max(1, near.separation // batch)
+    if method == "banded":
+        return _banded(pushes, min(apart, pushes), min(times, -(-pushes // apart)))
+    if method not in _BUFFERED:
+        return method
+    found = searched(pushes, times, apart)
     return rated(method, found.decay + found.weights, pushes)
+
+
+def _banded(pushes: int, band: int, windows: int) -> Banded:
+    if pushes > LONGEST_BANDED or (min(band, pushes) > WIDEST_BAND and windows > 1):
+        raise ValueError(
+            f"method 'banded' is for at most {LONGEST_BANDED} sums, a person's at most "
+            f"{WIDEST_BAND} apart; got {pushes} and {band}: take 'blt_normalised'"
+        )
+    return Banded(pushes, min(band, WIDEST_BAND), windows, _TILTS[1])
 
 
 def column_norm(method: Method, horizon: int | None) -> float:
@@ -126,7 +157,7 @@ def column_norm(method: Method, horizon: int | None) -> float:
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves; None means 10^9.
@@ -140,7 +171,7 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Factorisation.
     t : int or array_like of int
         Rounds in 1..horizon.
@@ -163,6 +194,8 @@ def row_norm(method: Method, t: ArrayLike, horizon: int | None) -> Any:
         norm = np.sqrt(_normalised(own).variance(rounds))
     elif isinstance(own, Buffered):
         return _build(own, n).row_norm(rounds)
+    elif isinstance(own, Banded):
+        norm = _banded_rows(own)[rounds - 1]
     elif isinstance(own, SquareRoot):
         norm = square_root_norms()[rounds - 1]
     else:
@@ -186,6 +219,8 @@ def worst_round(method: Method, horizon: int | None) -> int:
     if isinstance(own, Normalised):
         rows = _normalised(own)
         return int(rows.ends[np.argmax(rows.past[1:])])
+    if isinstance(own, Banded):
+        return 1 + int(np.argmax(_banded_rows(own)))
     if not isinstance(own, Tree):
         return n
     candidates = [n]
@@ -210,8 +245,9 @@ def root_mean_square_row(method: Method, horizon: int | None) -> float:
         return math.sqrt(_normalised(own).mean_square)
     if isinstance(own, Buffered):
         return math.sqrt(_build(own, n).mean_square_row(n))
-    if isinstance(own, SquareRoot):
-        return math.sqrt(float(np.mean(square_root_norms()[:n] ** 2)))
+    if isinstance(own, (SquareRoot, Banded)):
+        norms = square_root_norms()[:n] if isinstance(own, SquareRoot) else _banded_rows(own)
+        return math.sqrt(float(np.mean(norms**2)))
     total = 0.0
     for bit in range(n.bit_length()):
         half = 1 << bit
@@ -240,11 +276,14 @@ def lower_bound(horizon: int | None) -> float:
 def rises(method: Method, horizon: int | None) -> tuple[tuple[float, float], ...]:
     """Return pairs of row norms from which and to which the noise grows, in order.
 
-    For "blt_normalised", whose noise falls at the beginning of blocks, and for methods whose noise
-    grows at all times.
+    For methods whose noise grows at all times, and for those of `FALLING`.
     """
     n = _checked(method, horizon)
     own = factorisation(method, n)
+    if isinstance(own, Banded):
+        rows = np.concatenate([[0.0], _banded_rows(own)])
+        up = np.flatnonzero(np.diff(rows) > 0.0)
+        return tuple(zip(rows[up].tolist(), rows[up + 1].tolist(), strict=True))
     if isinstance(own, Normalised):
         return _normalised(own).rises()
     return ((0.0, worst_row_norm(method, n)),)
@@ -255,7 +294,7 @@ def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Factorisation, or one with parameters of its own.
     horizon : int or None
         Number of leaves; None means 10^9.
@@ -269,27 +308,67 @@ def max_error(method: Method, horizon: int | None, near: Neighbours = ONE, batch
     return column * worst_row_norm(method, horizon)
 
 
+def mean_error(method: Method, horizon: int, near: Neighbours = ONE, batch: int = 1) -> float:
+    """Return `max_error` with the root of the mean square of all sums for the worst one's noise."""
+    column = factorisation(method, horizon).column(horizon, near, batch)
+    return column * root_mean_square_row(method, horizon)
+
+
+def choose(
+    known: Iterable[M], errors: Callable[[M], Sequence[float]]
+) -> tuple[M, tuple[float, ...]]:
+    """Return the candidate meant by "auto", and its errors in units of the least ones.
+
+    It is the one whose worst error is least in units of what the best candidate has, and the first
+    of several: with one kind of error simply the best. Errors are those of what is used: of the
+    worst sum where sums are published (`max_error`), the mean square where a learner follows them
+    (`mean_error`), those of all views where statistics are asked for.
+    """
+    found = {each: errors(each) for each in known}
+    least = [min(each) for each in zip(*found.values(), strict=True)]
+    ratios = {c: tuple(a / b for a, b in zip(own, least, strict=True)) for c, own in found.items()}
+    best = min(ratios, key=lambda each: max(ratios[each]))
+    return best, ratios[best]
+
+
 def choose_method(
-    horizon: int | None, noise: str = "gaussian", near: Neighbours = ONE, batch: int = 1
+    horizon: int | None,
+    near: Neighbours = ONE,
+    batch: int = 1,
+    error: Callable[[Method, int, Neighbours, int], float] = max_error,
 ) -> Method:
-    """Return the method meant by "auto": the one of least error; "blt" for an unknown horizon.
+    """Return the sum of least error; "blt" for an unknown horizon.
 
     Parameters
     ----------
     horizon : int or None
         Number of leaves.
-    noise : str
-        Kind of noise; the comparison is the same for all kinds, since both factors are common.
     near, batch
         How often one person comes, and rounds to a leaf: parameters are then searched for.
+    error : callable
+        `max_error` or `mean_error`. The latter decides about bands alone: whether they take the
+        place of the sum whose worst error is least.
     """
-    choice("noise", noise, NOISES)
     if horizon is None:  # draws that get smaller towards 10^9 would gain nothing before
         return choose_buffers(None, near, batch)
     n = resolve_horizon(horizon)
-    others = [m for m in ("tree", "toeplitz") if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
-    first = choose_buffers(n, near, batch)
-    return min((first, *others), key=lambda method: max_error(method, n, near, batch))
+    first: Method = choose_buffers(n, near, batch)
+    if error is max_error:
+        others = [m for m in ("tree", "toeplitz") if m != "toeplitz" or n <= TOEPLITZ_LIMIT]
+        first = choose((first, *others), lambda method: (max_error(method, n, near, batch),))[0]
+    known = (first, *bands(n, near, batch))
+    return choose(known, lambda method: (error(method, n, near, batch),))[0]
+
+
+def bands(pushes: int, near: Neighbours, batch: int = 1) -> tuple[Banded, ...]:
+    """Return the bands to compare for people who come back; none where they are too long."""
+    if most_rounds(near.rounds, near.separation, pushes * batch) == 1:
+        return ()
+    if pushes > LONGEST_BANDED or not batch < near.separation <= batch * WIDEST_BAND:
+        return ()
+    plain = planned("banded", pushes, near, batch)
+    assert isinstance(plain, Banded)
+    return tuple(replace(plain, tilt=tilt) for tilt in _TILTS)
 
 
 def choose_buffers(horizon: int | None, near: Neighbours, batch: int = 1) -> Method:
@@ -316,7 +395,7 @@ def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: flo
 
     Parameters
     ----------
-    method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Factorisation.
     horizon : int or None
         Number of leaves.
@@ -332,7 +411,7 @@ def noise_sigma(method: Method, horizon: int | None, sensitivity: float, mu: flo
 def _checked(method: Method, horizon: int | None) -> int:
     choice("method", name_of(method), METHODS)
     n = resolve_horizon(horizon)
-    if isinstance(method, Normalised) and method.pushes != n:
+    if isinstance(method, (Normalised, Banded)) and method.pushes != n:
         raise ValueError(f"parameters are for {method.pushes} rounds; got {n}")
     if method == "toeplitz" and n > TOEPLITZ_LIMIT:
         raise ValueError(f"method 'toeplitz' is limited to {TOEPLITZ_LIMIT} rounds; got {n}")
@@ -504,18 +583,28 @@ def _normalised(factor: Normalised) -> NormalisedRows:
     return rows
 
 
+@lru_cache(maxsize=32)
+def _banded_rows(factor: Banded) -> FloatArray:
+    """Return the norms of all rows, shape (pushes,); O(n^2), draw by draw."""
+    n, levels = factor.pushes, np.array(factor.levels)
+    c = np.array(factor.coefficients)
+    inverse = np.zeros(n)  # 1/C of draws of one scale
+    inverse[0] = 1.0
+    for t in range(1, n):
+        lags = min(t, len(c) - 1)
+        inverse[t] = -(c[1 : lags + 1] @ inverse[t - lags : t][::-1])
+    squares = np.zeros(n)
+    for draw in range(n):
+        squares[draw:] += np.cumsum(levels[draw:] * inverse[: n - draw]) ** 2
+    rows = np.sqrt(squares)
+    rows.setflags(write=False)
+    return rows
+
+
 def blt_parameters(horizon: int) -> BLTParameters:
     """Return the shipped parameters of the smallest tabulated horizon that covers `horizon`."""
     key = shipped(positive_int("horizon", horizon))
     return _build(SHIPPED[key], key)
-
-
-def decoder(factor: Buffered, pushes: int) -> FloatArray:
-    """Return the noise of the sum after `pushes` draws, draw by draw, the last one first.
-
-    In units of a draw, for draws of one scale: b_0 .. b_{n-1}, shape (pushes,).
-    """
-    return _build(factor, pushes).decoder(pushes)
 
 
 @lru_cache(maxsize=64)

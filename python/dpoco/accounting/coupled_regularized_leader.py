@@ -33,6 +33,7 @@ from dpoco.accounting._coupled_setting import (
     mechanism_of,
     with_forecast,
 )
+from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.euclidean import euclidean_problem
 from dpoco.accounting.gaussian import largest_fitting, rounded_down
@@ -122,7 +123,6 @@ class _Setting(Setting[_Parameters]):
 
     def _laziest_noise(self, coupling: str, eta: float, share: float) -> float | None:
         """Return the largest G/sigma at which a round switches with probability `share` at most."""
-        from scipy.optimize import brentq
         from scipy.special import ndtri
 
         q, b = self.problem, eta * self.problem.smoothness
@@ -144,7 +144,7 @@ class _Setting(Setting[_Parameters]):
             return None
         if excess(high) < 0.0:
             return 10.0
-        root = float(brentq(excess, low, high, xtol=1e-4))
+        root = find_root(excess, low, high, xtol=1e-4)
         while excess(root) > 0.0:
             root -= 1e-4
         return rounded_down(math.exp(root))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from dpoco.privacy.mechanisms.gaussian_sum import batch_starts
 
 __all__ = ["INDEPENDENT", "Forgetting", "ForgettingView", "batch_lengths", "check_options", "damp",
            "growth_of_batches", "kept_share", "memory_rounds", "plan_batch",
-           "plan_candidates"]  # fmt: skip
+           "plan_candidates", "view_noise"]  # fmt: skip
 
 SHARES = (math.inf, 0.3, 0.1, 0.03, 0.01)  # half-lives, in horizons
 RIDGES = (0.25, 0.5, 1.0, 2.0)  # in spectral edges of the noise
@@ -124,19 +124,35 @@ def increment_covariances(factor: Buffered) -> tuple[float, FloatArray, FloatArr
     return square, rates, -pulls * own
 
 
-def view_noise(factor: Buffered, kept: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return, for s = 1, a damped sum's deviations and covariances with the next increment.
+def view_noise(
+    factor: Buffered, kept: FloatArray, width: int | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return, for s = 1, a view's deviations and covariances with the next increment.
 
-    `kept`, shape (m,): what the past counts behind each of the first m pushes. Shapes (m,); time
-    O(m) where all are equal, O(m^2) otherwise.
+    All views of a sum whose draws have one scale: what a learner that forgets, a monitor or an
+    optimiser makes of the noisy increments.
+
+    Parameters
+    ----------
+    factor : Buffered
+        The factorisation, without levels.
+    kept : ndarray, shape (m,)
+        What the past counts behind each of the first m pushes: 1 in a total, 0 in an increment.
+    width : int, optional
+        Increments that the view has at most, with a total's `kept`.
+
+    Returns
+    -------
+    deviations, covariances : ndarray, shape (m,)
+        In O(m) where all of `kept` are equal, in O(m^2) otherwise.
     """
     m = len(kept)
     rates, pulls = _decoder(factor)
     inverse = np.concatenate([[1.0], -(pulls @ rates[:, None] ** np.arange(m))])  # c^-1_0..c^-1_m
     if (kept == kept[0]).all():
-        coefficients, last = np.empty(m), 0.0
-        for i, each in enumerate(inverse[:m].tolist()):
-            coefficients[i] = last = kept[0] * last + each
+        coefficients = _damped(inverse[:m], float(kept[0]))
+        if width is not None:
+            coefficients[width:] -= coefficients[:-width].copy()
         squares, products = np.square(coefficients), coefficients * inverse[1:]
         return np.sqrt(np.cumsum(squares)), np.cumsum(products)
     deviations, covariances = np.empty(m), np.empty(m)
@@ -147,6 +163,17 @@ def view_noise(factor: Buffered, kept: FloatArray) -> tuple[FloatArray, FloatArr
         deviations[t] = math.sqrt(row[: t + 1] @ row[: t + 1])
         covariances[t] = row[: t + 1] @ inverse[t + 1 : 0 : -1]
     return deviations, covariances
+
+
+def _damped(values: FloatArray, kept: float) -> FloatArray:
+    """Return y_i = kept y_(i-1) + values_i."""
+    if kept in (0.0, 1.0):
+        return np.cumsum(values) if kept else values.copy()
+    if len(values) > _LONGEST:  # the same sums; its import takes longer than fewer of them
+        from scipy.signal import lfilter
+
+        return np.asarray(lfilter([1.0], [1.0, -kept], values))
+    return np.array([*accumulate(values.tolist(), lambda past, each: kept * past + each)])
 
 
 def check_options(

@@ -35,8 +35,10 @@ from dpoco.accounting.leaf_bounds import LeafBounds
 from dpoco.accounting.regret_bounds import RegretBound, gaussian_width, stated_regret
 from dpoco.domains import Box, Domain, LpBall, Simplex, VertexSet
 from dpoco.losses import MarginLoss
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Normalised
 from dpoco.privacy.mechanisms.norms import smoothness_constant
+from dpoco.privacy.special import special_functions
 
 __all__ = ["SCOPE", "Descent", "regret_fields", "selection_error", "sum_error", "sum_rounding"]
 
@@ -193,8 +195,7 @@ class Descent:
         s = self.step_scale
         if s == 1.0:
             return np.asarray(k, dtype=np.float64)
-        from scipy.special import gammaln
-
+        gammaln = special_functions().gammaln
         x = np.asarray(k, dtype=np.float64)
         return np.asarray(np.exp(gammaln(x + s) - gammaln(x) - math.lgamma(1.0 + s)))
 
@@ -320,6 +321,9 @@ def largest_rows(method: Method, pushes: int) -> FloatArray:
         # A row has at most one node of each level up to that of the last update.
         every = np.asarray(continual_sum.row_norm(method, _all_ones(high), _all_ones(pushes)))
         rows = np.where(low == high, rows, every)
+    elif isinstance(own, Banded):
+        every = np.asarray(continual_sum.row_norm(own, np.arange(1, pushes + 1), pushes))
+        rows = np.maximum.reduceat(every, low - 1)
     elif isinstance(own, Normalised):
         # Between ends of blocks the variance falls, then rises.
         stops = np.asarray(own.ends, dtype=np.int64)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from dpoco._validation import positive_float, real_float
+from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.errors import CalibrationError
 from dpoco.privacy.losses.gaussian import gaussian_delta, log_gaussian_delta
@@ -43,8 +44,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     delta : float
         Strictly between 0 and 1.
     """
-    from scipy.optimize import brentq  # where used: importing the package stays light
-
     check_delta(delta)
     if not mu >= 0.0:
         raise ValueError(f"mu must be at least 0; got {mu!r}")
@@ -59,7 +58,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return log_gaussian_delta(epsilon, mu) - math.log(delta)
 
     if excess(epsilon) < 0.0 < excess(0.0):
-        epsilon = brentq(excess, 0.0, epsilon, xtol=1e-300, rtol=1e-15, maxiter=_ROUNDS)
+        epsilon = find_root(excess, 0.0, epsilon, xtol=1e-300, rtol=1e-15, maxiter=_ROUNDS)
     return raised(epsilon, lambda epsilon: gaussian_delta(epsilon, mu) <= delta)
 
 
@@ -138,15 +137,13 @@ def largest(
     precision: float,
 ) -> float:
     """Return the root of the increasing `excess` between `ends`, moved down until `holds`."""
-    from scipy.optimize import brentq
-
     low, high = ends
     if excess(low) > 0.0 or excess(high) < 0.0:
         raise CalibrationError(
             f"no {name} in [{low:g}, {high:g}] corresponds to this epsilon and delta"
         )
     log_ends = math.log(low), math.log(high)
-    at = brentq(
+    at = find_root(
         lambda x: excess(math.exp(x)), *log_ends, xtol=precision, rtol=1e-15, maxiter=_ROUNDS
     )
     found = math.exp(at) * (1.0 - margin)

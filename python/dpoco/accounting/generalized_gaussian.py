@@ -19,6 +19,7 @@ import math
 
 from dpoco._validation import exponent, positive_float, positive_int
 from dpoco.privacy.mechanisms.norms import smoothness_constant
+from dpoco.privacy.special import special_functions
 
 __all__ = ["best_order", "coordinate_variance", "expected_norm_bound",
            "generalized_gaussian_mu", "paper_order"]  # fmt: skip
@@ -95,8 +96,7 @@ def expected_norm_bound(order: float, q: float, dimension: int) -> float:
 
 def _log_moment(power: float, order: float, dimension: int) -> float:
     """Return log E|Z_1|^power for sigma = 1 by the two independent factors."""
-    from scipy.special import betaln, gammaln
-
+    betaln, gammaln = special_functions().betaln, special_functions().gammaln
     d, s = float(dimension), power
     radius = 0.5 * s * math.log(2.0) + float(gammaln(0.5 * s) - betaln(0.5 * d, 0.5 * s))
     if dimension == 1:

@@ -338,7 +338,7 @@ def calibrate(
         Of each arm.
     gap : float
         In [0, inf].
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         For tree arms.
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.

@@ -70,7 +70,7 @@ class LinUCBParameters(release.SumParameters):
         K, d and T.
     batch : int
         Rounds per release of the statistics.
-    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Continual sum.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no noise.
@@ -296,7 +296,7 @@ def calibrate(
         rho; default: the noise margin, X^2 without noise.
     reward_weight : float, optional
         a; default: the narrowest confidence intervals.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         None and "auto" take the least error: "blt_normalised".
     relation : {"replace", "zero_out"}
         What happens to one user's record between neighbours.

@@ -72,7 +72,7 @@ class LipschitzParameters(HedgeParameters):
         Net points along each axis of positive length; empty for a single decision.
     transform : {"increments", "grid_laplacian", "parent"}
         What is summed of the values on the net.
-    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Continual sum; it takes T - 1 pushes.
     noise_scale : float
         Scale of one Gaussian draw, in units of loss; 0 means no noise.
@@ -210,7 +210,7 @@ def calibrate(
         At most 2^24 points, in the plane 2^12 an axis.
     transform : {"auto", "increments", "grid_laplacian", "parent"}
         "auto": increments on one axis, grid_laplacian on two.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt_normalised" unless another is more
         than 1 % better.
     learning_rate : float, optional
@@ -240,8 +240,8 @@ def calibrate(
     if fixed or budget is None:
         methods = release.candidate_methods(sum_method, max(rounds - 1, 1), budget, near)
     else:
-        first = continual_sum.choose_buffers(max(rounds - 1, 1), near)
-        methods = ("blt_normalised" if near.rounds == 1 else first, "toeplitz")
+        first, *_ = release.candidate_methods(None, max(rounds - 1, 1), budget, near)
+        methods = (first, "toeplitz")
     if transform == "auto":
         transform = "grid_laplacian" if len(shape.sides) == 2 else "increments"
     setting = _Setting(shape, slope, rounds, transform, enforce, budget, learning_rate, near)

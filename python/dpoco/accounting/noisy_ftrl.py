@@ -97,7 +97,7 @@ def calibrate(
         None adds no noise and gives no guarantee.
     statistics : {"gradient", "quadratic"}
         What is summed; "quadratic" is for `SquaredLoss`.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt_normalised" unless another is more
         than 1 % better; and "toeplitz" for quadratic statistics.
     step_size : float or "predicted", optional

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpoco.accounting import continual_sum
-from dpoco.accounting.continual_sum import GROWING, Method, name_of
+from dpoco.accounting.continual_sum import FALLING, GROWING, Method, name_of
 from dpoco.accounting.forgetting import growth_of_batches
 from dpoco.accounting.lattice import NUMERICS
 from dpoco.accounting.leaf_bounds import record_length
@@ -87,7 +87,7 @@ class NoisyFTRLParameters(LeaderParameters):
     ----------
     statistics : {"gradient", "quadratic"}
         What is summed: gradients, or the statistics (x x', y x) of squared losses.
-    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Continual sum.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no privacy.
@@ -251,7 +251,7 @@ class Run:
         if last == 0 or self.noise_scale == 0.0:
             return 0.0, 0.0
         row = float(continual_sum.row_norm(self.method, last, pushes))
-        if name_of(self.method) == "blt_normalised":  # the last sum is not the noisiest
+        if name_of(self.method) in FALLING:  # the last sum is not the noisiest
             row = continual_sum.worst_row_norm(self.method, pushes)
         # Over the sums behind decisions; the method's mean square is over all of them.
         mean = continual_sum.root_mean_square_row(self.method, pushes) * math.sqrt(pushes / last)
@@ -260,7 +260,7 @@ class Run:
     @cached_property
     def rises(self) -> list[tuple[float, float]]:
         """Deviations between which the noise grows, in order."""
-        if name_of(self.method) != "blt_normalised" or self.deviations[0] == 0.0:
+        if name_of(self.method) not in FALLING or self.deviations[0] == 0.0:
             return [(0.0, self.deviations[0])]
         rows = continual_sum.rises(self.method, self.horizon // self.batch)
         return [(self.noise_scale * low, self.noise_scale * high) for low, high in rows]

@@ -28,6 +28,7 @@ import numpy as np
 
 from dpoco._validation import choice, positive_int
 from dpoco.accounting import frank_wolfe_regret
+from dpoco.accounting._roots import find_root
 from dpoco.accounting.budget import Budget
 from dpoco.accounting.gaussian import rounded_up
 from dpoco.accounting.guarantee import Guarantee
@@ -467,7 +468,6 @@ class Ranges:
 
 def least_at(high: float, delta: Callable[[float], float], target: float) -> float:
     """Return the smallest scale at which `delta` is at most `target`, to 1e-9; at most `high`."""
-    from scipy.optimize import brentq  # where used: importing the package stays light
 
     def excess(log_scale: float) -> float:
         return math.log(max(delta(math.exp(log_scale)), 1e-300)) - math.log(target)
@@ -479,7 +479,7 @@ def least_at(high: float, delta: Callable[[float], float], target: float) -> flo
         return high
     at, top = math.log(low), math.log(high)
     if excess(at) > 0.0:
-        at = brentq(excess, at, top, xtol=2e-10) if excess(top) < 0.0 else top
+        at = find_root(excess, at, top, xtol=2e-10) if excess(top) < 0.0 else top
     scale, margin = min(math.exp(at), high), 2e-10
     while delta(scale) > target:
         scale, margin = min(scale * (1.0 + margin), high), 2.0 * margin

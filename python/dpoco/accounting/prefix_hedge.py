@@ -266,7 +266,7 @@ class PrefixHedgeParameters(HedgeParameters):
         N.
     horizon : int
         Rounds T.
-    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Continual sum; it takes T - 1 pushes.
     noise_scale : float
         Scale sigma of one Gaussian draw; 0 means no noise.
@@ -352,7 +352,7 @@ def calibrate(
         Rounds. None is refused: the noise of every round depends on their number.
     budget : Budget or None
         None adds no noise and gives no guarantee.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         None and "auto" take the least regret bound, "blt_normalised" unless another is more
         than 1 % better.
     learning_rate : float, optional

@@ -20,6 +20,7 @@ from dpoco.accounting.lattice import LARGEST_INFLATION, NUMERICS, noisy_on_latti
 from dpoco.accounting.parameters import Parameters, at_least
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.errors import CalibrationError
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import AnySummand, GaussianSum
 from dpoco.privacy.mechanisms.norms import smoothness_constant
@@ -51,8 +52,9 @@ class SumParameters(Parameters):
     horizon, noise_scale, sensitivity, column_norm, mu : int and float
         Rounds, scale of a draw, and the numbers that the latter follows from.
     rates : tuple of float or None
-        Decay rates of the sum's buffers, then their weights, where these were searched for; None is
-        the table's. Nine digits each. Privacy is computed from them.
+        Decay rates of the sum's buffers, then their weights, where these were searched for, nine
+        digits each; None is the table's. For "banded" its band, windows and tilt. Privacy is
+        computed from them.
     """
 
     unsaid: ClassVar[tuple[str, ...]] = ("rates",)
@@ -62,7 +64,7 @@ class SumParameters(Parameters):
     sensitivity: float
     column_norm: float
     mu: float = at_least(0.0, infinite=True)
-    rates: tuple[float, ...] | None = None
+    rates: tuple[float, ...] | None = at_least(0.0, default=None)
 
     def __post_init__(self) -> None:
         """Check that the rates are some, and that scale and mu fit each other."""
@@ -90,7 +92,11 @@ class SumParameters(Parameters):
 
 def sum_fields(method: Method) -> dict[str, Any]:
     """Return what `SumParameters` say of a method."""
-    rates = method.decay + method.weights if isinstance(method, Buffered) else None
+    rates: tuple[float, ...] | None = None
+    if isinstance(method, Buffered):
+        rates = method.decay + method.weights
+    elif isinstance(method, Banded):
+        rates = float(method.band), float(method.windows), method.tilt
     return {"sum_method": continual_sum.name_of(method), "rates": rates}
 
 
@@ -217,7 +223,8 @@ def candidate_methods(
 ) -> tuple[Method, ...]:
     """Return the sums to compare, the usual one first: of so many pushes, or (None) of any.
 
-    Those with buffers have parameters for people who come so often.
+    For people who come so often the usual one is that of `continual_sum.choose_method`, by the mean
+    square of its noise.
     """
     n = continual_sum.resolve_horizon(pushes)
     if sum_method not in (None, "auto"):
@@ -227,7 +234,7 @@ def candidate_methods(
         return ("blt",)
     first: Method = "blt" if pushes is None else "blt_normalised"
     if near.rounds > 1:
-        first = continual_sum.choose_buffers(pushes, near, batch)
+        first = continual_sum.choose_method(pushes, near, batch, continual_sum.mean_error)
     short = pushes is not None and pushes <= continual_sum.TOEPLITZ_LIMIT
     return (first, "tree", *(("toeplitz",) if short else ()))
 

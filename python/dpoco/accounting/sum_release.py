@@ -64,7 +64,7 @@ def calibrate(
     choice("relation", relation, CHANGES)
     near = release.people_of(relation, participation, n, budget)
     if method == "auto":
-        chosen = continual_sum.choose_method(horizon, noise, near)
+        chosen = continual_sum.choose_method(horizon, near)
     else:
         (chosen,) = release.candidate_methods(method, n, budget, near)
     order = release.noise_order(noise, norm_order, norm, dimension)

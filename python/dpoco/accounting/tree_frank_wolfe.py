@@ -53,7 +53,7 @@ class TreeFrankWolfeParameters(release.SumParameters):
         Order r of the noise norm; 2 for Gaussian noise.
     noise_scale : float
         Scale sigma of one draw; 0 means no privacy.
-    sum_method : {"blt", "blt_normalised", "tree", "toeplitz"}
+    sum_method : {"blt", "blt_normalised", "banded", "tree", "toeplitz"}
         Continual sum.
     weights : {"unbiased", "paper"}
         Weights w_k of the gradient estimate: k or k + 1.
@@ -186,7 +186,7 @@ def calibrate(
     near = release.people_of(choice("relation", relation, CHANGES), participation, n, budget)
     if sum_method in (None, "auto"):
         known = None if horizon is None else pushes
-        method = continual_sum.choose_method(known, noise, near, batch)
+        method = continual_sum.choose_method(known, near, batch)
     else:
         name = choice("sum_method", sum_method or "", continual_sum.METHODS)
         method = continual_sum.planned(name, pushes, near, batch)

@@ -10,15 +10,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.signal import lfilter
 
-from dpoco._validation import FloatArray
 from dpoco.accounting import continual_sum
-from dpoco.accounting.forgetting import INDEPENDENT, damp
+from dpoco.accounting.continual_sum import choose
+from dpoco.accounting.forgetting import INDEPENDENT, damp, view_noise
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 from dpoco.privacy.neighbours import Neighbours
 
-__all__ = ["choose_factorisation", "view_noise"]
+__all__ = ["choose_factorisation", "view_error"]
 
 _LONGEST = 2**20  # steps whose variances are computed one by one
 
@@ -37,30 +36,21 @@ def choose_factorisation(steps: int, near: Neighbours, half_life: float) -> Buff
         iterates of SGD are such a sum, with momentum and without.
     """
     known = [each for each in _candidates(steps, near, half_life) if each.fits(steps)]
-    return min(known, key=lambda each: view_noise(each, steps, near, half_life))
+    return choose(known, lambda each: (view_error(each, steps, near, half_life),))[0]
 
 
-def view_noise(factor: Buffered, steps: int, near: Neighbours, half_life: float) -> float:
+def view_error(factor: Buffered, steps: int, near: Neighbours, half_life: float) -> float:
     """Return the root mean square noise of a view at unit sensitivity and mu = 1, exactly.
 
     Over all steps, or the first 2^20.
     """
-    n, column = min(steps, _LONGEST), factor.column(steps, near)
     if isinstance(factor, Normalised):
         if half_life < math.inf:
             raise ValueError("views that forget have a variance for draws of one scale only")
-        return column * continual_sum.root_mean_square_row(factor, steps)
-    weights = _view(factor, n, half_life)
-    return column * math.sqrt(float(np.mean(np.cumsum(weights**2))))
-
-
-def _view(factor: Buffered, steps: int, half_life: float) -> FloatArray:
-    """Return what the view at the end makes of all draws, the last one first, shape (steps,)."""
-    sums = continual_sum.decoder(factor, steps)
-    if half_life == math.inf:
-        return sums
-    increments = np.diff(sums, prepend=0.0)
-    return np.asarray(lfilter([1.0], [1.0, -(2.0 ** (-1.0 / half_life))], increments))
+        return continual_sum.mean_error(factor, steps, near)
+    kept = np.full(min(steps, _LONGEST), 2.0 ** (-1.0 / half_life))
+    deviations = view_noise(factor, kept)[0]
+    return factor.column(steps, near) * math.sqrt(float(np.mean(deviations**2)))
 
 
 def _candidates(steps: int, near: Neighbours, half_life: float) -> Iterator[Buffered]:

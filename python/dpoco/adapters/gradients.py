@@ -32,7 +32,7 @@ from dpoco.accounting.lattice import noisy_on_lattice
 from dpoco.accounting.statement import stated_delta
 from dpoco.accounting.truncation import charged_gaussian_mu
 from dpoco.adapters._reservation import Reservation
-from dpoco.adapters._workload import choose_factorisation, view_noise
+from dpoco.adapters._workload import choose_factorisation, view_error
 from dpoco.errors import HorizonExceeded, StateError
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import pack, read_state, unpack, write_atomically
@@ -169,7 +169,7 @@ class NoisyGradients:
         if total.scale == 0.0:
             return 0.0
         column = total.factorisation.column(total.pushes, near)
-        noise = view_noise(_buffers(total), total.pushes, near, self._half_life)
+        noise = view_error(_buffers(total), total.pushes, near, self._half_life)
         return total.scale * noise / column
 
     def release(self, gradient_sum: Any) -> FloatArray:

@@ -18,6 +18,7 @@ from dpoco.accounting.continual_sum import release_grid
 from dpoco.accounting.plan import Plan
 from dpoco.audit._family import Change, Family, Play
 from dpoco.losses import LinearLoss
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Buffered, Factorisation, Normalised, Tree
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum, batch_starts
 from dpoco.privacy.neighbours import Neighbours
@@ -330,6 +331,10 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     """
     if isinstance(factor, Tree):
         return _tree_map(rounds)
+    if isinstance(factor, Banded):
+        band = np.zeros(max(rounds, factor.band))
+        band[: factor.band] = factor.coefficients
+        return _decoder(_lower_toeplitz(band[:rounds]) / factor.levels[:rounds])
     if not isinstance(factor, Buffered):
         first: Any = np.cumprod([1.0, *((2.0 * k - 1.0) / (2.0 * k) for k in range(1, rounds))])
         return _lower_toeplitz(first)
@@ -337,9 +342,12 @@ def noise_map(factor: Factorisation, rounds: int) -> FloatArray:
     encoder = _lower_toeplitz(np.concatenate([[1.0], powers @ np.array(factor.weights)]))
     if isinstance(factor, Normalised):
         encoder = encoder / np.repeat(factor.levels, np.diff(factor.ends, prepend=0))[:rounds]
-    decoder: Any = np.linalg.solve(encoder.T, np.triu(np.ones((rounds, rounds)))).T
-    result: FloatArray = decoder
-    return result
+    return _decoder(encoder)
+
+
+def _decoder(encoder: FloatArray) -> FloatArray:
+    sums = np.triu(np.ones(encoder.shape))
+    return np.asarray(np.linalg.solve(encoder.T, sums).T, dtype=np.float64)
 
 
 def whitening_matrix(matrix: FloatArray) -> FloatArray:

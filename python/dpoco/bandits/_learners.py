@@ -75,7 +75,7 @@ class LinUCB(BanditLearner):
         rho, added to the diagonal on top of the noise margin; default: the noise margin again.
     reward_weight : float, optional
         Weight a of r x beside x x' in the sums; default: the weight with the narrowest intervals.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.
@@ -245,7 +245,7 @@ class HighDimensionalBandit(BanditLearner):
     gap : float, default inf
         Known lead of the best arm's mean reward. Arms that trail by half of it in the estimates
         after the forced rounds are dropped from then on. inf: no arm is dropped.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum of tree arms.
     relation : {"replace", "zero_out"}
         Whether neighbouring streams replace or empty one user's record.

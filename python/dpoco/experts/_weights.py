@@ -66,7 +66,7 @@ class PrefixHedge(Weighted):
     plan : PrefixHedgeParameters, optional
         Plan to use instead of calibration; the guarantee is computed from them. They must
         agree with `budget` and with every other argument that you pass.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
         another sum is more than 1 % better.
     learning_rate : float, optional

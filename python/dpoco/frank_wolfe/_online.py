@@ -95,7 +95,7 @@ class TreeFrankWolfe(LeafLearner):
         Distribution of the noise; default: Gaussian.
     norm_order : float, optional
         Order r of the generalized Gaussian, in [2, q].
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum; "auto" (default) is the buffered linear Toeplitz factorisation unless
         another is more than 1 % better.
     weights : {"unbiased", "paper"}, optional

@@ -29,6 +29,7 @@ from dpoco._options import constructor_options
 from dpoco.accounting.plan import Plan
 from dpoco.errors import RoundOrderError, StateError
 from dpoco.learners import LEARNERS, MONITORS, own_class
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.factorisations import Buffered
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
 from dpoco.privacy.records import written
@@ -276,7 +277,9 @@ class Stateful(_core.Live):
             return None
         part = getattr(getattr(self, "_mechanism", None), "part", None)
         total = part(GaussianSum) if part is not None else None
-        if total is None or total.scale == 0.0 or not isinstance(total.factorisation, Buffered):
+        if total is None or total.scale == 0.0:
+            return None
+        if not isinstance(total.factorisation, (Buffered, Banded)):
             return None
         known = type(total.factorisation) is Buffered and total.pushes <= _ALWAYS_THE_SAME
         return None if known else written(total.factorisation)

@@ -29,6 +29,7 @@ from dpoco.errors import HorizonExceeded
 from dpoco.learning.calibrated import Certified
 from dpoco.learning.participation import Participation
 from dpoco.learning.state import is_own
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.base import Nothing
 from dpoco.privacy.mechanisms.bounds import ClippedVector, FeatureSummand, Summand
 from dpoco.privacy.mechanisms.factorisations import Buffered, SquareRoot
@@ -63,6 +64,8 @@ def sum_entries(total: GaussianSum) -> dict[str, float]:
         past = 8.0
     elif isinstance(total.factorisation, SquareRoot):
         past = float(pushes)
+    elif isinstance(total.factorisation, Banded):
+        past = 1.0 + total.factorisation.band
     return {"the running sum": (2.0 + past) * max(total.summand.size, 1)}
 
 
@@ -94,12 +97,14 @@ class ContinualSum(Mechanism):
         zero. Public: never take it from the data.
     norm : float, default 2.0
         Exponent of that norm, in [1, inf].
-    method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}
+    method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}
         "tree": binary tree. "toeplitz": square-root factorisation, horizon up to 4096, O(T d)
         memory. "blt": its streaming approximation with five buffers. "blt_normalised": the same
         with smaller draws later on, since fewer sums remain; it has 3 to 6 % less noise at the
-        noisiest round of a known horizon. "auto" (default) takes the smallest worst-case error at
-        equal privacy: "blt_normalised", or "blt" for an unknown horizon; see ``plan.mechanism``.
+        noisiest round of a known horizon. "banded": for people whose vectors are far apart, up to
+        1e4 vectors and up to 1000 apart, O(d) a vector for each that lies between. "auto" (default)
+        takes the smallest worst-case error at equal privacy: "blt_normalised", "banded" for some
+        people, or "blt" for an unknown horizon; see ``plan.mechanism``.
     noise : {"gaussian", "generalized_gaussian"}
         Law of the draws.
     norm_order : float, optional

@@ -65,7 +65,7 @@ class LipschitzLearner(OnlineLearner):
         The transform that is summed. "auto" (default): "increments" of neighbours in one dimension,
         "grid_laplacian" (white coefficients of the field of differences) in two. "parent":
         differences along a binary hierarchy of 2^k + 1 points per axis.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum; "auto" (default) has the least regret bound.
     learning_rate : float, optional
         eta, per unit of loss; default: the one with the least regret bound.

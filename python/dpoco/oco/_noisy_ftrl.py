@@ -87,7 +87,7 @@ class NoisyFTRL(RecordLearner):
         "gradient" (default): the gradient at the round's decision. "quadratic", for `SquaredLoss`:
         (x x', y x), which determines every past loss; decisions are ridge regressions on the noisy
         sums. It is best if records are alike; nothing is proved against adversaries.
-    sum_method : {"auto", "blt", "blt_normalised", "tree", "toeplitz"}, optional
+    sum_method : {"auto", "blt", "blt_normalised", "banded", "tree", "toeplitz"}, optional
         The continual sum. "auto" (default) has the least regret bound: "blt_normalised" unless
         another sum is more than 1 % better, and "toeplitz" for quadratic statistics.
     step_size : float or "predicted", optional

@@ -6,6 +6,7 @@ page can be read without a network and by a screen reader.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -14,22 +15,38 @@ from dpoco.accounting import Guarantee
 
 __all__ = ["draw_page"]
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640.0, 220.0, 64.0, 28.0
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 400.0, 190.0, 52.0, 24.0, 10.0
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem;
-  color: #1a1a1a; background: #fff; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-.figures { display: flex; flex-wrap: wrap; gap: 1rem; padding: 0; list-style: none; }
-.figures li { border: 1px solid #ccc; border-radius: .4rem; padding: .6rem 1rem; }
-.figures b { display: block; font-size: 2rem; }
-svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #444; }
-.band { fill: #9ecae1; opacity: .5; } .line { fill: none; stroke: #08519c; stroke-width: 1.5; }
-.axis { stroke: #999; stroke-width: 1; }
-.scroll { overflow-x: auto; max-height: 20rem; overflow-y: auto; }
-table { border-collapse: collapse; } th, td { padding: .2rem .6rem; text-align: right; }
-@media (prefers-color-scheme: dark) { body { color: #eee; background: #111; }
-  svg text { fill: #bbb; } .line { stroke: #9ecae1; } .band { fill: #08519c; } }
+:root { --ink: #1b1f24; --soft: #57606a; --rule: #d0d7de; --line: #0b5394; --band: #bcd6ec; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1rem;
+  color: var(--ink); background: #fff; }
+h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { font-size: 1.25rem; margin: 2rem 0 .5rem; }
+h3, figcaption { font-size: 1rem; font-weight: 600; margin: 0 0 .25rem; }
+.soft, small, th[scope=row] { color: var(--soft); font-weight: 400; }
+.cards, .charts { display: grid; gap: 1rem; align-items: start;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 16rem), 1fr)); }
+.charts { grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); }
+.cards section { border: 1px solid var(--rule); border-radius: .5rem; padding: .75rem 1rem; }
+.cards ul { list-style: none; margin: 0; padding: 0; }
+.cards li { display: grid; grid-template-columns: 1fr auto; column-gap: .75rem;
+  align-items: baseline; border-top: 1px solid var(--rule); padding: .25rem 0; }
+.cards li:first-child { border-top: 0; }
+.cards b { font-size: 1.5rem; font-variant-numeric: tabular-nums; }
+.cards small { grid-column: 1 / -1; text-align: right; margin-top: -.25rem; }
+figure { margin: 0; } svg { width: 100%; height: auto; display: block; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
+.band { fill: var(--band); } .line { fill: none; stroke: var(--line); stroke-width: 1.6; }
+.alone { stroke: var(--band); stroke-width: 3; } .dot { fill: var(--line); }
+.axis { stroke: var(--rule); stroke-width: 1; }
+.scroll { overflow: auto; max-height: 20rem; } pre { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .15rem .6rem; text-align: right; } summary { cursor: pointer; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --soft: #9da7b1; --rule: #3d444d; --line: #79b8ff; --band: #1f3a57; }
+  body { background: #0d1117; } }
 """
+
+Series = tuple[str, str, str, str]
 
 
 class _Point(NamedTuple):
@@ -60,47 +77,61 @@ def draw_page(
     str
         HTML that loads nothing.
     """
-    series: dict[tuple[str, str, str, str], list[_Point]] = {}
+    series: dict[Series, list[_Point]] = {}
     last: Mapping[str, Any] = {}
     for release in releases:
         last = release
-        when = str(release["begin"] or release["interval"])
         for cell in release["cells"]:
             key = (cell["statistic"], cell["view"], cell["group"], cell["label"])
-            point = _Point(when, cell["value"], cell["low"], cell["high"])
+            point = _Point(_when(release), cell["value"], cell["low"], cell["high"])
             series.setdefault(key, []).append(point)
     level = float(last.get("level", 0.95))
-    body = [f"<h1>{escape(title)}</h1>", _latest(last)]
+    body = [f"<h1>{escape(title)}</h1>", _latest(last, series)]
     if guarantee is not None:
         body.append(_promise(guarantee, level))
-    body += [_chart(_name(*key), points, level) for key, points in series.items()]
+    for statistic in dict.fromkeys(key[0] for key in series):
+        own = [_chart(key, series[key], level) for key in series if key[0] == statistic]
+        charts = "".join(own)
+        body.append(f'<h2>{escape(statistic)}</h2><div class="charts">{charts}</div>')
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body><main>\n"
-        + "\n".join(body)
-        + "\n</main></body></html>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
+        "<body><main><article>\n" + "\n".join(body) + "\n</article></main></body></html>\n"
     )
 
 
-def _name(statistic: str, view: str, group: str, label: str) -> str:
-    parts = [statistic, label, f"in {group}" if group else "", f"({view})"]
-    return " ".join(part for part in parts if part)
+def _when(release: Mapping[str, Any]) -> str:
+    """Return when an interval began, to the minute, or its number."""
+    begin = release["begin"]
+    return f"interval {release['interval']}" if begin is None else str(begin)[:16].replace("T", " ")
 
 
-def _latest(release: Mapping[str, Any]) -> str:
-    """Return the numbers of the last release in large figures."""
+def _name(key: Series) -> str:
+    _, view, group, label = key
+    return ", ".join(part for part in (group, label, view) if part)
+
+
+def _latest(release: Mapping[str, Any], series: Mapping[Series, Sequence[_Point]]) -> str:
+    """Return the numbers of the last release in large figures, a card for each statistic."""
     if not release:
         return "<p>No interval has ended yet.</p>"
-    items = []
-    for cell in release["cells"]:
-        name = _name(cell["statistic"], cell["view"], cell["group"], cell["label"])
-        value = "unknown" if cell["value"] is None else f"{cell['value']:,.4g}"
-        items.append(
-            f"<li>{escape(name)}<b>{value}</b>{cell['low']:,.4g} to {cell['high']:,.4g}</li>"
+    cards = []
+    names = list(dict.fromkeys(key[0] for key in series))
+    pairs = dict.fromkeys(key[:2] for key in series)
+    for statistic, view in sorted(pairs, key=lambda pair: names.index(pair[0])):
+        items = "".join(
+            f"<li><span>{escape(', '.join(filter(None, key[2:])) or view)}</span>"
+            f"<b>{_format(points[-1])}</b><small>{_format_band(points[-1])}</small></li>"
+            for key, points in series.items()
+            if key[:2] == (statistic, view)
         )
-    when = escape(str(release["begin"] or f"interval {release['interval']}"))
-    return f'<h2>Latest: {when}</h2><ul class="figures">{"".join(items)}</ul>'
+        heading = f'{escape(statistic)} <span class="soft">{escape(view)}</span>'
+        cards.append(f"<section><h3>{heading}</h3><ul>{items}</ul></section>")
+    return (
+        f'<p class="soft">Latest interval: {escape(_when(release))}</p>'
+        f'<div class="cards">{"".join(cards)}</div>'
+    )
 
 
 def _promise(guarantee: Guarantee, level: float) -> str:
@@ -114,29 +145,50 @@ def _promise(guarantee: Guarantee, level: float) -> str:
     )
 
 
-def _chart(name: str, points: Sequence[_Point], level: float) -> str:
+def _chart(key: Series, points: Sequence[_Point], level: float) -> str:
     """Return a chart with a band, and the table of its numbers."""
-    title = escape(name)
+    name = escape(_name(key))
     known = [p for p in points if p.value is not None]
     drawing = "<p>The noise hides all values so far.</p>"
     if known:
-        drawing = _drawing(name, points)
+        drawing = _drawing(f"{key[0]}, {_name(key)}", points)
     rows = "".join(
-        f"<tr><th scope='row'>{escape(p.when)}</th><td>{_format_value(p.value)}</td>"
-        f"<td>{p.low:,.4g}</td><td>{p.high:,.4g}</td></tr>"
+        f"<tr><th scope='row'>{escape(p.when)}</th><td>{_format(p)}</td>"
+        f"<td>{_round(p.low, p)}</td><td>{_round(p.high, p)}</td></tr>"
         for p in points
     )
     return (
-        f"<section><h2>{title}</h2>{drawing}<details><summary>Table of {title}</summary>"
+        f"<figure><figcaption>{name}</figcaption>{drawing}"
+        f"<details><summary>Table of {escape(key[0])}, {name}</summary>"
         "<div class='scroll' tabindex='0'><table><thead><tr><th scope='col'>begin</th>"
         f"<th scope='col'>value</th><th scope='col'>low, {level:.0%}</th>"
         f"<th scope='col'>high</th></tr></thead><tbody>{rows}</tbody></table></div></details>"
-        "</section>"
+        "</figure>"
     )
 
 
-def _format_value(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.4g}"
+def _round(number: float, point: _Point) -> str:
+    """Return a number with the digits that the noise of a point leaves."""
+    width = 0.5 * (point.high - point.low)
+    digits = max(0, 1 - math.floor(math.log10(width))) if width > 0.0 else 3
+    text = f"{number:,.{min(digits, 9)}f}"
+    return text[1:] if text.strip("-0.,") == "" and text.startswith("-") else text
+
+
+def _format(point: _Point) -> str:
+    return "unknown" if point.value is None else _round(point.value, point)
+
+
+def _format_band(point: _Point) -> str:
+    return f"{_round(point.low, point)} to {_round(point.high, point)}"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between two ends, two to five of them."""
+    raw = (high - low) / 3.0
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * unit for m in (1.0, 2.0, 5.0, 10.0) if m * unit >= raw)
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _drawing(name: str, points: Sequence[_Point]) -> str:
@@ -145,37 +197,44 @@ def _drawing(name: str, points: Sequence[_Point]) -> str:
     high = max(p.high for _, p in known)
     if not high > low:
         low, high = low - 0.5, high + 0.5
+    inner = _HEIGHT - _BOTTOM - _TOP
+
+    def height(y: float) -> float:
+        return _TOP + inner * (high - y) / (high - low)
 
     def place(i: int, y: float) -> str:
-        x = _LEFT + (_WIDTH - _LEFT - 8.0) * (i + 0.5) / len(points)
-        inner = _HEIGHT - _BOTTOM - 12.0
-        return f"{x:.1f},{12.0 + inner * (high - y) / (high - low):.1f}"
+        x = _LEFT + (_WIDTH - _LEFT - 4.0) * (i + 0.5) / len(points)
+        return f"{x:.1f},{height(y):.1f}"
 
-    parts = []
+    parts = [
+        f'<line class="axis" x1="{_LEFT:.0f}" y1="{height(y):.1f}" x2="{_WIDTH:.0f}" '
+        f'y2="{height(y):.1f}"/><text x="{_LEFT - 6:.0f}" y="{height(y) + 4:.1f}" '
+        f'text-anchor="end">{y:,.6g}</text>'
+        for y in _ticks(low, high)
+    ]
     for part in _runs(known):
         ends = [place(i, p.high) for i, p in part] + [place(i, p.low) for i, p in part[::-1]]
         line = " ".join(place(i, p.value) for i, p in part if p.value is not None)
         parts.append(f'<polygon class="band" points="{" ".join(ends)}"/>')
         parts.append(f'<polyline class="line" points="{line}"/>')
-    base = _HEIGHT - _BOTTOM
-    texts = "".join(
-        f'<text x="{_LEFT - 6:.0f}" y="{y:.0f}" text-anchor="end">{value:,.4g}</text>'
-        for y, value in ((16.0, high), (base, low))
-    )
+        if len(part) == 1:  # a line of one point is not seen
+            x, y = line.split(",")
+            top, foot = (each.split(",")[1] for each in ends)
+            parts.append(f'<path class="alone" d="M{x},{top}V{foot}"/>')
+            parts.append(f'<circle class="dot" cx="{x}" cy="{y}" r="2"/>')
     ends_text = (
-        f'<text x="{_LEFT:.0f}" y="{_HEIGHT - 8:.0f}">{escape(points[0].when)}</text>'
-        f'<text x="{_WIDTH - 8:.0f}" y="{_HEIGHT - 8:.0f}" text-anchor="end">'
+        f'<text x="{_LEFT:.0f}" y="{_HEIGHT - 6:.0f}">{escape(points[0].when)}</text>'
+        f'<text x="{_WIDTH - 4:.0f}" y="{_HEIGHT - 6:.0f}" text-anchor="end">'
         f"{escape(points[-1].when)}</text>"
     )
     latest = known[-1][1]
     said = escape(
         f"{name}: {len(points)} intervals, between {low:,.4g} and {high:,.4g}; latest value "
-        f"{_format_value(latest.value)}"
+        f"{_format(latest)}"
     )
     return (
         f'<svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}" role="img" aria-label="{said}">'
-        f'<line class="axis" x1="{_LEFT:.0f}" y1="{base:.0f}" x2="{_WIDTH:.0f}" y2="{base:.0f}"/>'
-        f"{''.join(parts)}{texts}{ends_text}</svg>"
+        f"{''.join(parts)}{ends_text}</svg>"
     )
 
 

@@ -127,13 +127,11 @@ def choose(
     known = [c for c in dict.fromkeys(candidates(views, near, pushes)) if c.fits(pushes)]
     if not known:
         raise CalibrationError(f"no factorisation fits {pushes} intervals on a lattice")
-    noise = {
-        c: [c.column(pushes, near) * worst_row(c, view, pushes) for view in views] for c in known
-    }
-    least = [min(each) for each in zip(*noise.values(), strict=True)]
-    ratios = {c: [own / best for own, best in zip(noise[c], least, strict=True)] for c in known}
-    chosen = min(known, key=lambda c: max(ratios[c]))
-    return chosen, dict(zip(views, ratios[chosen], strict=True))
+    chosen, ratios = continual_sum.choose(
+        known,
+        lambda c: [c.column(pushes, near) * worst_row(c, view, pushes) for view in views],
+    )
+    return chosen, dict(zip(views, ratios, strict=True))
 
 
 def plan_sum(

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpoco._validation import FloatArray, positive_float, positive_int
 from dpoco.accounting import continual_sum
+from dpoco.accounting.forgetting import view_noise
 from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised
 
 __all__ = [
@@ -132,27 +133,11 @@ def row_norms(factor: Buffered, view: View, pushes: int) -> FloatArray:
         rounds = np.arange(1, pushes + 1)
         norms = np.asarray(continual_sum.row_norm(factor, rounds, pushes))
     else:
-        sums = continual_sum.decoder(factor, pushes)
-        if isinstance(view, HalfLife):
-            coefficients = _faded(np.diff(sums, prepend=0.0), view.damping)
-        elif view == "total":
-            coefficients = sums
-        else:
-            width = view.intervals if isinstance(view, Last) else 1
-            coefficients = sums.copy()
-            coefficients[width:] -= sums[:-width]
-        norms = np.sqrt(np.cumsum(np.square(coefficients)))
+        kept = view.damping if isinstance(view, HalfLife) else float(view != "interval")
+        width = view.intervals if isinstance(view, Last) else None
+        norms = view_noise(factor, np.full(pushes, kept), width)[0]
     norms.setflags(write=False)
     return np.asarray(norms, dtype=np.float64)
-
-
-def _faded(values: FloatArray, damping: float) -> FloatArray:
-    """Return the sums of damping^(l - i) values_i over i <= l, in log2(n) passes."""
-    found, step = values.copy(), 1
-    while step < len(found) and damping > 0.0:
-        found[step:] += damping * found[:-step].copy()
-        step, damping = 2 * step, damping * damping
-    return found
 
 
 def worst_row(factor: Buffered, view: View, pushes: int) -> float:

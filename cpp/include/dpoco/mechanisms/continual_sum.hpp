@@ -110,6 +110,7 @@ struct SumSettings {
   double scale = 0.0;
   Lattice lattice;
   BltParameters blt;
+  BandParameters band = {};
 };
 ContinualSum make_sum(const SumSettings& settings, std::unique_ptr<random::Source> source,
                       std::optional<losses::RecordClipper> clipper = std::nullopt);

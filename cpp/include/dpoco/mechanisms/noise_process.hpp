@@ -30,13 +30,22 @@ struct BltParameters {
   std::vector<double> levels = {};
 };
 
-enum class Factorisation { tree, toeplitz, blt, blt_normalised };
+// Column t of C holds the coefficients, the first of which is 1, from row t on, divided by the
+// level of t: the part of the law's scale that its draw has. One level a round; no more
+// coefficients than rounds.
+struct BandParameters {
+  std::vector<double> coefficients = {};
+  std::vector<double> levels = {};
+};
+
+enum class Factorisation { tree, toeplitz, blt, blt_normalised, banded };
 
 // What correlates the draws of a process, and their law: on a lattice in multiples of its grid.
 struct Correlation {
   Factorisation factorisation = Factorisation::blt;
   NoiseLaw law;
   BltParameters blt = {};
+  BandParameters band = {};
 };
 
 // The correlated noise of a private prefix sum. A continual sum is a factorisation A = B C of the
@@ -69,6 +78,8 @@ std::unique_ptr<NoiseProcess> make_toeplitz(Index dimension, std::uint64_t horiz
 // blt: buffered linear Toeplitz, one draw per round, O(buffers d) time and memory. With blocks, the
 // last of which ends the horizon, C is divided by the levels, column by column.
 std::unique_ptr<NoiseProcess> make_blt(Index dimension, NoiseLaw law, BltParameters parameters);
+// banded: the last draws kept, as many as coefficients: O(band d) per round and memory.
+std::unique_ptr<NoiseProcess> make_banded(Index dimension, NoiseLaw law, BandParameters parameters);
 // No noise at all: the non-private baseline.
 std::unique_ptr<NoiseProcess> make_silence(Index dimension);
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpoco.privacy.losses.loss import SMALLEST_DELTA, Loss, charge, check_delta, check_epsilon
+from dpoco.privacy.special import special_functions
 
 __all__ = ["Gaussian", "gaussian_delta", "log_gaussian_delta", "turning_point"]
 
@@ -62,22 +63,16 @@ def turning_point(mu: float, mass: float) -> float:
 
     The sum decreases up to the epsilon with Phi(-mu/2 - epsilon/mu) = mass and increases beyond.
     """
-    from scipy.special import ndtri
-
-    return max(0.0, -mu * (float(ndtri(mass)) + 0.5 * mu))
+    return max(0.0, -mu * (float(special_functions().ndtri(mass)) + 0.5 * mu))
 
 
 def _mills(x: float) -> float:
     """Return Phi(-x) / phi(x), the Mills ratio of the normal law."""
-    from scipy.special import erfcx  # where used: importing the package stays light
-
-    return math.sqrt(math.pi / 2.0) * float(erfcx(x / math.sqrt(2.0)))
+    return math.sqrt(math.pi / 2.0) * float(special_functions().erfcx(x / math.sqrt(2.0)))
 
 
 def _mills_drop(x: float, width: float) -> float:
     """Return mills(x) - mills(x + width) as the integral of -mills' = 1 - t mills(t)."""
-    from scipy.special import erfcx
-
     t = x + 0.5 * width * (1.0 + _NODES)
     if x > 30.0:
         # 1 - t mills(t) cancels; its asymptotic series is exact to 1e-16 here.
@@ -87,7 +82,7 @@ def _mills_drop(x: float, width: float) -> float:
             series = 1.0 - (2 * k + 1) * y * series
         slope = y * series
     else:
-        slope = 1.0 - t * math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))
+        slope = 1.0 - t * math.sqrt(math.pi / 2.0) * special_functions().erfcx(t / math.sqrt(2.0))
     return 0.5 * width * float(_WEIGHTS @ slope)
 
 
@@ -97,8 +92,6 @@ def log_gaussian_delta(epsilon: float, mu: float) -> float:
     Since e^epsilon phi(-mu/2 - epsilon/mu) = phi(mu/2 - epsilon/mu), delta is the normal density
     times a difference of Mills ratios; written so, no branch subtracts nearly equal numbers.
     """
-    from scipy.special import ndtr
-
     a = 0.5 * mu - epsilon / mu
     up = _MARGIN + _ARGUMENT * (1.0 + abs(a)) * (mu + epsilon / mu)
     if mu <= max(1.0, -0.25 * a):
@@ -107,7 +100,7 @@ def log_gaussian_delta(epsilon: float, mu: float) -> float:
         drop = _mills(-a) - _mills(mu - a)
     else:
         density = math.exp(-0.5 * a * a - _LOG_SQRT_2PI)
-        return math.log(float(ndtr(a)) - density * _mills(mu - a)) + up
+        return math.log(float(special_functions().ndtr(a)) - density * _mills(mu - a)) + up
     return -0.5 * a * a - _LOG_SQRT_2PI + math.log(drop) + up
 
 

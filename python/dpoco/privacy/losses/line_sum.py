@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpoco.privacy.losses.loss import FloatArray
+from dpoco.privacy.special import special_functions
 
 __all__ = ["LossSum", "gaussian_delta_all", "log_delta"]
 
@@ -239,8 +240,7 @@ def gaussian_delta_all(epsilon: FloatArray, mu: float) -> FloatArray:
 
     For negative epsilon, delta(-e) = 1 - e^-e + e^-e delta(e). Relative error below 1e-10.
     """
-    from scipy.special import erfcx, ndtr
-
+    erfcx, ndtr = special_functions().erfcx, special_functions().ndtr
     if mu == 0.0:
         return np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0)
     size = np.abs(epsilon)

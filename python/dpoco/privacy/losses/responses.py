@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpoco.privacy.losses.loss import FloatArray, Loss, check_epsilon, sum_up
+from dpoco.privacy.special import special_functions
 
 __all__ = ["LARGEST_REPORTS", "Responses"]
 
@@ -67,8 +68,7 @@ class Responses(Loss):
 @lru_cache(maxsize=8)
 def _law(each: float, reports: int) -> tuple[FloatArray, FloatArray]:
     """Return logarithms of the binomial probabilities of losses > 0, and the losses."""
-    from scipy.special import gammaln
-
+    gammaln = special_functions().gammaln
     i = np.arange(reports // 2 + 1, reports + 1, dtype=np.float64)
     choices = gammaln(reports + 1.0) - gammaln(i + 1.0) - gammaln(reports - i + 1.0)
     log_chance = -math.log1p(math.exp(-each))  # of a true answer; a false one: less `each`

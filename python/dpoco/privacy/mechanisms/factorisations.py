@@ -29,7 +29,7 @@ from dpoco.privacy.mechanisms.participation import (
 from dpoco.privacy.neighbours import ONE, Neighbours
 from dpoco.privacy.records import Description
 
-__all__ = ["AnyFactorisation", "Buffered", "Normalised", "Rates", "SquareRoot", "Tree",
+__all__ = ["Buffered", "Factorisation", "Normalised", "Rates", "SquareRoot", "Tree",
            "decoder_rate"]  # fmt: skip
 
 Rates = tuple[float, ...]
@@ -306,6 +306,3 @@ def square_root_norms() -> NDArray[np.float64]:
     norms: NDArray[np.float64] = np.sqrt(np.cumsum(square_roots() ** 2))
     norms.setflags(write=False)
     return norms
-
-
-AnyFactorisation = Buffered | Normalised | Tree | SquareRoot

@@ -10,7 +10,7 @@ variation of the draws' tails. In integers, rounding is part of mu.
 
 Proof: ``docs/privacy/continual_sum.md``, ``docs/privacy/generalized_gaussian.md``,
 ``docs/privacy/lattice.md``, ``docs/privacy/noise.md``, ``docs/privacy/statistics.md``,
-``docs/privacy/deep_learning.md``, ``docs/privacy/residual_phases.md``.
+``docs/privacy/deep_learning.md``, ``docs/privacy/banded.md``, ``docs/privacy/residual_phases.md``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from itertools import islice
 from dpoco.privacy.losses.combined import NOTHING, with_tails
 from dpoco.privacy.losses.gaussian import Gaussian
 from dpoco.privacy.losses.loss import Loss
+from dpoco.privacy.mechanisms.banded import Banded
 from dpoco.privacy.mechanisms.base import Mechanism, check_view
 from dpoco.privacy.mechanisms.bounds import (
     CentredLosses,
@@ -35,15 +36,17 @@ from dpoco.privacy.mechanisms.bounds import (
     NetDifferences,
     SecondMoments,
 )
-from dpoco.privacy.mechanisms.factorisations import AnyFactorisation, Buffered
+from dpoco.privacy.mechanisms.factorisations import Buffered, Normalised, SquareRoot, Tree
 from dpoco.privacy.mechanisms.lattice import LARGEST_LIMIT, LARGEST_SUM, grid_bits
 from dpoco.privacy.mechanisms.participation import arms_column, most_rounds
 from dpoco.privacy.mechanisms.residuals import ResidualStatistics
 from dpoco.privacy.neighbours import Neighbours
 from dpoco.privacy.records import limits
 
-__all__ = ["EXACT_TAIL", "TAIL", "AnySummand", "GaussianSum", "batch_starts"]
+__all__ = ["EXACT_TAIL", "TAIL", "AnyFactorisation", "AnySummand", "GaussianSum",
+           "batch_starts"]  # fmt: skip
 
+AnyFactorisation = Buffered | Normalised | Tree | SquareRoot | Banded
 AnySummand = (ClippedVector | ClippedVectors | GlmGradient | GradientAndCurvature | SecondMoments
               | ResidualStatistics | CentredLosses | IntervalTotals | NetDifferences)  # fmt: skip
 
@@ -94,7 +97,7 @@ class GaussianSum(Mechanism):
         min(e // 10, isqrt(4 e)) or e // 4; or each is 1.3 times as long as the one before, in
         doubles, rounded down. None: they do not.
     scale : float
-        Of one draw, the first, in units of the summand; 0 is no noise.
+        Of one draw, the largest, in units of the summand; 0 is no noise.
     order : float
         Of the noise's norm; 2 is Gaussian, more is for vectors in a norm of that order or more.
     grid : float
@@ -109,7 +112,7 @@ class GaussianSum(Mechanism):
     one_round = True
     reacting = True
     proofs = ("continual_sum", "participation", "generalized_gaussian", "lattice", "noise",
-              "statistics", "deep_learning", "residual_phases")  # fmt: skip
+              "statistics", "deep_learning", "banded", "residual_phases")  # fmt: skip
     summand: AnySummand
     factorisation: AnyFactorisation
     pushes: int = limits(zero=True)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["arms_column", "blt_column", "coefficients_column", "geometric", "most_rounds",
-           "normalised_column", "spaced_column", "tree_column"]  # fmt: skip
+__all__ = ["arms_column", "banded_column", "blt_column", "coefficients_column", "geometric",
+           "most_rounds", "normalised_column", "spaced_column", "tree_column"]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -112,6 +112,25 @@ def normalised_column(
 
     k = most_rounds(rounds, separation, n * batch)
     return float(_placed(spaced, batch, k, separation)) * max(_UP, 1.0 + k * _EACH)
+
+
+def banded_column(
+    weights: FloatArray, band: int, pushes: int, batch: int, rounds: int, separation: int
+) -> float:
+    """Return S, or a bound of it, of columns of `band` rows whose norms are those of their windows.
+
+    For `weights`, one for every `band` pushes, that do not increase. Exact where `batch` divides
+    `separation` and rounds are at least a band apart: then her columns share no row. O(k).
+    """
+
+    def spaced(k: int, b: int) -> float:
+        k = most_rounds(k, b, pushes)
+        ways = min(k, -(-band // b))  # every so many of her rounds share no row
+        places = np.arange(-(-k // ways), dtype=np.int64) * (ways * b) // band
+        return ways * float(np.linalg.norm(weights[places]))
+
+    k = most_rounds(rounds, separation, pushes * batch)
+    return float(_placed(spaced, batch, k, separation)) * _UP
 
 
 def coefficients_column(
