@@ -47,6 +47,13 @@ def explained(constructed: type) -> Iterator[None]:
         ) from None
 
 
+def noise_note(numbers: str) -> str:
+    """Return the words of a warning that noise dominates, with what was computed."""
+    return (
+        f"noise dominates: at this budget and horizon hardly any learning is expected ({numbers})"
+    )
+
+
 class Planned:
     """Base of objects that are built from parameters, calibrated or given.
 
@@ -166,12 +173,10 @@ class Planned:
         if not getattr(p, "noise_dominates", False):
             return None
         known = {name: getattr(p, name, None) for name in ("predicted_error", "regret_bound")}
-        numbers = ", ".join(
-            f"{name.replace('_', ' ')} {value:.3g}"
-            for name, value in known.items()
-            if value is not None
-        )
-        return (
-            "noise dominates: at this budget and horizon hardly any learning is expected "
-            f"({numbers})"
+        return noise_note(
+            ", ".join(
+                f"{name.replace('_', ' ')} {value:.3g}"
+                for name, value in known.items()
+                if value is not None
+            )
         )
