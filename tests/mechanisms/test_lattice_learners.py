@@ -128,7 +128,7 @@ def test_arms_of_bandits_and_fits_are_doubles_and_say_so():
         assert any("double precision" in text for text in each.guarantee.conditions)
         assert not any("exact integers" in text for text in each.guarantee.conditions)
     one = learner.plan.mechanism.parts[0]
-    exact = dataclasses.replace(one, grid=2.0**-20 * one.scale, limit=2**26)
+    exact = dataclasses.replace(one, grid=2.0**-16, limit=2**20)
     wrong = changed(learner.plan, parts=(exact, exact))
     with pytest.raises(ValueError, match="must be in doubles"):
         HighDimensionalBandit(
