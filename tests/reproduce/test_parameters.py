@@ -111,10 +111,14 @@ def test_forced_rounds_of_the_bandit_are_printed_ones():
 def test_the_trackers_of_section_four_have_the_uniform_prior():
     tracker = asi_tracking.oblivious_tracker(5, horizon=T, budget=BUDGET, switches=2)
     static = asi_tracking.static_tracker(5, horizon=T, budget=BUDGET)
-    assert (tracker.prior, tracker.switches, static.switches) == ("at_most", 2, 0)
+    assert (tracker.mechanism.prior, tracker.tuning.switches, static.tuning.switches) == (
+        "at_most",
+        2,
+        0,
+    )
     learner = experts.ObliviousTracker(5, horizon=T, budget=BUDGET, plan=tracker)
     assert learner.guarantee.epsilon <= BUDGET.epsilon
-    assert static.regret_bound < tracker.regret_bound
+    assert static.forecast.regret_bound < tracker.forecast.regret_bound
 
 
 def test_rates_grow_as_they_say():

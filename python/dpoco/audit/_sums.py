@@ -313,7 +313,7 @@ class Losses(Sums):
     def _enters(self, rounds: int) -> bool:
         """Whether so many rounds are followed by another: the last one decides nothing."""
         learner = self.learner
-        return bool(rounds < learner.horizon and learner.plan.experts > 1)
+        return bool(rounds < learner.horizon and learner._engine.experts > 1)
 
     def count_fresh(self, learner: Any, ended: bool) -> int:
         # The next decision's variate is no noise.

@@ -27,6 +27,7 @@ from dpoco.learners import Learner
 from dpoco.learning.participation import Participation, for_people
 from dpoco.losses import CustomLoss, HuberLoss, LinearLoss, LogisticLoss, Loss, SquaredLoss
 from dpoco.privacy.mechanisms.gaussian_sum import GaussianSum
+from dpoco.privacy.mechanisms.selections import Selections
 
 PLAN_SCHEMA = "dpoco.plan/1"
 TARGET = 0.1  # regret a round, as a share of the largest, at which a horizon is useful
@@ -102,7 +103,8 @@ def plan_experts(
     experts: Annotated[int, "Number of experts."],
 ) -> Problem:
     """Return losses of experts in [0, 1]."""
-    return Problem((experts,), lambda p: (p.regret_bound, 1.0), unit="of the losses' range")
+    bound = "of the losses' range"
+    return Problem((experts,), lambda plan: (plan.forecast.regret_bound, 1.0), unit=bound)
 
 
 def plan_arms(
@@ -277,13 +279,14 @@ def plan_report(
     regret: dict[str, Any] = {"kind": problem.kind, "unit": problem.unit}
     useful = None
     if problem.kind is not None:
+        forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
         total, own = problem.bound(parameters)[0], share(parameters, horizon)
         proved = own if problem.kind == "proven" else None
         if proved is None and guarantee.regret_bound is not None:
             proved = guarantee.regret_bound / (horizon * problem.bound(parameters)[1])
         regret.update(
             bound=_finite(total), per_round=_finite(total / horizon), share=_finite(own),
-            scope=getattr(parameters, "regret_scope", None), proved=_finite(proved),
+            scope=getattr(forecast, "regret_scope", None), proved=_finite(proved),
             unproved=guarantee.details.get(UNPROVED),
         )  # fmt: skip
         useful = _smallest_useful(share_at, TARGET, (horizon, own))
@@ -347,7 +350,8 @@ def _noise(parameters: Any, guarantee: Guarantee) -> dict[str, Any]:
     """Scale of the noise and its ratio to the sensitivity, where there are such numbers."""
     scale = None
     if isinstance(parameters, Plan):
-        scale = getattr(parameters.mechanism, "scale", None)
+        drawn = parameters.mechanism.part(Selections) or parameters.mechanism
+        scale = getattr(drawn, "scale", None)
     for holder in (parameters, getattr(parameters, "arm", None)):
         for name in ("noise_scale", "scale", "first_scale", "selection_scale"):
             if scale is None:

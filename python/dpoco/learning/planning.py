@@ -47,6 +47,13 @@ def explained(constructed: type) -> Iterator[None]:
         ) from None
 
 
+def noise_note(numbers: str) -> str:
+    """Return the words of a warning that noise dominates, with what was computed."""
+    return (
+        f"noise dominates: at this budget and horizon hardly any learning is expected ({numbers})"
+    )
+
+
 class Planned:
     """Base of objects that are built from parameters, calibrated or given.
 
@@ -166,8 +173,6 @@ class Planned:
         if isinstance(p, Plan) or not p.noise_dominates:
             return None
         found = (name for name in ("predicted_error", "regret_bound") if hasattr(p, name))
-        numbers = ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
-        return (
-            "noise dominates: at this budget and horizon hardly any learning is expected "
-            f"({numbers})"
+        return noise_note(
+            ", ".join(f"{name.replace('_', ' ')} {getattr(p, name):.3g}" for name in found)
         )

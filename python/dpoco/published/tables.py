@@ -249,7 +249,7 @@ def _expert_entry(experts: int, horizon: int, switches: int, budget: Budget) -> 
 
     def bound(accountant: Any, budget: Budget | None = budget, **options: Any) -> float:
         found = accountant.calibrate(experts, horizon=horizon, budget=budget, **options)
-        return float(found.regret_bound)
+        return float(found.forecast.regret_bound)
 
     compared: dict[str, Any] = {"switches": switches}
     return ExpertTableEntry(
