@@ -297,3 +297,17 @@ def test_people_of_a_stated_guarantee():
     narrow = replace(single.description, factorisation=Banded(30, 8, 3, 0.05))
     far, near = (narrow.loss(person(2, b)).ideal.mu for b in (8, 2))
     assert far < near < 2.0 * narrow.loss(person(1, 1)).ideal.mu * (1.0 + 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::dpoco.NoiseDominatesWarning")
+def test_learners_that_publish_sums_take_the_least_noise_of_the_worst():
+    """LinUCB's ridge follows the worst sum; its parameters hold a tilt of 0."""
+    people = dpoco.Participation(6, 50)
+    bandit = dpoco.bandits.LinUCB(
+        3, 4, horizon=300, budget=dpoco.Budget(4.0, 1e-6), participation=people, context_bound=1.0,
+        reward_bound=1.0, batch=1,
+    )  # fmt: skip
+    assert bandit.plan.rates == (50.0, 6.0, 0.0)
+    again = type(bandit.plan).from_dict(bandit.plan.to_dict())
+    assert again == bandit.plan
+    assert bandit.guarantee.description.factorisation == Banded(299, 50, 6, 0.0)

@@ -119,3 +119,34 @@ def test_one_scale_for_another_is_noticed():
     noisy = NoisyBlock(500.0 + rng.normal(0.0, 1.2 * SCALE, (RUNS, 1)), SCALE)
     low, high = Count().estimates([noisy]).bounds(Z)
     assert not float(((low <= 500.0) & (high >= 500.0)).mean()) > LOW
+
+
+SETS = [("mean", 0.0), ("mean", 5.0), ("mean", 15.0), ("mean", 40.0), ("share", 0.0),
+        ("share", 5.0), ("share", 40.0)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "count"), SETS)
+def test_sets_of_ratios_are_exact_also_in_empty_cells(kind, count):
+    """The set before its ends are taken: half-bounded, two rays, or everything near empty cells."""
+    rng, r = np.random.default_rng(11), 0.3
+    if kind == "mean":
+        statistic, cells = Mean(-1.0, 1.0), [[r * count], [count]]
+    else:
+        statistic, cells = Share(), [[(1.0 - r) * count, r * count]]
+    noisy = []
+    for block, exact in zip(statistic.blocks(), cells, strict=True):
+        deviation = SCALE / block.share
+        noisy.append(NoisyBlock(np.array(exact) + rng.normal(0.0, deviation, (RUNS, block.cells)),
+                                deviation))  # fmt: skip
+    low, high = (end[:, 0] for end in statistic.estimates(noisy).bounds(Z))
+    if kind == "mean":
+        (top, bottom), weights = (each.cells[:, 0] for each in noisy), (1.0, r)
+        spread = math.hypot(*weights) * noisy[0].deviation
+    else:
+        top, bottom = noisy[0].cells[:, 1], noisy[0].cells.sum(axis=1)
+        spread = math.hypot(1.0 - r, r) * noisy[0].deviation
+    inside = np.abs(top - r * bottom) <= Z * spread
+    assert LOW < inside.mean() < HIGH
+    published = (low <= r) & (r <= high)
+    assert np.all(published[inside])  # the published ends enclose the set
+    assert published.mean() >= LOW

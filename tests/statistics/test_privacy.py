@@ -47,6 +47,9 @@ STATISTICS = {
     "histogram": (Histogram((0.0, 1.0)), [{"x": -1.0}, {"x": 0.5}, {"x": 9.0}]),
     "categories": (Categories(("a", "b")), [{"x": "a"}, {"x": "b"}, {"x": "c"}, {"x": None}]),
     "quantiles": (Quantiles(0.5, (0.0, 1.0, 2.0)), [{"x": 0.5}, {"x": 5.0}]),
+    "sum of one sign": (Sum(1.0, 3.0), [{"x": 3.0}, {"x": 1.0}, {"x": -math.inf}]),
+    "mean below zero": (Mean(-9.0, -8.0), [{"x": -9.0}, {"x": -8.0}, {"x": 1e300}]),
+    "one value": (Categories((7,)), [{"x": 7}, {"x": "7"}, {"x": None}]),
 }
 
 

@@ -64,7 +64,7 @@ class SumParameters(Parameters):
     sensitivity: float
     column_norm: float
     mu: float = at_least(0.0, infinite=True)
-    rates: tuple[float, ...] | None = None
+    rates: tuple[float, ...] | None = at_least(0.0, default=None)
 
     def __post_init__(self) -> None:
         """Check that the rates are some, and that scale and mu fit each other."""
@@ -248,7 +248,9 @@ def with_noise(
     noise: str = "gaussian",
 ) -> GaussianSum:
     """Return a sum with the least noise that meets `budget`; without noise for None."""
-    arithmetic = plain_numerics(numerics, noise)
+    arithmetic, moved = plain_numerics(numerics, noise), plain.summand.movement(near, plain.order)
+    if moved > 0.0:
+        positive_float("sensitivity", moved)
     if budget is None:
         return plain
     wanted = numerics if noise == "gaussian" else arithmetic
