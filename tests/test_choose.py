@@ -75,7 +75,7 @@ def test_a_bandit_that_was_chosen_asks_for_the_bounds_on_its_data():
         with pytest.raises(TypeError, match="bound"):
             each.make()
         wide = each.make(context_bound=2.0, reward_bound=5.0)
-        assert (wide.plan.context_bound, wide.plan.reward_bound) == (2.0, 5.0)
+        assert (wide._context_bound(), wide._reward_range()) == (2.0, (-5.0, 5.0))
 
 
 @quiet
@@ -165,7 +165,7 @@ def test_experts_are_ranked_by_bounds_where_nothing_was_simulated():
     near, known = dpoco.choose(6, **shifting), dpoco.choose(6, **shifting, gap=0.4)
     window, informed = (c[names(c).index("WindowSelector")] for c in (near, known))
     assert informed.predicted_regret < window.predicted_regret
-    assert informed.plan.window < window.plan.window
+    assert informed.plan.tuning.window < window.plan.tuning.window
     assert names(dpoco.choose(6, horizon=3, budget=BUDGET, switches=10**9))
 
 

@@ -79,7 +79,7 @@ def test_no_number_is_stated_of_a_stream_without_end(name):
     after = stated.details[f"regret after {rounds:,} rounds"]
     assert 0.0 < after <= rounds
     if name == "EpochSelector":
-        assert learner.plan.regret_bound is None
+        assert learner.plan.forecast.regret_bound is None
         assert after == same.guarantee.regret_bound
         shares = [
             stated.details[f"regret after {t:,} rounds"] / math.sqrt(t) for t in (10**3, 10**9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Any, ClassVar
@@ -312,7 +313,7 @@ class ResidualPhases(BanditLearner):
         self._build(given, make_plan)
 
     @staticmethod
-    def _sizes(plan: PhasesPlan) -> tuple[int, int]:
+    def _sizes(arguments: Mapping[str, Any], plan: PhasesPlan) -> tuple[int, int]:
         summand = _summand(plan)
         return summand.arms, summand.dimension
 

@@ -437,7 +437,7 @@ def _judged(candidate: Candidate, covered: Mapping[str, Any]) -> Choice:
     forecast = parameters.forecast if isinstance(parameters, Plan) else parameters
     if "participation" in covered and budget is not None:
         # What single rounds get, of which regret is known.
-        single = learner._state(candidate.arguments, parameters)
+        single = learner._certify_round(candidate.arguments)
         delta = _delta(budget, horizon)
         log_noise = -math.log(gaussian_mu(single.epsilon_at(delta), delta))
     predicted, cost, bound = None, None, None
