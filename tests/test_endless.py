@@ -31,6 +31,7 @@ CASES = {
     dpoco.experts.ObliviousTracker: ((3,), {"switches": 1}),
     dpoco.experts.BatchShare: ((3,), {"switches": 1}),
     dpoco.bandits.LinUCB: ((2, 3), {"context_bound": 1.0, "reward_bound": 1.0}),
+    dpoco.bandits.ResidualPhases: ((2, 3), {"context_bound": 1.0, "reward_bound": 1.0}),
     dpoco.bandits.HighDimensionalBandit: ((2, L1), {"context_bound": 1.0, "reward_bound": 1.0}),
     dpoco.mechanisms.ContinualSum: ((3,), {"bound": 1.0}),
     dpoco.mechanisms.NoisyMax: ((3,), {"sensitivity": 1.0}),

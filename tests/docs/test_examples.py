@@ -215,8 +215,11 @@ def test_a_network_on_a_stream(capsys):
             pytest.skip("this version of river does not bundle the shuttle stream")
     found = dict(line.rsplit(": ", 1) for line in capsys.readouterr().out.splitlines())
     loss = {name: float(value) for name, value in found.items()}
-    assert loss["the network without noise"] < loss["the network, epsilon = 8"]
-    assert loss["the network, epsilon = 2"] < 0.7 * loss["never a doubt"]
+    plain, more, less = (loss[f"the network{end}"] for end in (
+        " without noise", ", epsilon = 8", ", epsilon = 2"
+    ))  # fmt: skip
+    assert max(plain, more) < less < 0.5 * loss["never a doubt"]
+    assert more < 1.5 * plain
 
 
 def test_fleet(tmp_path, capsys):
